@@ -1,0 +1,168 @@
+"""Checks of arguments, shared by every room. Each returns the checked value in canonical form or raises."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spikepool.errors import (
+    CorrelationError,
+    DomainError,
+    InvalidInputError,
+    NonFiniteError,
+    ShapeError,
+    SizeError,
+    WeightsError,
+)
+
+FloatArray = NDArray[np.float64]
+
+# Rounding allowance for identities that hold exactly on paper (sum of weights, unit diagonal, symmetry).
+IDENTITY_TOLERANCE = 1e-8
+
+
+def finite_array(value: ArrayLike, name: str, *, ndim: int | None = None, empty: bool = False) -> FloatArray:
+    """`value` as a float64 array without NaN or infinities; of `ndim` dimensions when given."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as err:
+        raise InvalidInputError(f"{name} must be real numbers", value, "Pass a numeric array") from err
+    if ndim is not None and array.ndim != ndim:
+        raise ShapeError(
+            f"{name} must have {ndim} dimension(s), not {array.ndim}", array, "Reshape the array"
+        )
+    if not empty and array.size == 0:
+        raise ShapeError(f"{name} is empty", array, "Pass at least one value")
+    if not np.all(np.isfinite(array)):
+        bad = array[~np.isfinite(array)].ravel()[0]
+        raise NonFiniteError(
+            f"{name} contains NaN or infinities", float(bad), "Remove or impute them first"
+        )
+    return array
+
+
+def finite_number(value: Any, name: str) -> float:
+    """`value` as a finite float."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidInputError(f"{name} must be a real number", value, "Pass one number")
+    number = float(value)
+    if not np.isfinite(number):
+        raise NonFiniteError(f"{name} must be finite", value, "Pass a finite number")
+    return number
+
+
+def non_negative(value: Any, name: str) -> float:
+    """`value` as a finite float that is at least zero."""
+    number = finite_number(value, name)
+    if number < 0:
+        raise DomainError(f"{name} must be at least 0", value, "Pass a non-negative number")
+    return number
+
+
+def positive(value: Any, name: str) -> float:
+    """`value` as a finite float above zero."""
+    number = finite_number(value, name)
+    if number <= 0:
+        raise DomainError(f"{name} must be above 0", value, "Pass a positive number")
+    return number
+
+
+def fraction(value: Any, name: str, *, closed: bool = True) -> float:
+    """`value` as a float in [0, 1], or in (0, 1) when not `closed`."""
+    number = finite_number(value, name)
+    inside = 0 <= number <= 1 if closed else 0 < number < 1
+    if not inside:
+        raise DomainError(
+            f"{name} must lie in {'[0, 1]' if closed else '(0, 1)'}", value, "Pass a fraction"
+        )
+    return number
+
+
+def size(value: Any, name: str, *, minimum: int = 1) -> int:
+    """`value` as an int of at least `minimum`; integral floats are accepted, others are not."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    integral = isinstance(value, Integral) and not isinstance(value, (bool, np.bool_))
+    if not integral and not (isinstance(value, Real) and float(value).is_integer()):
+        raise SizeError(f"{name} must be an integer", value, "Pass a whole number")
+    number = int(value)
+    if isinstance(value, (bool, np.bool_)) or number < minimum:
+        raise SizeError(f"{name} must be at least {minimum}", value, f"Pass an integer >= {minimum}")
+    return number
+
+
+def vocabulary_size(value: Any) -> int:
+    """V: an even integer of at least 2, so that the two classes are balanced."""
+    number = size(value, "V", minimum=2)
+    if number % 2:
+        raise SizeError("V must be even, half of the vocabulary in each class", value, "Use V + 1 or V - 1")
+    return number
+
+
+def choice(value: Any, name: str, options: tuple[str, ...]) -> str:
+    """`value` if it is one of `options`."""
+    if not isinstance(value, str) or value not in options:
+        raise InvalidInputError(
+            f"{name} must be one of {', '.join(map(repr, options))}", value, "Choose one of these"
+        )
+    return value
+
+
+def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:
+    """A symmetric positive semi-definite matrix, returned exactly symmetric and read-only."""
+    matrix = finite_array(value, name, ndim=2)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ShapeError(f"{name} must be square", matrix, "Pass a (T, T) matrix")
+    scale = max(1.0, float(np.abs(matrix).max()))
+    asymmetry = float(np.abs(matrix - matrix.T).max())
+    if asymmetry > IDENTITY_TOLERANCE * scale:
+        raise CorrelationError(
+            f"{name} must be symmetric; its largest asymmetry is", asymmetry, "Use (R + R.T) / 2"
+        )
+    matrix = (matrix + matrix.T) / 2
+    smallest = float(np.linalg.eigvalsh(matrix)[0])
+    if smallest < -IDENTITY_TOLERANCE * scale * len(matrix):
+        raise CorrelationError(
+            f"{name} must be positive semi-definite; its smallest eigenvalue is",
+            smallest,
+            "Project it on the PSD cone or correct the estimate",
+        )
+    matrix.setflags(write=False)
+    return matrix
+
+
+def unit_diagonal(matrix: FloatArray, name: str = "R") -> None:
+    """Raise unless `matrix` has ones on the diagonal."""
+    worst = float(np.abs(np.diag(matrix) - 1).max())
+    if worst > IDENTITY_TOLERANCE:
+        raise CorrelationError(
+            f"{name} must have a unit diagonal to be a correlation of signs; the largest deviation is",
+            worst,
+            "Divide by sqrt(diag x diag), or use latent='gaussian'",
+        )
+
+
+def weight_vector(value: ArrayLike, T: int | None = None, name: str = "weights") -> FloatArray:
+    """Pooling weights: (T,), finite, summing to one."""
+    w = finite_array(value, name, ndim=1)
+    if T is not None and len(w) != T:
+        raise WeightsError(f"{name} must have one entry for each of the {T} positions", w, f"Pass {T} numbers")
+    total = float(w.sum())
+    if abs(total - 1) > IDENTITY_TOLERANCE * max(1.0, float(np.abs(w).sum())):
+        raise WeightsError(f"{name} must sum to one; their sum is", total, "Divide them by their sum")
+    return w
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """`numpy.random.default_rng(rng)`, with a named error for what it does not take."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as err:
+        raise InvalidInputError(
+            "rng must be an int, a SeedSequence or a numpy Generator", rng, "Pass an integer seed"
+        ) from err

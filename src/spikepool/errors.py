@@ -1,0 +1,227 @@
+"""Named exceptions.
+
+Every error of the library derives from :class:`SpikepoolError`. Errors caused by the caller's input derive
+from :class:`InvalidInputError`, which is also a :class:`ValueError`. A message has three parts: what was
+wrong, the offending value, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def _shorten(value: Any) -> str:
+    """One-line rendering of `value`, short enough for an error message."""
+    if isinstance(value, np.ndarray):
+        with np.printoptions(threshold=6, edgeitems=2, precision=6):
+            text = f"array of shape {value.shape}: {value}"
+    else:
+        text = repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+class SpikepoolError(Exception):
+    """Base of every error raised by spikepool.
+
+    Parameters
+    ----------
+    problem : str
+        What was wrong, as a clause without a final full stop.
+    value : optional
+        The offending value; rendered on one line.
+    remedy : str, optional
+        What the caller can do, as an imperative sentence without a final full stop.
+    """
+
+    _missing = object()
+
+    def __init__(self, problem: str, value: Any = _missing, remedy: str | None = None) -> None:
+        message = problem
+        if value is not SpikepoolError._missing:
+            message += f" (got {_shorten(value)})"
+        if remedy:
+            message += f". {remedy}"
+        super().__init__(message + ".")
+
+
+class InvalidInputError(SpikepoolError, ValueError):
+    """An argument is outside the domain of the function."""
+
+
+class NonFiniteError(InvalidInputError):
+    """An argument contains NaN or an infinity."""
+
+
+class ShapeError(InvalidInputError):
+    """An array has the wrong shape, or is empty."""
+
+
+class SizeError(InvalidInputError):
+    """A size (d, V, N, T, trials, ...) is not a positive integer, or V is odd."""
+
+
+class DomainError(InvalidInputError):
+    """A number is outside the range in which the formula holds (ratio, scale, probability, ...)."""
+
+
+class CorrelationError(InvalidInputError):
+    """A matrix is not a correlation matrix: not symmetric, not PSD, or not of unit diagonal."""
+
+
+class WeightsError(InvalidInputError):
+    """Pooling weights do not sum to one, or have the wrong length."""
+
+
+class TokenError(InvalidInputError):
+    """Token ids outside the vocabulary, or signs other than -1 and +1."""
+
+
+class NotRealizableError(CorrelationError):
+    """No random signs have the requested correlation matrix.
+
+    Attributes
+    ----------
+    coefficients : numpy.ndarray or None
+        Symmetric (T, T) matrix B of the violated inequality.
+    bound, attained : float or None
+        Every sign vector s satisfies ``sum(B * s s') / 2 >= bound``; the requested matrix attains `attained`,
+        which is smaller.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        value: Any = SpikepoolError._missing,
+        remedy: str | None = None,
+        *,
+        coefficients: Any = None,
+        bound: float | None = None,
+        attained: float | None = None,
+    ) -> None:
+        super().__init__(problem, value, remedy)
+        self.coefficients = coefficients
+        self.bound = bound
+        self.attained = attained
+
+
+class NoOptimumError(SpikepoolError, ValueError):
+    """The best signal-to-noise ratio is a supremum that no weights with unit sum attain.
+
+    Attributes
+    ----------
+    supremum : float
+        The largest eigenvalue of R, approached but not attained.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        value: Any = SpikepoolError._missing,
+        remedy: str | None = None,
+        *,
+        supremum: float,
+    ) -> None:
+        super().__init__(problem, value, remedy)
+        self.supremum = supremum
+
+
+class UnreachableError(SpikepoolError, ValueError):
+    """No value of the planned quantity reaches the target.
+
+    Attributes
+    ----------
+    limit : float or None
+        The best alignment that can be approached, where known.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        value: Any = SpikepoolError._missing,
+        remedy: str | None = None,
+        *,
+        limit: float | None = None,
+    ) -> None:
+        super().__init__(problem, value, remedy)
+        self.limit = limit
+
+
+class ConvergenceError(SpikepoolError, ArithmeticError):
+    """A solver did not converge; no number is returned.
+
+    Attributes
+    ----------
+    point : complex, float or None
+        Where it failed.
+    residual : float or None
+        The residual that was left.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        value: Any = SpikepoolError._missing,
+        remedy: str | None = None,
+        *,
+        point: Any = None,
+        residual: float | None = None,
+    ) -> None:
+        super().__init__(problem, value, remedy)
+        self.point = point
+        self.residual = residual
+
+
+class OnSupportError(DomainError):
+    """The Stieltjes transform was asked for at a real point inside the support, where it has two values."""
+
+
+class MemoryBudgetError(InvalidInputError):
+    """The request would not fit in the memory available."""
+
+
+class MissingDependencyError(SpikepoolError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+class TableFormatError(InvalidInputError):
+    """An embedding-table file is malformed, unsafe or of an unknown format."""
+
+
+class UnsafeFormatError(TableFormatError):
+    """The file is of a format that executes code when loaded (a pickle); it was not loaded."""
+
+
+class SweepError(SpikepoolError):
+    """A sweep could not be run or resumed."""
+
+
+class SpecMismatchError(SweepError, ValueError):
+    """A store on disk was made from another specification."""
+
+
+class StoreCorruptError(SweepError):
+    """A store on disk is damaged in a way that cannot be repaired by recomputation."""
+
+
+class StoreLockedError(SweepError):
+    """Another driver is writing to the same store."""
+
+
+class StoreWriteError(SweepError, OSError):
+    """The store cannot be written (disk full, read-only, ...); earlier results are intact."""
+
+
+def require(module: str, extra: str) -> Any:
+    """Import an optional dependency or raise :class:`MissingDependencyError` naming the extra."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"this feature needs the package {module!r}, which is not installed",
+            remedy=f"Install it with: pip install 'spikepool[{extra}]'",
+        ) from err

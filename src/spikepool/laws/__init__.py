@@ -1,0 +1,1 @@
+"""Spectral laws with one contract; see :mod:`spikepool.laws.base`."""

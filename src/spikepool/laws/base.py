@@ -1,0 +1,110 @@
+"""The contract every spectral law keeps.
+
+A law is a probability measure on [0, inf): a point mass at zero (`atom`), possibly other point masses, and a
+continuous part. The names are those of :mod:`scipy.stats`; the classes are plain and immutable.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spikepool import _validation as check
+from spikepool.errors import DomainError, NonFiniteError
+
+FloatArray = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
+
+
+class SpectralLaw(ABC):
+    """Base class of the spectral laws: `pdf cdf ppf stieltjes support intervals atom moment mean var rvs`.
+
+    Array arguments may have any shape and the result has the same; a scalar gives a scalar. `pdf` is the
+    density of the continuous part, `cdf` counts the point masses.
+    """
+
+    @property
+    @abstractmethod
+    def atom(self) -> float:
+        """Mass at zero."""
+
+    @abstractmethod
+    def intervals(self) -> FloatArray:
+        """Intervals that carry the continuous part, as a (k, 2) array in increasing order."""
+
+    @abstractmethod
+    def pdf(self, x: ArrayLike) -> Any:
+        """Density of the continuous part at real `x`."""
+
+    @abstractmethod
+    def cdf(self, x: ArrayLike) -> Any:
+        """Mass of ``[0, x]``, the atom at zero included."""
+
+    @abstractmethod
+    def ppf(self, q: ArrayLike) -> Any:
+        """Quantile: the smallest x with ``cdf(x) >= q``."""
+
+    @abstractmethod
+    def stieltjes(self, z: ArrayLike) -> Any:
+        """Stieltjes transform m(z) = ∫ dF(x)/(x − z), off the real support, in either half plane."""
+
+    @abstractmethod
+    def moment(self, k: int) -> float:
+        """Moment of order `k`, ∫ x^k dF(x); ``moment(0)`` is 1."""
+
+    def support(self) -> tuple[float, float]:
+        """Left and right end of the continuous part; `intervals` lists the pieces."""
+        pieces = self.intervals()
+        return float(pieces[0, 0]), float(pieces[-1, 1])
+
+    def mean(self) -> float:
+        """Mean, the first moment."""
+        return self.moment(1)
+
+    def var(self) -> float:
+        """Variance."""
+        return self.moment(2) - self.moment(1) ** 2
+
+    def std(self) -> float:
+        """Standard deviation."""
+        return float(np.sqrt(max(self.var(), 0.0)))
+
+    def rvs(self, size: int | tuple[int, ...] = 1, *, rng: Any = None) -> FloatArray:
+        """Draw independent values by inversion of the distribution function."""
+        uniform = check.generator(rng).random(size)
+        return np.asarray(self.ppf(uniform), dtype=np.float64)
+
+
+def real_points(x: ArrayLike, name: str = "x") -> FloatArray:
+    """Real evaluation points; infinities are allowed (a density and a cdf have values there), NaN is not."""
+    points = np.asarray(x)
+    if np.iscomplexobj(points):
+        raise DomainError(f"{name} must be real", x, "Use stieltjes for complex points")
+    points = np.asarray(points, dtype=np.float64)
+    if np.isnan(points).any():
+        raise NonFiniteError(f"{name} contains NaN", x, "Remove the NaN entries")
+    return points
+
+
+def probabilities(q: ArrayLike) -> FloatArray:
+    """Probabilities in [0, 1]."""
+    values = check.finite_array(q, "q", empty=True)
+    if values.size and (values.min() < 0 or values.max() > 1):
+        raise DomainError("q must lie in [0, 1]", q, "Pass probabilities")
+    return values
+
+
+def complex_points(z: ArrayLike) -> ComplexArray:
+    """Finite complex evaluation points."""
+    points = np.asarray(z, dtype=np.complex128)
+    if not np.all(np.isfinite(points)):
+        raise NonFiniteError("z contains NaN or infinities", z, "Pass finite points")
+    return points
+
+
+def like_input(result: NDArray[Any], template: NDArray[Any]) -> Any:
+    """A Python scalar when the input was one, else the array in the shape of the input."""
+    return result.reshape(template.shape)[()]
