@@ -31,16 +31,12 @@ def finite_array(value: ArrayLike, name: str, *, ndim: int | None = None, empty:
     except (TypeError, ValueError) as err:
         raise InvalidInputError(f"{name} must be real numbers", value, "Pass a numeric array") from err
     if ndim is not None and array.ndim != ndim:
-        raise ShapeError(
-            f"{name} must have {ndim} dimension(s), not {array.ndim}", array, "Reshape the array"
-        )
+        raise ShapeError(f"{name} must have {ndim} dimension(s), not {array.ndim}", array, "Reshape the array")
     if not empty and array.size == 0:
         raise ShapeError(f"{name} is empty", array, "Pass at least one value")
     if not np.all(np.isfinite(array)):
         bad = array[~np.isfinite(array)].ravel()[0]
-        raise NonFiniteError(
-            f"{name} contains NaN or infinities", float(bad), "Remove or impute them first"
-        )
+        raise NonFiniteError(f"{name} contains NaN or infinities", float(bad), "Remove or impute them first")
     return array
 
 
@@ -77,9 +73,7 @@ def fraction(value: Any, name: str, *, closed: bool = True) -> float:
     number = finite_number(value, name)
     inside = 0 <= number <= 1 if closed else 0 < number < 1
     if not inside:
-        raise DomainError(
-            f"{name} must lie in {'[0, 1]' if closed else '(0, 1)'}", value, "Pass a fraction"
-        )
+        raise DomainError(f"{name} must lie in {'[0, 1]' if closed else '(0, 1)'}", value, "Pass a fraction")
     return number
 
 
@@ -107,9 +101,7 @@ def vocabulary_size(value: Any) -> int:
 def choice(value: Any, name: str, options: tuple[str, ...]) -> str:
     """`value` if it is one of `options`."""
     if not isinstance(value, str) or value not in options:
-        raise InvalidInputError(
-            f"{name} must be one of {', '.join(map(repr, options))}", value, "Choose one of these"
-        )
+        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, options))}", value, "Choose one of these")
     return value
 
 
@@ -121,9 +113,7 @@ def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:
     scale = max(1.0, float(np.abs(matrix).max()))
     asymmetry = float(np.abs(matrix - matrix.T).max())
     if asymmetry > IDENTITY_TOLERANCE * scale:
-        raise CorrelationError(
-            f"{name} must be symmetric; its largest asymmetry is", asymmetry, "Use (R + R.T) / 2"
-        )
+        raise CorrelationError(f"{name} must be symmetric; its largest asymmetry is", asymmetry, "Use (R + R.T) / 2")
     matrix = (matrix + matrix.T) / 2
     smallest = float(np.linalg.eigvalsh(matrix)[0])
     if smallest < -IDENTITY_TOLERANCE * scale * len(matrix):

@@ -36,9 +36,7 @@ def equicorrelation(T: int, rho: float) -> FloatArray:
     T = check.size(T, "T")
     rho = _correlation(rho)
     if T > 1 and rho < -1 / (T - 1) - 1e-15:
-        raise DomainError(
-            f"rho must be at least -1/(T-1) = {-1 / (T - 1):.6g} to be a correlation", rho, "Raise rho"
-        )
+        raise DomainError(f"rho must be at least -1/(T-1) = {-1 / (T - 1):.6g} to be a correlation", rho, "Raise rho")
     return np.where(np.eye(T, dtype=bool), 1.0, rho)
 
 

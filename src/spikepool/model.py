@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
 from spikepool import spikes
-from spikepool.errors import CorrelationError, InvalidInputError, ShapeError, UnreachableError
+from spikepool.errors import CorrelationError, InvalidInputError, ShapeError
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.weights import alpha_kappa
 
 if TYPE_CHECKING:
+    from spikepool.planning import VocabularyRange
     from spikepool.sampling import Sample
     from spikepool.simulation import SimulationResult
 
@@ -91,14 +92,6 @@ class Prediction:
     def signal(self) -> Outlier | None:
         """The signal's outlier, or None when it is not detectable."""
         return next((outlier for outlier in self.outliers if outlier.kind == "signal"), None)
-
-
-@dataclass(frozen=True)
-class VocabularyRange:
-    """Vocabulary sizes that reach a target; `maximum` is ``math.inf`` when every larger one does."""
-
-    minimum: int
-    maximum: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,9 +197,9 @@ class SequenceModel:
                 f,
                 "Pass counts or probabilities",
             )
-        f = f / f.sum()
-        f.setflags(write=False)
-        return f
+        shares: FloatArray = f / f.sum()
+        shares.setflags(write=False)
+        return shares
 
     def _check_covariance(self, value: ArrayLike) -> FloatArray:
         a = check.finite_array(value, "covariance")
@@ -225,9 +218,9 @@ class SequenceModel:
         norm = float(np.linalg.norm(u))
         if len(u) != self.d or norm == 0:
             raise ShapeError(f"direction must be a non-zero vector of length d = {self.d}", u, "Match d")
-        u = u / norm
-        u.setflags(write=False)
-        return u
+        unit: FloatArray = u / norm
+        unit.setflags(write=False)
+        return unit
 
     @property
     def T(self) -> int:
@@ -256,9 +249,116 @@ class SequenceModel:
         """A copy with some fields changed; everything is checked again."""
         return dataclasses.replace(self, **changes)
 
+    def signal_strength(self, w: ArrayLike) -> float:
+        """Strength theta of the signal's spike: alpha·mu², plus alpha·delta for the class means of a sampled table."""
+        alpha, _ = alpha_kappa(w, self.R)
+        return alpha * (self.mu**2 + self.class_mean_power)
+
+    @property
+    def class_mean_power(self) -> float:
+        """Squared norm of zeta = Zs/V, the noise that every sequence shares with the signal; delta or 0."""
+        return self.delta if self.table == "sampled" and self.latent == "signs" else 0.0
+
+    @property
+    def mean_strength(self) -> float:
+        """Strength of the uninformative spike along zbar = Z1/V; delta (the weights sum to one) or 0."""
+        return self.delta if self.table == "sampled" and not self.centered else 0.0
+
+    @property
+    def purity(self) -> float:
+        """Squared cosine between the spike's direction mu·u + zeta and u."""
+        power = self.mu**2 + self.class_mean_power
+        return self.mu**2 / power if self.mu > 0 else 0.0
+
     def predict(self, w: ArrayLike, *, exact: bool = False, rng: Any = None) -> Prediction:
-        """Bulk, outliers and alignments of S for pooling weights `w`."""
-        raise NotImplementedError
+        """Bulk, outliers and alignments of S for pooling weights `w`.
+
+        The closed form is the limit d, V, N → ∞ of spread-out weights. A table drawn once has class means of its
+        own: given the noise Z, the covariance of a pooled column is exactly
+
+            kappa·Z P Z'/V + alpha (mu u + zeta)(mu u + zeta)' + zbar zbar',    zeta = Zs/V, zbar = Z1/V,
+
+        with P the projection off the class means, and zeta, zbar of squared norm delta. So the signal's spike has
+        strength alpha(mu² + delta), its eigenvector aligns with u up to the factor mu²/(mu² + delta), and without
+        centring there is a second spike of strength delta along zbar. The paper leaves zeta and zbar out.
+
+        Parameters
+        ----------
+        w : array_like of shape (T,)
+            Weights summing to one.
+        exact : bool
+            Condition on a drawn token usage instead: right at any T, for any token frequencies and noise
+            covariance. See :func:`spikepool.exact.predict_exact`.
+        rng : optional
+            Seed of that draw.
+        """
+        if exact:
+            from spikepool.exact import predict_exact
+
+            return predict_exact(self, w, rng=rng)
+        if self.frequencies is not None or self.covariance is not None:
+            raise InvalidInputError(
+                "the closed form holds for uniform token frequencies and isotropic noise",
+                remedy="Use predict(w, exact=True), which takes both into account",
+            )
+        alpha, kappa = alpha_kappa(w, self.R)
+        delta, gamma = self.delta, self.gamma
+        bulk = FreeProductLaw(delta, gamma, kappa)
+        found = (
+            self._outlier("signal", alpha * (self.mu**2 + self.class_mean_power), kappa, self.purity),
+            self._outlier("mean", self.mean_strength, kappa, 0.0),
+        )
+        outliers = tuple(
+            sorted((o for o in found if o is not None), key=lambda outlier: outlier.eigenvalue, reverse=True)
+        )
+        return Prediction(
+            alpha=alpha,
+            kappa=kappa,
+            bulk=bulk,
+            edge=float(spikes.bulk_edge(delta, gamma, kappa)),
+            outliers=outliers,
+            alignment=outliers[0].alignment if outliers else 0.0,
+            detectable=found[0] is not None,
+            mu_population=self._threshold(float(spikes.population_threshold(delta)), alpha, kappa),
+            mu_sample=self._threshold(float(spikes.sample_threshold(delta, gamma)), alpha, kappa),
+        )
+
+    def _outlier(self, kind: Literal["signal", "mean"], theta: float, kappa: float, purity: float) -> Outlier | None:
+        """The outlier of a spike of strength `theta`, or None below the sample threshold."""
+        x = float(spikes.spike_excess(theta, self.delta, kappa))
+        if x <= spikes.critical_excess(self.delta, self.gamma):
+            return None
+        return Outlier(
+            kind=kind,
+            eigenvalue=float(spikes.sample_outlier(x, self.delta, self.gamma, kappa)),
+            alignment=purity * float(spikes.total_alignment(x, self.delta, self.gamma)),
+            population_eigenvalue=float(spikes.population_outlier(x, self.delta, kappa)),
+            population_alignment=purity * float(spikes.population_alignment(x, self.delta)),
+        )
+
+    def _threshold(self, ratio: float, alpha: float, kappa: float) -> float:
+        """The mu at which theta/kappa reaches `ratio`; infinite when no signal gets through (alpha = 0)."""
+        if alpha == 0:
+            return math.inf
+        return math.sqrt(max(0.0, kappa * ratio / alpha - self.class_mean_power))
+
+    def required_samples(self, w: ArrayLike, alignment: float = 0.8) -> int:
+        """Smallest N that reaches `alignment`; see :func:`spikepool.planning.required_samples`."""
+        from spikepool.planning import required_samples
+
+        return required_samples(self, w, alignment)
+
+    def required_mu(self, w: ArrayLike, alignment: float = 0.8) -> float:
+        """Smallest mu that reaches `alignment`; see :func:`spikepool.planning.required_mu`."""
+        from spikepool.planning import required_mu
+
+        return required_mu(self, w, alignment)
+
+    def required_vocabulary(self, w: ArrayLike, alignment: float = 0.8) -> VocabularyRange:
+        """Even V that reach `alignment`; see :func:`spikepool.planning.required_vocabulary`."""
+        from spikepool.planning import required_vocabulary
+
+        return required_vocabulary(self, w, alignment)
 
     def sample(self, rng: Any = None, *, dtype: Any = np.float64) -> Sample:
         """Draw a table, tokens and signs; see :func:`spikepool.sampling.draw_sample`."""
@@ -280,11 +380,14 @@ class SequenceModel:
 
         return spectrum(self, w, rng=rng, **options)
 
+    def fluctuations(self, w: ArrayLike) -> Any:
+        """Standard deviation of the outlier and of the alignment over draws; see :mod:`spikepool.fluctuations`."""
+        from spikepool.fluctuations import fluctuations
+
+        return fluctuations(self, w)
+
     def ridge_accuracy(self, w: ArrayLike, ridge: float = 1.0, n_train: int | None = None, **options: Any) -> float:
         """Test accuracy of the ridge classifier; see :func:`spikepool.ridge.ridge_accuracy`."""
         from spikepool.ridge import ridge_accuracy
 
         return ridge_accuracy(self, w, ridge=ridge, n_train=n_train, **options)
-
-
-_ = (math, spikes, UnreachableError, FreeProductLaw, alpha_kappa)

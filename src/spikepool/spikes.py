@@ -36,7 +36,9 @@ def _operand(value: ArrayLike, name: str, *, minimum: float | None = None, stric
         smallest = float(array.min())
         if smallest < minimum or (strict and smallest == minimum):
             raise DomainError(
-                f"{name} must be {'above' if strict else 'at least'} {minimum:g}", smallest, "Check the inputs"
+                f"{name} must be {'above' if strict else 'at least'} {minimum:g}",
+                smallest,
+                "Check the inputs",
             )
     return array
 
@@ -168,9 +170,7 @@ def sample_threshold(delta: ArrayLike, gamma: ArrayLike) -> Any:
     return (np.asarray(critical_excess(delta, gamma)) + np.asarray(delta, dtype=np.float64))[()]
 
 
-def excess_from_eigenvalue(
-    eigenvalue: ArrayLike, delta: ArrayLike, gamma: ArrayLike, kappa: ArrayLike = 1.0
-) -> Any:
+def excess_from_eigenvalue(eigenvalue: ArrayLike, delta: ArrayLike, gamma: ArrayLike, kappa: ArrayLike = 1.0) -> Any:
     """Inverse of :func:`sample_outlier`: the x > x_star whose outlier is the observed `eigenvalue`.
 
     The largest root of (x+1)(x+delta)(x+gamma) = (lambda/kappa) x². With :func:`total_alignment` it turns an
