@@ -1,0 +1,80 @@
+"""Command line ``spikepool``: parses, calls, prints. Heavy imports happen inside the commands.
+
+This module is the entry point, and the one place where errors become messages and exit codes: 0 success; 2
+wrong usage or invalid input; 1 any other failure; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from spikepool import __version__
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; always ends in SystemExit with a documented code."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv == ["--version"]:  # answered before anything is imported
+        print(f"spikepool {__version__}")
+        raise SystemExit(0)
+    # accepted in any position: someone who has just seen an error adds it at the end of the line
+    debug = "--debug" in argv
+    argv = [item for item in argv if item != "--debug"]
+    try:
+        import typer
+
+        from spikepool.cli.application import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        _say("the command line needs typer and rich. Install them with: pip install 'spikepool[cli]'")
+        raise SystemExit(1) from None
+    raise SystemExit(_run(typer.main.get_command(app), argv, debug))
+
+
+def _run(command: object, argv: list[str], debug: bool) -> int:
+    """Run a command and return its exit code."""
+    import typer
+
+    from spikepool.errors import InvalidInputError
+
+    # Typer may carry its own copy of click: the base of its usage errors is found through a public one.
+    usage_error = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+    try:
+        outcome = command.main(args=argv, prog_name="spikepool", standalone_mode=False)  # type: ignore[attr-defined]
+        sys.stdout.flush()
+        return outcome if isinstance(outcome, int) else 0
+    except (typer.Abort, KeyboardInterrupt):
+        print("spikepool: interrupted", file=sys.stderr)
+        return 130
+    except typer.Exit as leave:
+        return int(leave.exit_code)
+    except BrokenPipeError:
+        # the reader of our output (head, less) went away: not an error; keep the interpreter from complaining
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if isinstance(error, usage_error):
+            _usage(error)
+            return 2
+        if debug:
+            import traceback
+
+            traceback.print_exception(error)
+        else:
+            _say(" ".join(str(error).split()) or type(error).__name__)
+        return 2 if isinstance(error, InvalidInputError) else 1
+
+
+def _usage(error: Exception) -> None:
+    message = " ".join(str(error.format_message()).split())  # type: ignore[attr-defined]
+    if message:  # without arguments the help has been printed and there is no message
+        _say(f"{message} (see spikepool --help)")
+
+
+def _say(message: str) -> None:
+    print(f"spikepool: error: {message}", file=sys.stderr)
+
+
+__all__ = ["main"]

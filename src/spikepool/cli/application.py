@@ -1,0 +1,63 @@
+"""The Typer application: global options and commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from spikepool import __version__
+from spikepool.cli import data_commands, model_commands, run_commands
+
+CITATION = f"""@article{{seddik2026attention,
+  title  = {{How Does Attention Help? Insights from Random Matrices on Signal Recovery from Sequence Models}},
+  author = {{Seddik, Mohamed El Amine}},
+  year   = {{2026}}
+}}
+
+@software{{spikepool,
+  title   = {{spikepool: signal recovery from attention-pooled token embeddings}},
+  author  = {{{{The spikepool developers}}}},
+  year    = {{2026}},
+  version = {{{__version__}}}
+}}"""
+
+app = typer.Typer(
+    name="spikepool",
+    help="Predict, optimise and verify how much of a hidden signal survives pooling of token embeddings.",
+    epilog="Exit codes: 0 success, 2 wrong usage or invalid input, 1 any other failure, 130 interrupted.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"spikepool {__version__}")
+        raise typer.Exit()
+
+
+def _show_citation(value: bool) -> None:
+    if value:
+        print(CITATION)
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+    cite: Annotated[
+        bool, typer.Option("--cite", callback=_show_citation, is_eager=True, help="Print BibTeX and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    # --debug is read by the entry point, which turns errors into messages; it is declared here for the help
+    pass
+
+
+for module in (model_commands, run_commands, data_commands):
+    module.register(app)

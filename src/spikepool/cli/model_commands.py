@@ -1,0 +1,250 @@
+"""Commands about the model: predict, plan, simulate."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spikepool.cli import options as opt
+from spikepool.cli.output import number, print_json, print_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from spikepool.model import Prediction, SequenceModel
+
+Alignment = Annotated[
+    float, typer.Option("--alignment", "-a", help="Target squared cosine with the hidden direction.")
+]
+Trials = Annotated[int, typer.Option("--trials", help="Independent draws.")]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="Exact at finite T: use the token usage of one drawn data set.")
+]
+
+# Targets of the trade-off table, next to the one asked for.
+_TARGETS = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    app.command()(predict)
+    app.command()(plan)
+    app.command()(simulate)
+
+
+def predict(
+    d: opt.Dimension = 500,
+    V: opt.Vocabulary = 800,
+    N: opt.Sequences = 1000,
+    T: opt.Length = 10,
+    mu: opt.Signal = 2.5,
+    correlation: opt.Correlation = "prefix:3",
+    weights: opt.Weights = opt.DEFAULT_WEIGHTS,
+    table: opt.Table = "sampled",
+    uncentered: opt.Uncentered = False,
+    latent: opt.Latent = "signs",
+    exact: Exact = False,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+) -> None:
+    """Bulk edge, outliers, alignment and thresholds for given pooling weights."""
+    model = opt.build_model(d, V, N, T, mu, correlation, table, uncentered, latent)
+    named = opt.parse_weights(weights, model.R)
+    predictions = {name: model.predict(w, exact=exact, rng=seed) for name, w in named.items()}
+    if as_json:
+        print_json(
+            {
+                "model": opt.model_fields(model, correlation),
+                "exact": exact,
+                "predictions": [_prediction_fields(name, p) for name, p in predictions.items()],
+            }
+        )
+        return
+    rows = [
+        [
+            name,
+            number(p.alpha / p.kappa),
+            number(p.edge),
+            ", ".join(f"{number(o.eigenvalue)} ({o.kind})" for o in p.outliers) or "none",
+            number(p.alignment),
+            number(p.mu_population),
+            number(p.mu_sample),
+        ]
+        for name, p in predictions.items()
+    ]
+    header = ["weights", "alpha/kappa", "bulk edge", "outliers", "alignment", "mu_pop", "mu_samp"]
+    print_table(_describe(model, correlation), header, rows)
+
+
+def _prediction_fields(name: str, p: Prediction) -> dict[str, Any]:
+    return {
+        "weights": name,
+        "alpha": p.alpha,
+        "kappa": p.kappa,
+        "edge": p.edge,
+        "outliers": [asdict(outlier) for outlier in p.outliers],
+        "alignment": p.alignment,
+        "detectable": p.detectable,
+        "mu_population": p.mu_population,
+        "mu_sample": p.mu_sample,
+    }
+
+
+def _describe(model: SequenceModel, correlation: str) -> str:
+    centring = "centred" if model.centered else "not centred"
+    return (
+        f"d={model.d} V={model.V} N={model.N} T={model.T} {correlation} mu={model.mu:g} "
+        f"({model.table} table, {centring}; delta={model.delta:.4g}, gamma={model.gamma:.4g})"
+    )
+
+
+def plan(
+    alignment: Alignment = 0.8,
+    d: opt.Dimension = 500,
+    V: opt.Vocabulary = 800,
+    N: opt.Sequences = 1000,
+    T: opt.Length = 10,
+    mu: opt.Signal = 2.5,
+    correlation: opt.Correlation = "prefix:3",
+    weights: opt.Weights = opt.DEFAULT_WEIGHTS,
+    table: opt.Table = "sampled",
+    uncentered: opt.Uncentered = False,
+    latent: opt.Latent = "signs",
+    as_json: opt.Json = False,
+) -> None:
+    """How many sequences, what signal or what vocabulary a target alignment needs, and the trade-offs.
+
+    Each requirement changes one quantity and keeps the others as given.
+    """
+    from spikepool import _validation as check
+
+    check.fraction(alignment, "alignment", closed=False)
+    model = opt.build_model(d, V, N, T, mu, correlation, table, uncentered, latent)
+    named = opt.parse_weights(weights, model.R)
+    requirements = {name: _requirements(model, w, alignment) for name, w in named.items()}
+    targets = sorted({*_TARGETS, alignment})
+    trade_offs = {
+        name: [{"target": target, **_requirements(model, w, target)} for target in targets]
+        for name, w in named.items()
+    }
+    if as_json:
+        print_json(
+            {
+                "model": opt.model_fields(model, correlation),
+                "target": alignment,
+                "requirements": [{"weights": name, **item} for name, item in requirements.items()],
+                "trade_offs": trade_offs,
+            }
+        )
+        return
+    header = ["weights", "alignment now", "sequences N", "signal mu", "vocabulary V"]
+    print_table(
+        f"To reach alignment {alignment:g} from {_describe(model, correlation)}",
+        header,
+        [[name, *_requirement_cells(item)] for name, item in requirements.items()],
+    )
+    for name, items in trade_offs.items():
+        rows = [[number(item["target"]), *_requirement_cells(item)[1:]] for item in items]
+        print_table(f"Trade-offs with {name} weights", ["target alignment", *header[2:]], rows)
+    reasons = {item["reason"] for item in requirements.values() if item["reason"]}
+    for reason in sorted(reasons):
+        print(f"  – {reason}")
+
+
+def _requirements(model: SequenceModel, w: NDArray[np.float64], target: float) -> dict[str, Any]:
+    """What each single change would have to be; None, with the reason, where no value is enough."""
+    from spikepool.errors import UnreachableError
+
+    result: dict[str, Any] = {"alignment": model.predict(w).alignment, "reason": ""}
+    try:
+        result["samples"] = model.required_samples(w, target)
+    except UnreachableError as error:
+        result["samples"], result["reason"] = None, str(error)
+    try:
+        result["mu"] = model.required_mu(w, target)
+    except UnreachableError as error:
+        result["mu"], result["reason"] = None, str(error)
+    try:
+        found = model.required_vocabulary(w, target)
+        result["vocabulary"] = {"minimum": found.minimum, "maximum": found.maximum}
+    except UnreachableError as error:
+        result["vocabulary"], result["reason"] = None, str(error)
+    return result
+
+
+def _requirement_cells(item: dict[str, Any]) -> list[str]:
+    vocabulary = item["vocabulary"]
+    if vocabulary is None:
+        span = "unreachable"
+    elif vocabulary["maximum"] == float("inf"):
+        span = f"≥ {number(vocabulary['minimum'])}"
+    else:
+        span = f"{number(vocabulary['minimum'])} to {number(int(vocabulary['maximum']))}"
+    samples = "unreachable" if item["samples"] is None else number(int(item["samples"]))
+    signal = "unreachable" if item["mu"] is None else number(item["mu"])
+    return [number(item["alignment"]), samples, signal, span]
+
+
+def simulate(
+    d: opt.Dimension = 500,
+    V: opt.Vocabulary = 800,
+    N: opt.Sequences = 1000,
+    T: opt.Length = 10,
+    mu: opt.Signal = 2.5,
+    correlation: opt.Correlation = "prefix:3",
+    weights: opt.Weights = opt.DEFAULT_WEIGHTS,
+    table: opt.Table = "sampled",
+    uncentered: opt.Uncentered = False,
+    latent: opt.Latent = "signs",
+    trials: Trials = 20,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+) -> None:
+    """Draw data sets and compare the top eigenpair of S with the prediction."""
+    from spikepool import _validation as check
+    from spikepool.figures.base import mean_and_error
+
+    check.size(trials, "trials", minimum=2)
+    model = opt.build_model(d, V, N, T, mu, correlation, table, uncentered, latent)
+    results = []
+    for name, w in opt.parse_weights(weights, model.R).items():
+        p = model.predict(w)
+        s = model.simulate(w, trials=trials, rng=seed)
+        alignment, alignment_error = mean_and_error(s.alignment)
+        eigenvalue, eigenvalue_error = mean_and_error(s.eigenvalues[:, 0])
+        results.append(
+            {
+                "weights": name,
+                "alignment": float(alignment),
+                "alignment_standard_error": float(alignment_error),
+                "predicted_alignment": p.alignment,
+                "eigenvalue": float(eigenvalue),
+                "eigenvalue_standard_error": float(eigenvalue_error),
+                "predicted_eigenvalue": p.eigenvalue,
+            }
+        )
+    if as_json:
+        print_json(
+            {
+                "model": opt.model_fields(model, correlation),
+                "trials": trials,
+                "seed": seed,
+                "simulations": results,
+            }
+        )
+        return
+    rows = [
+        [
+            str(r["weights"]),
+            f"{r['alignment']:.4f} ± {r['alignment_standard_error']:.4f}",
+            f"{r['predicted_alignment']:.4f}",
+            f"{r['eigenvalue']:.4f} ± {r['eigenvalue_standard_error']:.4f}",
+            f"{r['predicted_eigenvalue']:.4f}",
+        ]
+        for r in results
+    ]
+    header = ["weights", "alignment", "predicted", "top eigenvalue", "predicted"]
+    print_table(f"{_describe(model, correlation)}, {trials} trials, seed {seed}", header, rows)

@@ -1,0 +1,163 @@
+"""Options shared by the commands, and the small languages for correlations, weights and number lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spikepool.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from spikepool.model import SequenceModel
+
+CORRELATION_HELP = (
+    "Positional correlation: prefix:L, markov:RHO, equi:RHO, spiked:STRENGTH,SUPPORT, identity, "
+    "or a .csv/.npy file."
+)
+WEIGHTS_HELP = (
+    "mean, causal, causal:LAYERS, optimal, numbers like 0.5,0.3,0.2, or a .csv/.npy file; may be repeated."
+)
+
+Dimension = Annotated[int, typer.Option("--d", help="Embedding dimension.")]
+Vocabulary = Annotated[int, typer.Option("--V", help="Vocabulary size (even).")]
+Sequences = Annotated[int, typer.Option("--N", help="Number of sequences.")]
+Length = Annotated[int, typer.Option("--T", help="Sequence length.")]
+Signal = Annotated[float, typer.Option("--mu", help="Norm of the hidden signal.")]
+Correlation = Annotated[str, typer.Option("--correlation", "-R", help=CORRELATION_HELP)]
+Weights = Annotated[list[str], typer.Option("--weights", "-w", help=WEIGHTS_HELP)]
+Table = Annotated[str, typer.Option("--table", help="sampled (as the paper states it) or class_centered.")]
+Uncentered = Annotated[
+    bool, typer.Option("--uncentered", help="Do not subtract the mean of the pooled vectors.")
+]
+Latent = Annotated[str, typer.Option("--latent", help="signs or gaussian.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Seed = Annotated[int, typer.Option("--seed", help="Root of every random stream.")]
+
+DEFAULT_WEIGHTS = ["mean", "causal", "optimal"]
+
+
+def parse_correlation(text: str, T: int) -> NDArray[np.float64]:
+    """(T, T) matrix described by `text`; see ``CORRELATION_HELP``."""
+    import numpy as np
+
+    from spikepool import correlation as kinds
+    from spikepool import errors
+
+    if Path(text).suffix in (".csv", ".npy"):
+        R = load_array(Path(text), "correlation")
+        if R.shape != (T, T):
+            raise errors.ShapeError(f"the correlation in {text} must be ({T}, {T})", R, "Set --T to its size")
+        return R
+    name, _, arguments = text.partition(":")
+    numbers = parse_numbers(arguments, "correlation") if arguments else []
+    wanted = {"prefix": 1, "markov": 1, "equi": 1, "spiked": 2, "identity": 0}
+    if name not in wanted or len(numbers) != wanted[name]:
+        raise InvalidInputError(
+            "correlation is not understood",
+            text,
+            "Write " + CORRELATION_HELP.removeprefix("Positional correlation: ").rstrip("."),
+        )
+    if name == "prefix":
+        return kinds.prefix_correlation(T, numbers[0])  # type: ignore[arg-type]
+    if name == "markov":
+        return kinds.markov_correlation(T, numbers[0])
+    if name == "equi":
+        return kinds.equicorrelation(T, numbers[0])
+    if name == "spiked":
+        return kinds.spiked_correlation(T, numbers[0], numbers[1])
+    return np.eye(T)
+
+
+def parse_weights(texts: list[str], R: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Named pooling weights for the length of `R`; see ``WEIGHTS_HELP``."""
+    from spikepool import _validation as check
+    from spikepool import weights as kinds
+
+    T = len(R)
+    named: dict[str, NDArray[np.float64]] = {}
+    for text in texts:
+        name, _, argument = text.partition(":")
+        if Path(text).suffix in (".csv", ".npy"):
+            name, w = Path(text).stem, load_array(Path(text), "weights").ravel()
+        elif "," in text:
+            import numpy as np
+
+            w = np.asarray(parse_numbers(text, "weights"))
+        elif text == "mean":
+            w = kinds.mean_weights(T)
+        elif name == "causal":
+            w = kinds.causal_weights(T, layers=parse_numbers(argument, "weights")[0] if argument else 1)  # type: ignore[arg-type]
+            name = text
+        elif text == "optimal":
+            w = kinds.optimal_weights(R)
+        else:
+            raise InvalidInputError("weights are not understood", text, "Write " + WEIGHTS_HELP.rstrip("."))
+        named[name if "," not in text else text] = check.weight_vector(w, T)
+    return named
+
+
+def parse_numbers(text: str, name: str) -> list[float]:
+    """Comma-separated numbers, or ``start:stop:count`` for evenly spaced ones."""
+    try:
+        if text.count(":") == 2:
+            import numpy as np
+
+            start, stop, count = text.split(":")
+            return [float(x) for x in np.linspace(float(start), float(stop), int(count))]
+        return [float(item) for item in text.split(",")]
+    except ValueError as err:
+        raise InvalidInputError(
+            f"{name}: not a list of numbers", text, "Write 1,2,3 or start:stop:count"
+        ) from err
+
+
+def load_array(path: Path, name: str) -> NDArray[np.float64]:
+    """Numbers from a .csv or .npy file (never a pickle)."""
+    import numpy as np
+
+    try:
+        if path.suffix == ".npy":
+            array = np.load(path, allow_pickle=False)
+        else:
+            array = np.loadtxt(path, delimiter=",")
+        return np.asarray(array, dtype=np.float64)
+    except (OSError, ValueError) as err:
+        reason = f"{type(err).__name__}: {err}"
+        raise InvalidInputError(
+            f"cannot read the {name} from {path} ({reason})", remedy="Check the file"
+        ) from err
+
+
+def build_model(
+    d: int, V: int, N: int, T: int, mu: float, correlation: str, table: str, uncentered: bool, latent: str
+) -> SequenceModel:
+    """The model the options describe; a spiked correlation without unit diagonal needs ``--latent
+    gaussian``.
+    """
+    from spikepool import _validation as check
+    from spikepool.model import SequenceModel
+
+    R = parse_correlation(correlation, check.size(T, "T"))
+    return SequenceModel(d=d, V=V, N=N, R=R, mu=mu, table=table, centered=not uncentered, latent=latent)
+
+
+def model_fields(model: SequenceModel, correlation: str) -> dict[str, Any]:
+    """The model's fields for JSON output; the correlation by its description."""
+    return {
+        "d": model.d,
+        "V": model.V,
+        "N": model.N,
+        "T": model.T,
+        "mu": model.mu,
+        "correlation": correlation,
+        "table": model.table,
+        "centered": model.centered,
+        "latent": model.latent,
+        "delta": model.delta,
+        "gamma": model.gamma,
+    }

@@ -1,0 +1,141 @@
+"""Commands that run for a while: sweep and reproduce."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from spikepool.cli import options as opt
+from spikepool.cli.output import number, print_json, print_table
+
+Scheduler = Annotated[
+    str | None, typer.Option("--scheduler", help="Address of a Dask scheduler, such as tcp://127.0.0.1:8786.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    app.command()(sweep)
+    app.command()(reproduce)
+
+
+def sweep(
+    spec: Annotated[
+        Path, typer.Argument(help="TOML file: [model], [weights], [sweep], trials, seed, store.")
+    ],
+    store: Annotated[Path | None, typer.Option("--store", help="Zarr store; overrides the file's.")] = None,
+    scheduler: Scheduler = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Run the sweep a TOML file describes; with a store, a rerun resumes where it stopped."""
+    from spikepool.cli.spec import load_spec
+    from spikepool.errors import require
+
+    require("xarray", "sweeps")
+    from spikepool.sweeps import sweep as run
+
+    loaded = load_spec(spec)
+    target = store if store is not None else loaded.store
+    dataset = run(
+        loaded.model,
+        weights=loaded.weights,
+        trials=loaded.trials,
+        seed=loaded.seed,
+        store=None if target is None else str(target),
+        scheduler=scheduler,
+        **loaded.fields,
+    )
+    if as_json:
+        print_json(dataset.to_dict(data="list"))
+        return
+    _print_dataset(dataset)
+    if target is not None:
+        print(f"Stored in {target}")
+
+
+def _print_dataset(dataset: Any) -> None:
+    """One row per cell: simulated alignment with its standard error, and the prediction."""
+    import numpy as np
+
+    mean = dataset["alignment"].mean("trial")
+    error = dataset["alignment"].std("trial", ddof=1) / np.sqrt(dataset.sizes["trial"])
+    rows = []
+    for index in np.ndindex(*mean.shape):
+        cell = dict(zip(mean.dims, index, strict=True))
+        labels = [str(dataset[name].values[position]) for name, position in cell.items()]
+        rows.append(
+            [
+                *(label if not _is_number(label) else number(float(label)) for label in labels),
+                f"{float(mean[index]):.4f} ± {float(error[index]):.4f}",
+                f"{float(dataset['predicted_alignment'].isel(cell)):.4f}",
+            ]
+        )
+    print_table(
+        "Alignment of the top eigenvector with the signal", [*mean.dims, "simulated", "predicted"], rows
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def reproduce(
+    figures: Annotated[
+        list[int] | None, typer.Argument(help="Figure numbers; all of them when none is given.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="The paper's sizes and beyond, with many trials.")
+    ] = False,
+    scheduler: Scheduler = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the report and data sets.")] = Path(
+        "reports"
+    ),
+    seed: opt.Seed = 0,
+    table: Annotated[Path | None, typer.Option("--table", help="Embedding-table file for figure 7.")] = None,
+    list_figures: Annotated[bool, typer.Option("--list", help="List the figures and exit.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail (exit 1) when a verdict disagrees.")] = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Compute and draw the figures, and write one self-contained HTML report with a verdict on each."""
+    from spikepool.errors import require
+
+    for module in ("xarray", "matplotlib", "jinja2"):
+        require(module, "reproduce")
+    from spikepool.figures import FIGURES, Settings, select
+    from spikepool.report import make_report
+
+    if list_figures:
+        rows = [[str(spec.number), spec.name, spec.title] for spec in FIGURES.values()]
+        if as_json:
+            print_json([{"number": s.number, "name": s.name, "title": s.title} for s in FIGURES.values()])
+        else:
+            print_table("Figures", ["number", "name", "title"], rows)
+        return
+    chosen = select(figures)
+    settings = Settings(full=full, seed=seed, scheduler=scheduler, store=out / "stores", table=table)
+    report = make_report(chosen, settings, out)
+    if as_json:
+        print_json(report.summary())
+    else:
+        rows = [
+            [
+                f"{e.spec.number}  {e.spec.title}",
+                e.verdict,
+                number(e.worst_sigmas, 3),
+                number(e.worst_absolute, 3),
+                f"{e.seconds:.1f} s",
+            ]
+            for e in report.entries
+        ]
+        print_table("Verdicts", ["figure", "verdict", "worst SE", "worst absolute", "time"], rows)
+        print(f"Report: {report.path}")
+    failed = [e for e in report.entries if e.error and not e.skipped]
+    disagreeing = [e for e in report.entries if not e.agrees]
+    if failed or (strict and disagreeing):
+        raise typer.Exit(1)
