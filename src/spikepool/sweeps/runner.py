@@ -1,0 +1,236 @@
+"""Running a sweep: which cells are left, who computes them, and what to do when something breaks."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spikepool import __version__
+from spikepool import _validation as check
+from spikepool._progress import Progress
+from spikepool.errors import InvalidInputError, SpecMismatchError, StoreWriteError, SweepError, require
+from spikepool.model import SequenceModel
+from spikepool.sweeps import cluster
+from spikepool.sweeps.cell import blank, describe
+from spikepool.sweeps.dataset import load
+from spikepool.sweeps.grid import Cell, cells
+from spikepool.sweeps.lock import locked
+from spikepool.sweeps.spec import SweepSpec
+from spikepool.sweeps.store import Store
+from spikepool.sweeps.worker import Outcome, run_cell
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def sweep(
+    model: SequenceModel,
+    weights: Any,
+    *,
+    trials: int = 20,
+    seed: int = 0,
+    k: int = 2,
+    exact: bool = False,
+    store: str | Path | None = None,
+    scheduler: Any = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+    retry_failed: bool = False,
+    **fields: Any,
+) -> xr.Dataset:
+    """Predict and simulate over every combination of weights and model fields.
+
+    Parameters
+    ----------
+    model : SequenceModel
+        The fields that do not vary.
+    weights : mapping of str to array_like or str, or sequence of str
+        Pooling weights by name: T numbers, or ``"mean"``, ``"causal"``, ``"optimal"``, worked out for each R.
+    trials : int
+        Independent draws for every combination; 0 for predictions alone.
+    seed : int
+        Root seed. Equal seeds give equal datasets, bit for bit on machines of one kind, whatever the number of
+        workers and however often the sweep was interrupted.
+    k : int
+        Number of top eigenpairs kept.
+    exact : bool
+        Use the finite-T engine, ``model.predict(w, exact=True)``, for the predictions.
+    store : path, optional
+        Zarr store. Run again with the same store, a sweep computes only what is missing or damaged. Without one,
+        results are kept in a temporary folder and returned.
+    scheduler : str or distributed.Client, optional
+        Address of a Dask scheduler (``"tcp://127.0.0.1:8786"``) or a client. Its workers must have this version of
+        spikepool and see the store at the same path. By default processes are started on this machine.
+    workers : int, optional
+        Processes to start when there is no `scheduler`; 0 works in this process. By default the number of cores.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal only.
+    retry_failed : bool
+        Compute again the cells that failed in an earlier run.
+    **fields
+        Values of any fields of the model: a sequence makes a dimension of that name, one value replaces the
+        model's. R, frequencies, covariance and direction vary over a mapping from label to array.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions ``weights``, the fields in the order given, ``trial``, ``rank`` (1 is the top). Variables:
+
+        * predictions (weights, fields): ``alpha``, ``kappa``, ``edge``, ``predicted_eigenvalue``,
+          ``predicted_alignment`` (of the top eigenvector), ``signal_eigenvalue``, ``signal_alignment``,
+          ``vocabulary_eigenvalue`` (NaN where there is no such outlier), ``detectable``, ``mu_population``,
+          ``mu_sample``;
+        * simulations (weights, fields, trial, rank): ``eigenvalues``, ``alignments``; without rank, the top's:
+          ``eigenvalue``, ``alignment``;
+        * over the trials (weights, fields): ``alignment_mean``, ``alignment_se``, ``eigenvalue_mean``,
+          ``eigenvalue_se``, ``trials_done``;
+        * ``prediction_error`` (weights, fields) and ``error`` (weights, fields, trial): empty, or what went wrong
+          where the numbers are NaN.
+
+        Attributes: ``spec`` (JSON), ``seed``, ``version``.
+
+    Raises
+    ------
+    SpecMismatchError
+        The store was made from another spec; the differences are named.
+    StoreLockedError, StoreWriteError, StoreCorruptError
+        Another driver is at work on the store; it cannot be written; its metadata is damaged beyond repair.
+
+    Notes
+    -----
+    All mu and all weights of one combination and trial see the same draw (common random numbers), so their
+    differences are far more precise than their standard errors suggest, and points along mu are not independent.
+    """
+    spec = SweepSpec.from_fields(model, weights, fields, trials=trials, seed=seed, k=k, exact=exact)
+    return run(spec, store=store, scheduler=scheduler, workers=workers, progress=progress, retry_failed=retry_failed)
+
+
+def run(
+    spec: SweepSpec,
+    *,
+    store: str | Path | None = None,
+    scheduler: Any = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+    retry_failed: bool = False,
+) -> xr.Dataset:
+    """Run a sweep given as a spec; see :func:`sweep` for the arguments and the result."""
+    for module in ("xarray", "zarr"):
+        require(module, "sweeps")
+    if not isinstance(spec, SweepSpec):
+        raise InvalidInputError("spec must be a SweepSpec", spec, "Read one with load_spec, or use sweep")
+    if workers is not None:
+        workers = check.size(workers, "workers", minimum=0)
+    if workers is not None and scheduler is not None:
+        raise InvalidInputError("workers is for local runs only", workers, "Leave out workers or scheduler")
+    if store is None:
+        with tempfile.TemporaryDirectory(prefix="spikepool-") as folder:
+            return _run(spec, Path(folder) / "sweep.zarr", scheduler, workers, progress, retry_failed)
+    return _run(spec, Path(store).absolute(), scheduler, workers, progress, retry_failed)
+
+
+def _run(
+    spec: SweepSpec,
+    path: Path,
+    scheduler: Any,
+    workers: int | None,
+    progress: bool | None,
+    retry_failed: bool,
+) -> xr.Dataset:
+    with locked(path):
+        store = Store.create_or_resume(path, spec)
+        pending = _pending(store, retry_failed)
+        if pending:
+            if store.version != __version__:
+                raise SpecMismatchError(
+                    f"the store {path} was begun with spikepool {store.version} and is not finished; this is "
+                    f"{__version__}, whose numbers may differ",
+                    remedy="Finish it with that version, or choose another store",
+                )
+            _compute(store, pending, scheduler, workers, progress)
+        dataset = load(store)
+    failed = int((dataset["prediction_error"] != "").sum())
+    failed += int((dataset["error"] != "").sum()) if spec.trials else 0
+    if failed:
+        warnings.warn(
+            f"{failed} values of the sweep are NaN because their computation failed; the messages are in "
+            "'prediction_error' and 'error'",
+            UserWarning,
+            stacklevel=3,
+        )
+    return dataset
+
+
+def _pending(store: Store, retry_failed: bool) -> list[Cell]:
+    scan = store.scan()
+    if scan.damaged:
+        warnings.warn(
+            f"{len(scan.damaged)} missing or damaged file(s) in the store, computed again: "
+            + ", ".join(map(str, scan.damaged[:5]))
+            + (", ..." if len(scan.damaged) > 5 else ""),
+            UserWarning,
+            stacklevel=4,
+        )
+    finished = scan.done if retry_failed else scan.done | scan.failed
+    return [cell for cell in cells(store.spec) if cell not in finished]
+
+
+def _compute(store: Store, pending: list[Cell], scheduler: Any, workers: int | None, progress: bool | None) -> None:
+    if workers is None:
+        workers = min(cluster.default_workers(), len(pending))
+        workers = 0 if workers == 1 else workers  # one process more would only cost its start
+    with Progress(len(pending), "sweep", show=progress) as bar:
+        here = scheduler is None and workers == 0
+        outcomes = _here(store, pending) if here else _on_dask(store, pending, scheduler, workers)
+        for cell, outcome in outcomes:
+            if outcome.status == "unwritable":
+                raise StoreWriteError(outcome.message.rstrip("."))
+            if outcome.status == "refused":
+                raise SweepError(f"{cell}: {outcome.message.rstrip('.')}")
+            bar.advance()
+
+
+def _here(store: Store, pending: list[Cell]) -> Iterator[tuple[Cell, Outcome]]:
+    for cell in pending:
+        yield cell, run_cell(cell, str(store.path), store.fingerprint, __version__)
+
+
+def _on_dask(store: Store, pending: list[Cell], scheduler: Any, workers: int) -> Iterator[tuple[Cell, Outcome]]:
+    distributed = require("distributed", "sweeps")
+    with cluster.local(workers) if scheduler is None else cluster.remote(scheduler) as client:
+        futures = client.map(
+            run_cell,
+            pending,
+            path=str(store.path),
+            fingerprint=store.fingerprint,
+            version=__version__,
+            pure=False,  # a task's answer is what it leaves in this store, never that of an earlier run
+        )
+        cell_of = dict(zip((future.key for future in futures), pending, strict=True))
+        try:
+            for future in distributed.as_completed(futures):
+                cell = cell_of[future.key]
+                yield cell, _outcome(future, store, cell, distributed)
+                future.release()
+        finally:
+            client.cancel([future for future in futures if not future.done()])
+
+
+def _outcome(future: Any, store: Store, cell: Cell, distributed: Any) -> Outcome:
+    """The answer of a worker. A cell that has killed several is given up, with that as its error."""
+    try:
+        outcome: Outcome = future.result()
+    except distributed.scheduler.KilledWorker as err:
+        message = f"{type(err).__name__}: every worker that tried it died, perhaps for want of memory"
+        store.write(cell, blank(store.spec, cell, message), failed=True)
+        return Outcome("failed", message)
+    except Exception as err:
+        raise SweepError(
+            f"the Dask cluster failed on {cell} ({describe(err)})",
+            remedy="Check its logs and that its workers have spikepool installed, then run again: finished "
+            "cells are kept",
+        ) from err
+    return outcome

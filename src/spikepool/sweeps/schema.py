@@ -1,0 +1,150 @@
+"""The store's schema: every array, its dimensions, dtype and chunks, as a function of the spec.
+
+One cell is one whole chunk of each of its arrays, so that workers never share a file. Every chunk ends with a CRC-32C
+checksum, and chunks equal to the fill value are written like all others: a file that is absent, cut short or altered
+is therefore always told from data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from spikepool import __version__
+from spikepool.errors import require
+from spikepool.sweeps.grid import Cell
+from spikepool.sweeps.spec import SweepSpec
+
+SCHEMA_VERSION = 1
+ROOT = "zarr.json"  # the root's metadata, written last: a folder that has it is a complete store
+
+# name -> what it is; dimensions ("weights", *axes)
+PREDICTED = {
+    "alpha": "signal gain w'Rw",
+    "kappa": "noise gain ‖w‖²",
+    "edge": "right edge of the bulk",
+    "predicted_eigenvalue": "largest eigenvalue of S: the top outlier, or the edge",
+    "predicted_alignment": "squared cosine of the top eigenvector of S with u",
+    "signal_eigenvalue": "eigenvalue of the signal's outlier; NaN where it is not detectable",
+    "signal_alignment": "its squared cosine with u; NaN where it is not detectable",
+    "vocabulary_eigenvalue": "eigenvalue of the vocabulary mean's outlier; NaN where there is none",
+    "detectable": "1 where S has an outlier made of the signal, 0 where not",
+    "mu_population": "signal strength at which the outlier appears in the population",
+    "mu_sample": "signal strength at which the outlier appears in the sample",
+}
+# name -> what it is; dimensions ("weights", *axes, "trial", "rank")
+SIMULATED = {
+    "eigenvalues": "largest eigenvalues of S",
+    "alignments": "squared cosines of their eigenvectors with u",
+}
+# the last array written of a cell, without weights and mu: 0 unfinished, 1 finished, 2 finished with an error
+PREDICTION_STATUS, TRIAL_STATUS = "prediction_status", "status"
+PREDICTION_ERROR, TRIAL_ERROR = "prediction_error", "error"
+
+DONE, FAILED = 1, 2
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One array of the store."""
+
+    name: str
+    dims: tuple[str, ...]
+    dtype: Literal["float64", "string", "uint8"]
+    description: str
+    prediction: bool
+
+    def shape(self, spec: SweepSpec) -> tuple[int, ...]:
+        """Lengths of the dimensions."""
+        return tuple(_length(spec, dim) for dim in self.dims)
+
+    def chunks(self, spec: SweepSpec) -> tuple[int, ...]:
+        """Chunk shape: whole along what a cell holds, 1 along what tells cells apart."""
+        return tuple(_length(spec, dim) if dim in ("weights", "mu", "rank") else 1 for dim in self.dims)
+
+    def block(self, spec: SweepSpec, cell: Cell) -> tuple[int, ...]:
+        """Position of the cell's chunk on the grid of chunks."""
+        place = dict(zip(spec.outer, cell.index, strict=True), trial=cell.trial)
+        return tuple(place.get(dim, 0) for dim in self.dims)
+
+
+def _length(spec: SweepSpec, dim: str) -> int:
+    own = {"weights": len(spec.weights), "trial": spec.trials, "rank": spec.k}
+    return own[dim] if dim in own else spec.length(dim)
+
+
+def variables(spec: SweepSpec) -> dict[str, Variable]:
+    """Every array that cells fill, in the order in which a cell's are written: its status last."""
+    grid = ("weights", *spec.axes)
+    found = [Variable(name, grid, "float64", text, True) for name, text in PREDICTED.items()]
+    found.append(Variable(PREDICTION_ERROR, grid, "string", "what went wrong, or empty", True))
+    found.append(Variable(PREDICTION_STATUS, spec.outer, "uint8", "1 finished, 2 with an error", True))
+    if spec.trials:
+        many = (*grid, "trial", "rank")
+        found += [Variable(name, many, "float64", text, False) for name, text in SIMULATED.items()]
+        found.append(Variable(TRIAL_ERROR, many[:-1], "string", "what went wrong, or empty", False))
+        found.append(Variable(TRIAL_STATUS, (*spec.outer, "trial"), "uint8", "1 finished, 2 with an error", False))
+    return {variable.name: variable for variable in found}
+
+
+def coordinates(spec: SweepSpec) -> dict[str, np.ndarray[Any, Any]]:
+    """The labels of every dimension. Array fields are labelled by the names they were given."""
+    labels: dict[str, Any] = {"weights": list(spec.weights)}
+    for name, values in spec.axes.items():
+        labels[name] = list(values)
+    if spec.trials:
+        labels["trial"] = np.arange(spec.trials)
+        labels["rank"] = np.arange(1, spec.k + 1)
+    return {name: np.asarray(values) for name, values in labels.items()}
+
+
+def attributes(spec: SweepSpec) -> dict[str, Any]:
+    """Attributes of the store and of the dataset."""
+    return {
+        "title": "spikepool sweep",
+        "spec": spec.to_json(),
+        "seed": spec.seed,
+        "version": __version__,
+        "schema_version": SCHEMA_VERSION,
+    }
+
+
+def skeleton(spec: SweepSpec) -> Mapping[str, bytes]:
+    """Every file of a store in which no cell is done yet, by relative path: metadata and coordinates.
+
+    Built by Zarr in memory, so that the driver decides how and in which order files reach the disk: the root's last.
+    """
+    zarr = require("zarr", "sweeps")
+    checksum = zarr.codecs.Crc32cCodec()
+    buffers: dict[str, Any] = {}
+    group = zarr.create_group(store=zarr.storage.MemoryStore(buffers), zarr_format=3, attributes=attributes(spec))
+    for variable in variables(spec).values():
+        dtype = str if variable.dtype == "string" else variable.dtype
+        group.create_array(
+            variable.name,
+            shape=variable.shape(spec),
+            chunks=variable.chunks(spec),
+            dtype=dtype,
+            fill_value={"float64": np.nan, "string": "", "uint8": 0}[variable.dtype],
+            compressors=[checksum],
+            dimension_names=list(variable.dims),
+            attributes={"description": variable.description},
+        )
+    for name, values in coordinates(spec).items():
+        text = values.dtype.kind == "U"
+        array = group.create_array(
+            name,
+            shape=values.shape,
+            chunks=values.shape,
+            dtype=str if text else values.dtype,
+            compressors=[checksum],
+            dimension_names=[name],
+            config={"write_empty_chunks": True},
+        )
+        array[:] = values.astype(object) if text else values
+    files = {path: buffer.to_bytes() for path, buffer in buffers.items()}
+    root = files.pop(ROOT)
+    return {**files, ROOT: root}

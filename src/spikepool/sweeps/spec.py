@@ -1,0 +1,290 @@
+"""What a sweep is: a base model, the fields that vary, the weights, the trials and the root seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool import _validation as check
+from spikepool.errors import InvalidInputError, ShapeError, SizeError, WeightsError
+from spikepool.model import SequenceModel
+from spikepool.weights import causal_weights, mean_weights, optimal_weights
+
+FloatArray = NDArray[np.float64]
+
+FIELDS = tuple(field.name for field in dataclasses.fields(SequenceModel))
+ARRAY_FIELDS = ("R", "frequencies", "covariance", "direction")
+NAMED_WEIGHTS = ("mean", "causal", "optimal")
+
+_SIZES = ("d", "V", "N")
+_NUMBERS = ("mu", "noise_df")
+
+
+@dataclass(frozen=True, eq=False)
+class SweepSpec:
+    """Everything that decides the numbers of a sweep, and nothing else.
+
+    Parameters
+    ----------
+    model : SequenceModel
+        The fields that do not vary. (Those that do are set to their first value.)
+    weights : mapping of str to array_like or str, or sequence of str
+        Pooling weights by name. A value is T numbers, or one of ``"mean"``, ``"causal"`` and ``"optimal"``, which
+        is worked out anew for every R. ``["mean", "causal"]`` is short for ``{"mean": "mean", ...}``.
+    axes : mapping of str to sequence or mapping
+        The values of each field that varies, in the order of the dimensions. An array field (R, frequencies,
+        covariance, direction) takes a mapping from label to array; the labels become the coordinate.
+    trials : int
+        Independent draws for every combination; 0 for predictions alone.
+    seed : int
+        Root seed. See :func:`spikepool.sweeps.grid.trial_seed` for what is drawn from it.
+    k : int
+        How many of the largest eigenpairs of S a simulation keeps.
+    exact : bool
+        Whether predictions are those of ``model.predict(w, exact=True)``.
+    """
+
+    model: SequenceModel
+    weights: Mapping[str, str | FloatArray]
+    axes: Mapping[str, Mapping[str, Any] | tuple[Any, ...]]
+    trials: int = 20
+    seed: int = 0
+    k: int = 2
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        if not isinstance(self.model, SequenceModel):
+            raise InvalidInputError("model must be a SequenceModel", self.model, "Build one first")
+        put("trials", check.size(self.trials, "trials", minimum=0))
+        put("seed", check.size(self.seed, "seed", minimum=0))
+        put("k", check.size(self.k, "k"))
+        if not isinstance(self.exact, (bool, np.bool_)):
+            raise InvalidInputError("exact must be True or False", self.exact, "Pass a bool")
+        put("exact", bool(self.exact))
+        put("axes", {name: _axis(name, values) for name, values in self.axes.items()})
+        first = {name: self.value(name, 0) for name in self.axes}
+        put("model", self.model.replace(**first))
+        put("weights", _named_weights(self.weights))
+        self._check_every_combination()
+
+    def _check_every_combination(self) -> None:
+        """Bad input is refused before any work: a cell that fails later failed in the computation itself."""
+        for index in self.outer_indices():
+            model = self.outer_model(index)
+            if self.k > model.d:
+                raise SizeError(f"k must be at most d = {model.d}", self.k, "Keep fewer eigenpairs")
+            for name, value in self.weights.items():
+                if not isinstance(value, str):
+                    check.weight_vector(value, model.T, f"weights {name!r}")
+        for mu in self.mus:
+            check.non_negative(mu, "mu")
+
+    # -- the grid ------------------------------------------------------------------------------------------
+
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """The axes other than mu. All values of mu share one draw, so mu is inside a cell."""
+        return tuple(name for name in self.axes if name != "mu")
+
+    @property
+    def mus(self) -> tuple[float, ...]:
+        """Signal strengths: those of the axis, or the model's only one."""
+        axis: Any = self.axes.get("mu", (self.model.mu,))
+        return tuple(axis)
+
+    def length(self, axis: str) -> int:
+        """Number of values of `axis`."""
+        return len(self.axes[axis])
+
+    def value(self, axis: str, i: int) -> Any:
+        """The `i`-th value of `axis`."""
+        values = self.axes[axis]
+        return list(values.values())[i] if isinstance(values, Mapping) else values[i]
+
+    def outer_indices(self) -> Iterator[tuple[int, ...]]:
+        """Index tuples over :attr:`outer`, in C order; the empty tuple alone when only mu varies."""
+        return itertools.product(*(range(self.length(axis)) for axis in self.outer))
+
+    def outer_model(self, index: Sequence[int]) -> SequenceModel:
+        """The model at one index over :attr:`outer`, with the base model's mu."""
+        return self.model.replace(**{axis: self.value(axis, i) for axis, i in zip(self.outer, index, strict=True)})
+
+    def weight_vector(self, name: str, model: SequenceModel) -> FloatArray:
+        """The weights called `name`, as an array for `model`."""
+        value = self.weights[name]
+        if not isinstance(value, str):
+            return value
+        if value == "mean":
+            return mean_weights(model.T)
+        return causal_weights(model.T) if value == "causal" else optimal_weights(model.R)
+
+    # -- as text -------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings; equal for equal sweeps. Fields that vary appear in ``axes`` only."""
+        return {
+            "model": {name: _plain(getattr(self.model, name)) for name in FIELDS if name not in self.axes},
+            "weights": {name: _plain(value) for name, value in self.weights.items()},
+            "axes": {name: _plain(values) for name, values in self.axes.items()},
+            "trials": self.trials,
+            "seed": self.seed,
+            "k": self.k,
+            "exact": self.exact,
+        }
+
+    def to_json(self) -> str:
+        """The spec as JSON; floats are written so that they read back bit for bit."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
+        """The inverse of :meth:`to_dict`."""
+        rest = dict(data)
+        axes = rest.pop("axes")
+        fields = dict(rest.pop("model"))
+        for name, values in axes.items():
+            fields[name] = next(iter(values.values() if isinstance(values, Mapping) else values))
+        return cls(model=SequenceModel(**fields), axes=axes, **rest)
+
+    @classmethod
+    def from_json(cls, text: str) -> SweepSpec:
+        """The inverse of :meth:`to_json`."""
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def from_fields(cls, model: SequenceModel, weights: Any, fields: Mapping[str, Any], **options: Any) -> SweepSpec:
+        """A spec from keyword arguments: several values make an axis, one value replaces the model's."""
+        if not isinstance(model, SequenceModel):
+            raise InvalidInputError("model must be a SequenceModel", model, "Build one first")
+        axes: dict[str, Any] = {}
+        fixed: dict[str, Any] = {}
+        for name, value in fields.items():
+            _known_field(name)
+            several = isinstance(value, Mapping) if name in ARRAY_FIELDS else _is_sequence(value)
+            (axes if several else fixed)[name] = value
+        if axes:  # fixed values may only fit together with the varying ones (d and covariance, say)
+            fixed |= {name: _first(name, values) for name, values in axes.items()}
+        return cls(model=model.replace(**fixed), weights=weights, axes=axes, **options)
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[str]:
+    """What differs between two plain specs, one line each: ``trials: 20 in the store, 30 asked for``."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        lines = []
+        for key in [*old, *(key for key in new if key not in old)]:
+            where = f"{path}.{key}" if path else str(key)
+            if key not in new:
+                lines.append(f"{where}: {_brief(old[key])} in the store, absent from what is asked for")
+            elif key not in old:
+                lines.append(f"{where}: absent from the store, {_brief(new[key])} asked for")
+            else:
+                lines += differences(old[key], new[key], where)
+        if not lines and list(old) != list(new):
+            lines.append(f"{path}: order {list(old)} in the store, {list(new)} asked for")
+        return lines
+    if _same(old, new):
+        return []
+    return [f"{path}: {_brief(old)} in the store, {_brief(new)} asked for"]
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Equality up to rounding: fields that a model normalises (frequencies, direction) move by an ulp or two."""
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_same, old, new))
+    if isinstance(old, float) and isinstance(new, float):
+        return math.isclose(old, new, rel_tol=1e-12, abs_tol=1e-15)
+    return type(old) is type(new) and bool(old == new)
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _known_field(name: str) -> None:
+    if name not in FIELDS:
+        raise InvalidInputError("not a field of SequenceModel", name, f"Choose among {', '.join(FIELDS)}")
+
+
+def _is_sequence(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return hasattr(value, "__len__") and not isinstance(value, (str, bytes, Mapping))
+
+
+def _first(name: str, values: Any) -> Any:
+    if len(values) == 0:
+        raise ShapeError(f"the axis {name} is empty", values, "Give at least one value")
+    return next(iter(values.values() if isinstance(values, Mapping) else values))
+
+
+def _scalar(name: str, value: Any) -> Any:
+    if name in _SIZES:
+        return check.size(value, name)
+    if name in _NUMBERS:
+        return check.finite_number(value, name)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _axis(name: str, values: Any) -> Mapping[str, Any] | tuple[Any, ...]:
+    """The values of one axis in canonical form: at least one, no two the same."""
+    _known_field(name)
+    if name in ARRAY_FIELDS:
+        if not isinstance(values, Mapping) or not all(isinstance(label, str) for label in values):
+            raise InvalidInputError(
+                f"{name} varies over arrays and needs a label for each", values, "Pass a dict of label to array"
+            )
+        _first(name, values)
+        return {
+            label: None if array is None else check.finite_array(array, f"{name}[{label!r}]").copy()
+            for label, array in values.items()
+        }
+    if not _is_sequence(values) or (isinstance(values, np.ndarray) and values.ndim != 1):
+        raise ShapeError(f"the axis {name} must be a flat sequence of values", values, "Pass a list")
+    _first(name, values)
+    canonical = tuple(_scalar(name, value) for value in values)
+    if len(set(canonical)) < len(canonical):
+        raise InvalidInputError(f"the axis {name} has a value twice", list(canonical), "Drop the repetition")
+    return canonical
+
+
+def _named_weights(weights: Any) -> dict[str, str | FloatArray]:
+    if _is_sequence(weights) and all(isinstance(name, str) for name in weights):
+        weights = {name: name for name in weights}
+    if not isinstance(weights, Mapping) or not weights:
+        raise WeightsError(
+            "weights must be named", weights, 'Pass {"name": w, ...} or names such as ["mean", "causal"]'
+        )
+    result: dict[str, str | FloatArray] = {}
+    for name, value in weights.items():
+        if not isinstance(name, str) or not name:
+            raise WeightsError("the name of weights must be a non-empty string", name, "Rename them")
+        if isinstance(value, str):
+            result[name] = check.choice(value, f"weights {name!r}", NAMED_WEIGHTS)
+        else:
+            w = check.weight_vector(value, None, f"weights {name!r}").copy()
+            w.setflags(write=False)
+            result[name] = w
+    return result
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+__all__ = ["ARRAY_FIELDS", "FIELDS", "NAMED_WEIGHTS", "SweepSpec", "differences"]
