@@ -41,7 +41,7 @@ def _sequences(X: ArrayLike) -> NDArray[Any]:
 def _softmax_rows(X: NDArray[Any], tau: float, scaling: str) -> FloatArray:
     """(n, T, T) attention matrices of a block of sequences."""
     T, d = X.shape[1:]
-    scores = np.einsum("ntd,nsd->nts", X, X, optimize=True).astype(np.float64)
+    scores: FloatArray = np.einsum("ntd,nsd->nts", X, X, optimize=True).astype(np.float64)
     scores *= tau / (d if scaling == "d" else np.sqrt(d))
     mask = np.tril(np.ones((T, T), dtype=bool), -1)
     mask[0, 0] = True

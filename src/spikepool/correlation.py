@@ -26,9 +26,10 @@ def markov_correlation(T: int, rho: float) -> FloatArray:
     """Signs of a stationary two-state Markov chain: R_ts = rho^|t−s|, −1 <= rho <= 1."""
     T = check.size(T, "T")
     rho = _correlation(rho)
-    powers = np.power(rho, np.arange(T, dtype=np.float64)) if rho != 0 else np.eye(1, T)[0]
+    powers: FloatArray = np.power(rho, np.arange(T, dtype=np.float64)) if rho != 0 else np.eye(1, T)[0]
     index = np.arange(T)
-    return powers[np.abs(index[:, None] - index[None, :])]
+    R: FloatArray = powers[np.abs(index[:, None] - index[None, :])]
+    return R
 
 
 def equicorrelation(T: int, rho: float) -> FloatArray:

@@ -48,7 +48,7 @@ def _ratios(delta: ArrayLike, gamma: ArrayLike) -> tuple[FloatArray, FloatArray]
 
 
 def spike_excess(theta: ArrayLike, delta: ArrayLike, kappa: ArrayLike = 1.0) -> Any:
-    """x = theta/kappa − delta, the variable of every formula here.
+    """Excess x = theta/kappa − delta, the variable of every formula here.
 
     Parameters
     ----------

@@ -105,7 +105,8 @@ def optimal_weights(R: ArrayLike) -> FloatArray:
             remedy="Use any weights near the top eigenvector with a small non-zero sum, or constrain the weights",
             supremum=float(values[-1]),
         )
-    return projection / total
+    weights: FloatArray = projection / total
+    return weights
 
 
 def _harmonic(n: int) -> float:

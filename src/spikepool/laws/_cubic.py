@@ -40,7 +40,8 @@ class Reduced:
     """A law reduced to ratios of at most one, with its edges at more than double precision.
 
     `delta`, `gamma` are the smaller two of (1, delta, gamma) over the largest, `mass` is one over the largest. Scale
-    and edges are unevaluated sums of two doubles; `g0` = −q·e3 with unit scale, e3 <= 0 the third root of the discriminant.
+    and edges are unevaluated sums of two doubles; `g0` = −q·e3 with unit scale, e3 <= 0 being the third root of the
+    discriminant.
     """
 
     delta: float
