@@ -1,0 +1,111 @@
+"""Block Krylov spaces of a symmetric operator, with full orthogonalisation.
+
+Starting from a few vectors X the method builds an orthonormal basis Q of span{X, AX, A²X, ...} and the projection
+H = Q'AQ. The extreme eigenvalues of H converge first, at a rate set by the square root of their distance to the rest.
+What is special here: the direction u lies in the first block. The weight of a Ritz vector at u is then a Gauss
+quadrature weight of the spectral measure of A at u, and converges like the Ritz values do: with the square of the
+residual over the gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+# A new block whose norm falls below this fraction of the operator's size has left the space invariant.
+_BREAKDOWN = 1e-12
+
+
+@dataclass(frozen=True)
+class KrylovSpace:
+    """A basis, the projected operator and its coupling to the next block.
+
+    Attributes
+    ----------
+    projected : numpy.ndarray of shape (n, n)
+        H = Q'AQ.
+    start : numpy.ndarray of shape (n, p)
+        Coordinates of the starting vectors.
+    coupling : numpy.ndarray of shape (p, p)
+        A Q − Q H is zero but for the last block, where it is the next block times this matrix; zeros when the
+        space is invariant.
+    steps : int
+        Applications of A to a block.
+    """
+
+    projected: FloatArray
+    start: FloatArray
+    coupling: FloatArray
+    steps: int
+
+    @property
+    def invariant(self) -> bool:
+        """Whether the space cannot grow."""
+        return not self.coupling.any()
+
+
+def krylov_spaces(
+    apply: Callable[[FloatArray], FloatArray],
+    start: FloatArray,
+    finished: Callable[[KrylovSpace], bool],
+    *,
+    max_dimension: int,
+    check_every: int = 4,
+) -> KrylovSpace:
+    """Grow the space until `finished` says so, it is invariant, or it has `max_dimension`.
+
+    Parameters
+    ----------
+    apply : callable
+        x -> A x for a vector of length d.
+    start : numpy.ndarray of shape (p, d)
+        Linearly independent starting vectors, as rows.
+    finished : callable
+        Looks at the space every `check_every` steps; its cost is small against as many products.
+    max_dimension : int
+        At most d.
+    check_every : int
+        Steps between two looks.
+    """
+    p, d = start.shape
+    capacity = min(max_dimension, d)
+    basis = np.empty((min(capacity, 32 * p), d))
+    H = np.zeros((len(basis), len(basis)))
+    first, R = np.linalg.qr(start.T)
+    basis[:p] = first.T
+    n, steps, size = p, 0, 0.0
+    space = KrylovSpace(H[:0, :0], np.zeros((0, p)), np.zeros((p, p)), 0)
+    while True:
+        block = np.stack([apply(row) for row in basis[n - p : n]])
+        size = max(size, float(np.abs(block).max()))
+        # twice is enough: the second pass removes what rounding left of the first
+        coefficients = block @ basis[:n].T
+        block -= coefficients @ basis[:n]
+        correction = block @ basis[:n].T
+        block -= correction @ basis[:n]
+        coefficients += correction
+        H[n - p : n, :n] = coefficients
+        H[:n, n - p : n] = coefficients.T
+        steps += 1
+        following, coupling = np.linalg.qr(block.T)
+        exhausted = n + p > capacity
+        broken = float(np.abs(np.diag(coupling)).min()) <= _BREAKDOWN * size
+        if exhausted or broken or steps % check_every == 0:
+            corner = H[:n, :n]
+            corner[n - p :, n - p :] = (corner[n - p :, n - p :] + corner[n - p :, n - p :].T) / 2
+            coordinates = np.zeros((n, p))
+            coordinates[:p] = R
+            space = KrylovSpace(corner, coordinates, np.zeros((p, p)) if broken else coupling, steps)
+            if exhausted or broken or finished(space):
+                return space
+        if n + p > len(basis):
+            larger = min(capacity, 2 * len(basis))
+            basis = np.concatenate([basis, np.empty((larger - len(basis), d))])
+            H = np.pad(H, (0, larger - len(H)))
+        basis[n : n + p] = following.T
+        n += p

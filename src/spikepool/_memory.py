@@ -1,0 +1,41 @@
+"""Memory available on the machine, and the refusal of work that would not fit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from spikepool.errors import MemoryBudgetError
+
+
+def available_bytes() -> int | None:
+    """Memory that can be used without swapping, or None where the system does not say.
+
+    Linux: ``MemAvailable``, and no more than a container's limit leaves. Elsewhere the physical memory.
+    """
+    found: list[int] = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(int(line.split()[1]) * 1024)
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        if limit != "max":
+            found.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+    except (OSError, ValueError):
+        pass
+    if not found:
+        try:
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, ValueError, OSError):
+            return None
+    return max(min(found), 0)
+
+
+def require_memory(needed: int, what: str, remedy: str) -> None:
+    """Raise :class:`MemoryBudgetError` when `needed` bytes are more than is available."""
+    available = available_bytes()
+    if available is not None and needed > available:
+        raise MemoryBudgetError(
+            f"{what} needs about {needed / 2**30:.3g} GiB of memory and {available / 2**30:.3g} GiB are available",
+            remedy=remedy,
+        )
