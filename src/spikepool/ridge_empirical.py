@@ -25,8 +25,8 @@ FloatArray = NDArray[np.float64]
 class RidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Two-class least squares with ridge penalty and no intercept, the classifier of the paper's experiment.
 
-    ``beta = (C C' + ridge·n I)⁻¹ C y`` with the pooled columns C and labels y = ±1; a sequence is classified by the sign
-    of beta'c.
+    ``beta = (C C' + ridge·n I)⁻¹ C y`` with the pooled columns C and labels y = ±1; a sequence is classified by the
+    sign of beta'c.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class RidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _pool(self, X: Any, *, reset: bool) -> FloatArray:
         """Pooled features (n, d) of token input (n, T, d), or of features given as (n, d)."""
-        if np.ndim(X) != 3:
+        if np.asarray(X).ndim != 3:
             if self.weights is not None:
                 raise ShapeError("with weights, X must be tokens of shape (n, T, d)", np.asarray(X), "Pass 3 axes")
             return np.asarray(validate_data(self, X, reset=reset, dtype=np.float64))
@@ -79,9 +79,10 @@ class RidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) != 2:
+            noun = "class" if len(self.classes_) == 1 else "classes"
             raise InvalidInputError(
-                "Only binary classification is supported: y must have exactly 2 classes; the number of classes is",
-                len(self.classes_),
+                f"Only binary classification is supported. y has {len(self.classes_)} {noun}",
+                self.classes_,
                 "Pass labels of two kinds, or wrap in OneVsRestClassifier",
             )
         signs = 2.0 * codes - 1.0
@@ -99,7 +100,8 @@ class RidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Labels by the sign of the score."""
-        return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(np.intp)])
+        positive = self.decision_function(X) > 0
+        return np.asarray(self.classes_[positive.astype(np.intp)])
 
 
 def simulate_ridge(
