@@ -64,7 +64,8 @@ def attention_matrix(X: ArrayLike, tau: float = 1.0, scaling: str = "d") -> Floa
         Inverse temperature.
     scaling : {"d", "sqrt_d"}
         Scores are ``tau/d`` or ``tau/sqrt(d)`` times the inner products. At ``"d"`` they vanish as d grows and the
-        weights tend to :func:`spikepool.causal_weights`, with an error of order ``d**-0.5``; at ``"sqrt_d"`` they stay random.
+        weights tend to :func:`spikepool.causal_weights`, with an error of order ``d**-0.5``; at ``"sqrt_d"`` they
+        stay random.
     """
     array = _sequences(X)
     tau = check.finite_number(tau, "tau")

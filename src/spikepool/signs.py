@@ -1,8 +1,8 @@
 """Random signs with a given correlation matrix.
 
-Signs xi in {−1, +1}^T with E[xi] = 0 and E[xi xi'] = R exist exactly when R is a mixture of rank-one matrices s s', that
-is, when it lies in the (affine image of the) cut polytope; a unit diagonal and positive semi-definiteness are not
-enough. R is first reduced: positions of correlation ±1 are one position, and positions joined by no chain of non-zero
+Signs xi in {−1, +1}^T with E[xi] = 0 and E[xi xi'] = R exist exactly when R is a mixture of rank-one matrices s s',
+that is, when it lies in the (affine image of the) cut polytope; a unit diagonal and positive semi-definiteness are
+not enough. R is first reduced: positions of correlation ±1 are one position, and positions joined by no chain of non-zero
 correlations are independent. Each remaining block takes the first construction that fits: a Markov chain, one
 common factor, thresholded Gaussians, and a mixture of sign vectors found by linear programming.
 """
@@ -99,7 +99,7 @@ def sign_sampler(R: ArrayLike) -> SignSampler:
         check.unit_diagonal(matrix, "R")
     except CorrelationError:
         # a broken triangle inequality says more about signs than a negative eigenvalue does
-        if len(matrix) <= _TRIANGLE_LIMIT and np.array_equal(matrix, matrix.T) and np.all(np.diag(matrix) == 1):
+        if len(matrix) <= _TRIANGLE_LIMIT and np.allclose(matrix, matrix.T) and np.allclose(np.diag(matrix), 1):
             check_triangles(matrix, np.arange(len(matrix)), len(matrix))
         raise
     return SignSampler(matrix, tuple(_make_block(matrix, positions) for positions in _components(matrix)))

@@ -194,23 +194,20 @@ def excess_from_eigenvalue(eigenvalue: ArrayLike, delta: ArrayLike, gamma: Array
             float(ell.ravel()[worst]),
             "An eigenvalue inside the bulk carries no spike; keep only outliers",
         )
-    y = (ell - kappa) / kappa  # lambda/kappa − 1 without cancellation when the bulk is narrow
-    a = y - delta - gamma
-    r0 = delta + gamma + delta * gamma
-    q = delta * gamma
-    # f(x) = x³ − a x² + r0 x + q is convex beyond its inflection and increasing at its largest root: Newton from
-    # x = a, which lies to the right of that root, decreases to it monotonically.
-    x = np.maximum(a, star)
-    for _ in range(200):
-        value = ((x - a) * x + r0) * x + q
-        slope = (3 * x - 2 * a) * x + r0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = np.where(slope > 0, value / slope, 0.0)
-        new = np.maximum(x - step, star)
-        if np.all(np.abs(new - x) <= 2e-16 * np.abs(x)):
-            return new[()]
-        x = new
-    return x[()]
+    # x = a s with a = lambda/kappa − 1 − delta − gamma > 0 (formed without cancellation when the bulk is narrow):
+    # s³ − s² + c1 s + c0 = 0 has three real roots above the edge, and the largest in trigonometric form is
+    a = (ell - kappa) / kappa - delta - gamma
+    c1 = (delta + gamma + delta * gamma) / a / a
+    c0 = (delta / a) * (gamma / a) / a
+    radius = np.sqrt(np.maximum(1 - 3 * c1, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine = np.where(radius > 0, (1 - 4.5 * c1 - 13.5 * c0) / radius**3, 1.0)
+    s = (1 + 2 * radius * np.cos(np.arccos(np.clip(cosine, -1.0, 1.0)) / 3)) / 3
+    # one Newton step removes the rounding of the explicit form; at the edge itself the slope vanishes
+    slope = (3 * s - 2) * s + c1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = np.where(slope > 1e-4, (((s - 1) * s + c1) * s + c0) / slope, 0.0)
+    return np.maximum(a * (s - step), star)[()]
 
 
 def required_gamma(excess: ArrayLike, delta: ArrayLike, alignment: ArrayLike) -> Any:

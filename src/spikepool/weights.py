@@ -14,9 +14,10 @@ from spikepool.errors import NoOptimumError, SizeError
 
 FloatArray = NDArray[np.float64]
 
-# Eigenvalues closer than this to the largest (relative to it) are taken for one repeated eigenvalue, and a
-# projection of the ones vector shorter than this (relative to its length) for zero.
+# Eigenvalues closer than this to the largest (relative to it) are taken for one repeated eigenvalue.
 _EIGENSPACE_TOLERANCE = 1e-10
+# A projection of the ones vector this much shorter than it is rounding error of an eigenvector orthogonal to it.
+_ORTHOGONALITY_TOLERANCE = 1e-12
 
 
 def alpha_kappa(w: ArrayLike, R: ArrayLike) -> tuple[float, float]:
@@ -98,7 +99,7 @@ def optimal_weights(R: ArrayLike) -> FloatArray:
     top = vectors[:, values >= values[-1] * (1 - _EIGENSPACE_TOLERANCE * T)]
     projection = top @ top.sum(axis=0)
     total = float(projection.sum())  # squared length of the projected ones vector
-    if total <= _EIGENSPACE_TOLERANCE * T:
+    if total <= _ORTHOGONALITY_TOLERANCE**2 * T:
         raise NoOptimumError(
             "no weights of unit sum attain the largest signal-to-noise ratio: the top eigenspace of R is "
             f"orthogonal to the ones vector; the supremum is {values[-1]:.12g}",

@@ -195,7 +195,7 @@ def stieltjes(z: ComplexArray, law: Reduced) -> ComplexArray:
     """Transform of the reduced law (unit mass) at a flat array of points off the support."""
     delta, gamma, scale = law.delta, law.gamma, law.scale
     flip = z.imag < 0
-    z = np.where(flip, z.conj(), z)
+    z = np.asarray(np.where(flip, z.conj(), z), dtype=np.complex128)
     z1 = z / scale
     small = np.abs(z1) < _SMALL_Z
     m = np.empty_like(z)
@@ -211,8 +211,8 @@ def stieltjes(z: ComplexArray, law: Reduced) -> ComplexArray:
         zs[origin] = 1.0
         m[small] = v / ((1 - v) * zs)
         m[np.flatnonzero(small)[origin]] = 1 / ((1 - delta) * (1 - gamma)) if gamma < 1 else np.inf
-    m = np.where(z.imag == 0, m.real, m) / scale
-    return np.where(flip, m.conj(), m)
+    m[z.imag == 0] = m[z.imag == 0].real
+    return np.asarray(np.where(flip, m.conj(), m) / scale, dtype=np.complex128)
 
 
 def _physical_root(b: ComplexArray, c: ComplexArray | float, e: ComplexArray | float, *, shift: float) -> ComplexArray:
