@@ -67,7 +67,7 @@ def test_inverse_recovers_the_excess(delta, gamma, factor):
     eigenvalue = spikes.sample_outlier(x, delta, gamma, 0.1)
     if eigenvalue <= spikes.bulk_edge(delta, gamma, 0.1):
         return  # merged with the edge by rounding
-    # near the edge the eigenvalue is flat in x: an error eps in it is an error eps/(factor−1) here, times the narrowness
+    # near the edge the eigenvalue is flat in x: its rounding error is amplified by 1/(factor−1), and by the narrowness
     narrow = 1 + 1 / max(x, 1e-300)
     tolerance = 1e-14 * narrow * (1 + 1 / (factor - 1) ** 2)
     assert spikes.excess_from_eigenvalue(eigenvalue, delta, gamma, 0.1) == pytest.approx(x, rel=max(tolerance, 1e-13))

@@ -50,12 +50,14 @@ def test_published_formulas_hold_for_class_centred_tables():
 
 
 def test_second_outlier_takes_the_top_without_centring():
-    model = sp.SequenceModel(500, 800, 1000, R, 1.6, centered=False)
+    model = sp.SequenceModel(500, 800, 1000, R, 1.2, centered=False)
     prediction = model.predict(WEIGHTS["mean"])
-    eigenvalues, alignments = simulate("mean", 1.6, centered=False)
+    assert [outlier.kind for outlier in prediction.outliers] == ["mean", "signal"]
+    eigenvalues, alignments = simulate("mean", 1.2, centered=False)
     error = eigenvalues.std(axis=0, ddof=1) / np.sqrt(TRIALS)
     for position, outlier in enumerate(prediction.outliers):
         assert abs(eigenvalues[:, position].mean() - outlier.eigenvalue) < 3 * error[position] + 0.02
-    # the two eigenvectors mix through their O(1/sqrt(d)) overlap over the gap of 0.1 between them
-    assert alignments[:, 0].mean() < 0.12
+    # The two directions overlap by about 1/sqrt(d), which mixes the eigenvectors by (1/sqrt(d))/(gap of 0.25): a
+    # squared angle of a few percent. Nearer to the crossing, at mu = 1.6, it averages 0.05 to 0.15.
+    assert alignments[:, 0].mean() < 0.08
     assert eigenvalues[:, 2].max() < prediction.edge * 1.05
