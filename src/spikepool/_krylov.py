@@ -20,6 +20,9 @@ FloatArray = NDArray[np.float64]
 # A new block whose norm falls below this fraction of the operator's size has left the space invariant.
 _BREAKDOWN = 1e-12
 
+# Steps before the first look at the space.
+_FIRST_LOOK = 6
+
 
 @dataclass(frozen=True)
 class KrylovSpace:
@@ -55,7 +58,6 @@ def krylov_spaces(
     finished: Callable[[KrylovSpace], bool],
     *,
     max_dimension: int,
-    check_every: int = 4,
 ) -> KrylovSpace:
     """Grow the space until `finished` says so, it is invariant, or it has `max_dimension`.
 
@@ -66,19 +68,16 @@ def krylov_spaces(
     start : numpy.ndarray of shape (p, d)
         Linearly independent starting vectors, as rows.
     finished : callable
-        Looks at the space every `check_every` steps; its cost is small against as many products.
+        Looks at the space from time to time, at ever larger intervals.
     max_dimension : int
-        At most d.
-    check_every : int
-        Steps between two looks.
+        Of the space; never more than d.
     """
     p, d = start.shape
     capacity = min(max_dimension, d)
     basis = np.empty((min(capacity, 32 * p), d))
     H = np.zeros((len(basis), len(basis)))
-    first, R = np.linalg.qr(start.T)
-    basis[:p] = first.T
-    n, steps, size = p, 0, 0.0
+    basis[:p], R = _orthonormal_rows(start)
+    n, steps, size, next_look = p, 0, 0.0, _FIRST_LOOK
     space = KrylovSpace(H[:0, :0], np.zeros((0, p)), np.zeros((p, p)), 0)
     while True:
         block = np.stack([apply(row) for row in basis[n - p : n]])
@@ -92,10 +91,11 @@ def krylov_spaces(
         H[n - p : n, :n] = coefficients
         H[:n, n - p : n] = coefficients.T
         steps += 1
-        following, coupling = np.linalg.qr(block.T)
+        following, coupling = _orthonormal_rows(block)
         exhausted = n + p > capacity
         broken = float(np.abs(np.diag(coupling)).min()) <= _BREAKDOWN * size
-        if exhausted or broken or steps % check_every == 0:
+        if exhausted or broken or steps >= next_look:
+            next_look = max(steps + 2, int(1.2 * steps))
             corner = H[:n, :n]
             corner[n - p :, n - p :] = (corner[n - p :, n - p :] + corner[n - p :, n - p :].T) / 2
             coordinates = np.zeros((n, p))
@@ -107,5 +107,14 @@ def krylov_spaces(
             larger = min(capacity, 2 * len(basis))
             basis = np.concatenate([basis, np.empty((larger - len(basis), d))])
             H = np.pad(H, (0, larger - len(H)))
-        basis[n : n + p] = following.T
+        basis[n : n + p] = following
         n += p
+
+
+def _orthonormal_rows(block: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Orthonormal rows B and upper triangular R with ``block.T = B.T R``."""
+    if len(block) == 1:
+        norm = float(np.linalg.norm(block))
+        return (block / norm if norm else block), np.array([[norm]])
+    Q, R = np.linalg.qr(block.T)
+    return Q.T, R

@@ -136,7 +136,7 @@ class PooledNoise:
         self.b = self._project(gain)
 
     def _project(self, y: FloatArray) -> FloatArray:
-        return y - y.mean() if self.centered else y
+        return y - float(y.sum()) / self.N if self.centered else y
 
     def adjoint(self, x: FloatArray) -> FloatArray:
         """Y'x, (N,)."""

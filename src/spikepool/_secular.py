@@ -71,24 +71,27 @@ def top_pairs(
 def _bisect(theta: FloatArray, U: FloatArray, G: FloatArray, c: float, mu: FloatArray, k: int) -> FloatArray:
     """The largest `k` eigenvalues of S(mu), (m, k), each in its interlacing bracket."""
     reach = mu**2 * c * (U @ U) + 2 * mu * np.linalg.norm(U) * np.linalg.norm(G)
-    descending = theta[::-1]
-    wanted = np.arange(1, k + 1)
+    n, descending = len(theta), theta[::-1]
     # J has one positive and one negative eigenvalue, so theta_{j+1} <= lambda_j <= theta_{j−1}
     low = np.tile(np.append(descending, descending[-1])[1 : k + 1], (len(mu), 1))
     high = np.tile(np.append(descending[0], descending)[:k], (len(mu), 1))
-    low[:, np.arange(1, k + 1) >= len(theta)] -= reach[:, None]
+    low[:, np.arange(1, k + 1) >= n] -= reach[:, None]
     high[:, 0] += reach
+    # everything flat from here, one entry for each pair of mu and rank
+    low, high, inverse_mu = low.ravel(), high.ravel(), np.repeat(1 / mu, k)
+    wanted = np.tile(np.arange(1, k + 1) + 1 - n, len(mu))
     weights = np.stack([U * U, U * G, G * G], axis=1)
     tiny = np.finfo(float).eps * max(abs(descending[0]), abs(descending[-1]), float(reach.max()))
     for _ in range(_HALVINGS):
         z = (low + high) / 2
-        difference = z[:, :, None] - theta
-        difference[difference == 0] = tiny
-        p, q, r = np.moveaxis((1 / difference) @ weights, -1, 0)
-        determinant = p * (c + r) - (1 / mu[:, None] - q) ** 2
-        negative = np.where(determinant < 0, 1, np.where(p + c + r > 0, 2, 0))
-        above = len(theta) - np.searchsorted(theta, z, side="right") + negative - 1
-        more = above >= wanted
+        difference = z[:, None] - theta
+        if not difference.all():
+            difference[difference == 0] = tiny
+        p, q, r = (np.reciprocal(difference, out=difference) @ weights).T
+        r += c
+        definite = p * r > (inverse_mu - q) ** 2
+        negative = np.where(definite, 2 * (r > 0), 1)
+        more = negative - np.searchsorted(theta, z, side="right") >= wanted
         low = np.where(more, z, low)
         high = np.where(more, high, z)
-    return np.asarray((low + high) / 2)
+    return np.asarray((low + high) / 2).reshape(len(mu), k)
