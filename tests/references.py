@@ -115,11 +115,10 @@ def noncrossing_partitions(n):
 
 
 def free_product_moment(k, delta, gamma):
-    """Moment of MP_delta ⊠ MP_gamma: sum over noncrossing pi of delta^(k−|pi|) gamma^(k−|K(pi)|) summed below K(pi).
+    """Moment of MP_delta ⊠ MP_gamma from the combinatorial formula, by brute force.
 
     The free cumulants of MP_c are c^(n−1), so moments of the free product are
-    sum over pi of kappa_pi(MP_delta) · moment_{K(pi)}(MP_gamma); with |pi| + |K(pi)| = k + 1 the complement's blocks are
-    found by brute force as the coarsest partition of the primed points that does not cross pi.
+    sum over pi of kappa_pi(MP_delta) · moment_{K(pi)}(MP_gamma), with K the Kreweras complement.
     """
 
     def complement(partition):

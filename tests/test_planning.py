@@ -27,13 +27,12 @@ def model(**changes):
 def test_required_samples_is_the_smallest(target, mu, table, weights):
     w = {"mean": MEAN, "causal": CAUSAL, "optimal": OPTIMAL}[weights]
     m = model(mu=mu, table=table)
-    try:
-        N = m.required_samples(w, alignment=target)
-    except sp.UnreachableError as error:
-        assert error.limit is not None
-        assert error.limit <= target
-        assert m.replace(N=10**13).predict(w).alignment <= target
+    if m.replace(N=10**15).predict(w).alignment <= target:
+        with pytest.raises(sp.UnreachableError) as caught:
+            m.required_samples(w, alignment=target)
+        assert caught.value.limit <= target
         return
+    N = m.required_samples(w, alignment=target)
     assert isinstance(N, int)
     assert m.replace(N=N).predict(w).alignment >= target
     if N > 1:
@@ -73,7 +72,7 @@ def test_unreachable_targets_say_how_far_one_can_get():
     assert caught.value.limit < 0.9
     with pytest.raises(sp.UnreachableError):
         model(mu=0.1).required_vocabulary(MEAN, alignment=0.9)
-    with pytest.raises(sp.UnreachableError, match="centred=True|centered=True"):
+    with pytest.raises(sp.UnreachableError, match="centered=True"):
         model(mu=1.0, centered=False).required_samples(MEAN, alignment=0.2)
 
 

@@ -2,8 +2,8 @@
 
 Signs xi in {−1, +1}^T with E[xi] = 0 and E[xi xi'] = R exist exactly when R is a mixture of rank-one matrices s s',
 that is, when it lies in the (affine image of the) cut polytope; a unit diagonal and positive semi-definiteness are
-not enough. R is first reduced: positions of correlation ±1 are one position, and positions joined by no chain of non-zero
-correlations are independent. Each remaining block takes the first construction that fits: a Markov chain, one
+not enough. R is first reduced: positions of correlation ±1 are one position, and positions joined by no chain of
+non-zero correlations are independent. Each remaining block takes the first construction that fits: a Markov chain, one
 common factor, thresholded Gaussians, and a mixture of sign vectors found by linear programming.
 """
 

@@ -19,6 +19,8 @@ ComplexArray = NDArray[np.complex128]
 # Below this |u| the tail of log(1+u) is summed as a series; sixteen terms reach double precision.
 _SERIES_RADIUS = 0.1
 _SERIES_TERMS = 18
+# Points evaluated at a time: temporaries of this size stay in the cache.
+_BLOCK = 8192
 
 
 class ProductLaw(SpectralLaw):
@@ -58,10 +60,12 @@ class ProductLaw(SpectralLaw):
         if self._degenerate:
             return like_input(np.where(flat == self.scale, np.inf, 0.0), points)
         density = np.zeros(flat.shape)
-        inside = (flat > left) & (flat < right)
-        xs = flat[inside]
-        root = _cubic.bulk_root(xs, self._reduced)
-        density[inside] = root.imag / (np.pi / self._reduced.mass * xs * root.modulus2)
+        inside = np.flatnonzero((flat > left) & (flat < right))
+        for start in range(0, inside.size, _BLOCK):
+            block = inside[start : start + _BLOCK]
+            xs = flat[block]
+            root = _cubic.bulk_root(xs, self._reduced)
+            density[block] = root.imag / (np.pi / self._reduced.mass * xs * root.modulus2)
         if left == 0:
             density[flat == 0] = np.inf
         return like_input(density, points)
