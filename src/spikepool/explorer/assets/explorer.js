@@ -1,0 +1,187 @@
+/* Controls and address. The server is asked with the same query string that the address bar shows. */
+(function () {
+  "use strict";
+  const dash = (window.dash_clientside = window.dash_clientside || {});
+  const own = (dash.spikepool = dash.spikepool || {});
+  const same = () => dash.no_update;
+  const triggered = (id) =>
+    dash.callback_context.triggered.some((item) => item.prop_id.startsWith(id + "."));
+
+  /* ---- one number, two inputs ---- */
+  function fromSlider(position, spec) {
+    const p = Number(position);
+    if (!spec.log) return Number(p.toFixed(spec.step < 1 ? 2 : 0));
+    const exact = spec.low * Math.pow(spec.high / spec.low, p / spec.steps);
+    const digit = Math.pow(10, Math.max(0, Math.floor(Math.log10(exact)) - 1));
+    let value = Math.round(exact / digit) * digit;
+    if (spec.even) value = Math.round(value / 2) * 2;
+    return Math.min(spec.high, Math.max(spec.low, value));
+  }
+
+  function toSlider(value, spec) {
+    if (!spec.log) return value;
+    const inside = Math.min(spec.high, Math.max(spec.low, value));
+    return Math.round((spec.steps * Math.log(inside / spec.low)) / Math.log(spec.high / spec.low));
+  }
+
+  own.couple = function (value, position, spec) {
+    const slider = dash.callback_context.triggered.some((item) => item.prop_id.includes("-slider."));
+    if (slider && position !== undefined && position !== null) return [fromSlider(position, spec), same()];
+    if (value === null || value === undefined) return [same(), same()];
+    return [same(), toSlider(value, spec)];
+  };
+
+  /* ---- asking the server: one question at a time, the latest last ---- */
+  let asked = null;
+  let waiting = false;
+  let next = null;
+  let rescue = null;
+
+  function ask(query) {
+    if (waiting) {
+      next = query;
+      return;
+    }
+    if (query === asked) return;
+    asked = query;
+    waiting = true;
+    clearTimeout(rescue);
+    rescue = setTimeout(answered, 3000); // an answer that never comes must not freeze the page
+    dash.set_props("query", { data: query });
+  }
+
+  function answered() {
+    clearTimeout(rescue);
+    waiting = false;
+    const query = next;
+    next = null;
+    if (query !== null) ask(query);
+  }
+  own.answered = answered;
+
+  let address = null;
+  function showAddress(query) {
+    clearTimeout(address);
+    address = setTimeout(function () {
+      if (window.location.pathname === "/") window.history.replaceState(window.history.state, "", "/?" + query);
+    }, 200);
+  }
+
+  /* ---- the state ---- */
+  const text = (id, value) => {
+    if (value !== null && value !== undefined) return String(value);
+    const field = document.getElementById(id);
+    return field ? field.value : "";
+  };
+  const encode = (value) => encodeURIComponent(value).replace(/%2C/g, ",").replace(/%3B/g, ";");
+
+  function matrix(pasted) {
+    return (pasted || "")
+      .replace(/\],?\s*\[/g, "\n")
+      .replace(/[\[\]()]/g, " ")
+      .split(/[\n;]+/)
+      .map((row) => row.trim().replace(/,\s*$/, "").split(/[\s,]+/).filter(Boolean).join(","))
+      .filter(Boolean)
+      .join(";");
+  }
+
+  function fitted(values, T) {
+    const shown = values && values.length ? values.slice() : own.shownWeights(T);
+    while (shown.length < T) shown.push(shown[shown.length - 1]);
+    return shown.slice(0, T);
+  }
+
+  own.collect = function (mu, w, T, corr, L, rho, R, d, V, N, table, centered, plane, custom) {
+    if (w === undefined || w === null) return [same(), same(), same(), same()];
+    const rows = matrix(R);
+    const length = corr === "matrix" ? (rows ? rows.split(";").length : 0) : T;
+    const parts = [["d", text("d", d)], ["V", text("V", V)], ["N", text("N", N)]];
+    if (corr !== "matrix") parts.push(["T", text("T", T)]);
+    parts.push(["corr", corr]);
+    if (corr === "prefix") {
+      let prefix = L;
+      if (Number.isInteger(L) && Number.isInteger(T) && L > T) {
+        prefix = T; // the prefix cannot be longer than the sequence; the control shows it
+        dash.set_props("L", { value: T });
+      }
+      parts.push(["L", text("L", prefix)]);
+    }
+    if (corr === "markov") parts.push(["rho", text("rho", rho)]);
+    if (corr === "matrix") parts.push(["R", rows]);
+    parts.push(["mu", text("mu", mu)], ["w", w]);
+    if (w === "custom") {
+      const values = fitted(custom, length || 1);
+      if (!custom || values.length !== custom.length) dash.set_props("custom", { data: values });
+      parts.push(["custom", values.join(",")]);
+    }
+    parts.push(["table", table], ["centered", centered], ["plane", plane]);
+    const query = parts.map(([name, value]) => name + "=" + encode(value)).join("&");
+    ask(query);
+    showAddress(query);
+    return [corr === "matrix", corr !== "prefix", corr !== "markov", corr !== "matrix"];
+  };
+
+  own.exports = function (query, job) {
+    if (!query) return Array(6).fill(same());
+    const tail = "?state=" + encodeURIComponent(query) + (job ? "&job=" + encodeURIComponent(job) : "");
+    return [...["png", "svg", "csv", "json", "py"].map((kind) => "/export/spikepool." + kind + tail), "/?" + query];
+  };
+
+  own.copyLink = async function (clicks) {
+    if (!clicks) return same();
+    const link = window.location.origin + "/?" + asked;
+    try {
+      await navigator.clipboard.writeText(link);
+      return "Link copied.";
+    } catch (error) {
+      return "Copy it from here: " + link;
+    }
+  };
+
+  /* ---- pages and theme ---- */
+  own.showPage = function (pathname) {
+    const data = pathname === "/data";
+    document.getElementById("data-link").toggleAttribute("aria-current", data);
+    document.getElementById("explore-link").toggleAttribute("aria-current", !data);
+    own.prepareUpload();
+    return [data, !data];
+  };
+
+  const KEY = "spikepool-theme";
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  function storedTheme() {
+    try {
+      const kept = window.localStorage.getItem(KEY);
+      return kept === "light" || kept === "dark" ? kept : null;
+    } catch (error) {
+      return null;
+    }
+  }
+  const currentTheme = () => storedTheme() || (dark.matches ? "dark" : "light");
+  document.documentElement.dataset.theme = currentTheme();
+  dark.addEventListener("change", function () {
+    document.documentElement.dataset.theme = currentTheme();
+    dash.set_props("theme", { data: currentTheme() });
+  });
+
+  own.theme = function (clicks) {
+    let theme = currentTheme();
+    if (clicks && triggered("theme-button")) {
+      theme = theme === "dark" ? "light" : "dark";
+      try {
+        window.localStorage.setItem(KEY, theme);
+      } catch (error) {
+        /* a private window may refuse; the choice then lasts until the page is left */
+      }
+    }
+    document.documentElement.dataset.theme = theme;
+    return theme;
+  };
+
+  /* Escape closes a hint that was opened by focus */
+  document.addEventListener("keydown", function (event) {
+    if (event.key === "Escape" && document.activeElement.classList.contains("hint-button")) {
+      document.activeElement.blur();
+    }
+  });
+})();

@@ -1,0 +1,267 @@
+"""What happens when a control moves. Each callback parses, calls the library and draws."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Any
+
+import dash
+from dash import ClientsideFunction, Input, Output, State, ctx, html, no_update
+from dash.exceptions import PreventUpdate
+
+from spikepool.errors import SpikepoolError
+from spikepool.explorer import figures
+from spikepool.explorer.captions import captions
+from spikepool.explorer.jobs import Job
+from spikepool.explorer.services import Services
+from spikepool.explorer.simulate import check_simulation, simulate_task
+from spikepool.explorer.state import State as PageState
+from spikepool.explorer.state import StateError, parse_query, shortest
+from spikepool.explorer.theory import Panels, solve
+from spikepool.explorer.uploads import present, upload_task
+from spikepool.explorer.verdict import verdict
+
+_LOGGER = logging.getLogger(__name__)
+SLIDERS = ("mu", "T", "L", "rho", "d", "V", "N")
+CONTROLS = ("mu", "w", "T", "corr", "L", "rho", "R", "d", "V", "N", "table", "centered", "plane")
+READINGS = ("alignment", "mu-sample", "mu-population", "gain", "edge", "top")
+PANELS = ("spectrum", "alignment", "phase", "weights")
+GRAPHS = PANELS[:3]
+
+
+def register(app: dash.Dash, services: Services) -> None:
+    """Attach every callback to `app`."""
+    _register_page_script(app)
+    _register_state(app)
+    _register_theory(app, services)
+    _register_simulation(app, services)
+    _register_upload(app, services)
+
+
+def _register_page_script(app: dash.Dash) -> None:
+    def script(name: str, *arguments: Any) -> None:
+        app.clientside_callback(ClientsideFunction("spikepool", name), *arguments)
+
+    for id in SLIDERS:
+        pair = [(id, "value"), (f"{id}-slider", "value")]
+        script(
+            "couple", *(Output(*item) for item in pair), *(Input(*item) for item in pair), State(f"{id}-spec", "data")
+        )
+    script(
+        "collect",
+        *(Output(f"{id}-control", "hidden") for id in ("T", "L", "rho", "R")),
+        *(Input(id, "value") for id in CONTROLS),
+        Input("custom", "data"),
+    )
+    script("showPage", Output("explore-page", "hidden"), Output("data-page", "hidden"), Input("address", "pathname"))
+    script("theme", Output("theme", "data"), Input("theme-button", "n_clicks"))
+    script("bars", Output("bars-frame", "title"), Input("bars", "data"))
+    script(
+        "exports",
+        *(Output(f"export-{kind}", "href") for kind in ("png", "svg", "csv", "json", "py")),
+        Output("explore-link", "href"),
+        Input("query", "data"),
+        Input("shown-job", "data"),
+    )
+    script("copyLink", Output("copy-note", "children"), Input("copy-link", "n_clicks"))
+    script(
+        "uploadHelp",
+        Output("upload-help", "children"),
+        Output("upload-V-control", "hidden"),
+        Input("upload-kind", "value"),
+    )
+    script(
+        "upload",
+        Output("upload-send", "title"),
+        Input("upload-send", "n_clicks"),
+        State("upload-kind", "value"),
+        State("upload-V", "value"),
+    )
+
+
+def control_values(state: PageState) -> list[Any]:
+    """Values of the controls, in the order of CONTROLS, then the custom weights."""
+    values: dict[str, Any] = {name: getattr(state, name) for name in CONTROLS}
+    values["R"] = "\n".join(" ".join(map(shortest, row)) for row in state.R)
+    values["centered"] = "1" if state.centered else "0"
+    return [*(values[name] for name in CONTROLS), list(state.custom)]
+
+
+def _register_state(app: dash.Dash) -> None:
+    def load(search: object, pathname: object, present_query: object) -> list[Any]:
+        if present_query is not None and (pathname == "/data" or search == f"?{present_query}"):
+            raise PreventUpdate
+        try:
+            state, problem = parse_query(search or ""), ""
+        except StateError as err:
+            state, problem = PageState(), f"This link could not be read: {err} The default settings are shown."
+        return [*control_values(state), problem, not problem]
+
+    app.callback(
+        *(Output(id, "value") for id in CONTROLS),
+        Output("custom", "data"),
+        Output("link-problem", "children"),
+        Output("link-problem", "hidden"),
+        Input("address", "search"),
+        State("address", "pathname"),
+        State("query", "data"),
+    )(load)
+
+
+def _format(value: float) -> str:
+    if value == float("inf"):
+        return "none"
+    return f"{value:.4f}" if value < 10 else f"{value:.5g}"
+
+
+def _readings(panels: Panels) -> list[str]:
+    p = panels.prediction
+    return [
+        _format(value) for value in (p.alignment, p.mu_sample, p.mu_population, p.alpha / p.kappa, p.edge, p.eigenvalue)
+    ]
+
+
+def _register_theory(app: dash.Dash, services: Services) -> None:
+    def update(query: object, theme: object, job_id: object) -> list[Any]:
+        if query is None:
+            raise PreventUpdate
+        shade = theme if isinstance(theme, str) and theme in figures.THEMES else "light"
+        kept = len(GRAPHS) + len(PANELS) + len(READINGS)
+        try:
+            panels = solve(parse_query(query))
+        except SpikepoolError as err:
+            return [*[no_update] * (kept + 2), "verdict tone-problem", str(err), False, {"error": True}]
+        simulated = services.simulation(job_id, panels.state.query())
+        said = verdict(panels)
+        bars = {
+            "weights": panels.weights[panels.state.w].tolist(),
+            "raw": list(panels.state.custom),
+            "kind": panels.state.w,
+            "color": figures.COLORS[shade][panels.state.w],
+        }
+        return [
+            figures.spectrum(panels, shade, simulated),
+            figures.alignment(panels, shade, simulated),
+            figures.phase(panels, shade),
+            *captions(panels, simulated),
+            *_readings(panels),
+            said.headline,
+            " ".join(said.details),
+            f"verdict tone-{said.tone}",
+            "",
+            True,
+            bars,
+        ]
+
+    app.callback(
+        *(Output(id, "figure") for id in GRAPHS),
+        *(Output(f"{id}-caption", "children") for id in PANELS),
+        *(Output(f"read-{id}", "children") for id in READINGS),
+        Output("headline", "children"),
+        Output("details", "children"),
+        Output("verdict", "className"),
+        Output("problem", "children"),
+        Output("problem", "hidden"),
+        Output("bars", "data"),
+        Input("query", "data"),
+        Input("theme", "data"),
+        Input("shown-job", "data"),
+        prevent_initial_call=True,
+    )(update)
+
+
+def _running(job: Job) -> bool:
+    return job.status in ("waiting", "running")
+
+
+def _register_simulation(app: dash.Dash, services: Services) -> None:
+    def simulation(_s: object, _c: object, _t: object, query: object, draws: object, job_id: object) -> list[Any]:
+        if ctx.triggered_id == "simulate":
+            return _start_simulation(services, query, draws, job_id)
+        if ctx.triggered_id == "cancel":
+            services.jobs.cancel(job_id)
+            return [None, True, False, True, "0", "Cancelled.", no_update]
+        job = services.jobs.find(job_id)
+        if job is None:
+            return [None, True, False, True, "0", "The server no longer knows this simulation.", no_update]
+        if _running(job):
+            note = "Waiting for a free worker…" if job.status == "waiting" else f"Simulating: {job.note}"
+            return [no_update, False, True, False, f"{job.progress:.4f}", note, no_update]
+        if job.result is None:
+            return [None, True, False, True, "0", job.error or "Failed.", no_update]
+        note = f"Done: {job.result['trials']} draws in {job.result['seconds']:.1f} s; shown over the theory."
+        return [None, True, False, True, "1", note, job.id]
+
+    app.callback(
+        Output("job", "data"),
+        Output("tick", "disabled"),
+        Output("simulate", "disabled"),
+        Output("cancel", "disabled"),
+        Output("progress", "value"),
+        Output("simulation-note", "children"),
+        Output("shown-job", "data"),
+        Input("simulate", "n_clicks"),
+        Input("cancel", "n_clicks"),
+        Input("tick", "n_intervals"),
+        State("query", "data"),
+        State("draws", "value"),
+        State("job", "data"),
+        prevent_initial_call=True,
+    )(simulation)
+
+
+def _start_simulation(services: Services, query: object, draws: object, previous: object) -> list[Any]:
+    services.jobs.cancel(previous)
+    try:
+        state = parse_query(query)
+        trials = check_simulation(state, draws, services.settings)
+        payload = {"query": state.query(), "trials": trials, "seed": secrets.randbelow(2**31)}
+        job = services.jobs.submit(simulate_task, payload)
+    except SpikepoolError as err:
+        return [None, True, False, True, "0", str(err), no_update]
+    return [job.id, False, True, False, "0", "Starting…", no_update]
+
+
+def _register_upload(app: dash.Dash, services: Services) -> None:
+    def follow(_t: object, _c: object, theme: object, job_id: object) -> list[Any]:
+        job = services.jobs.find(job_id)
+        unchanged = [no_update] * 5
+        if job is None or job.task is not upload_task:
+            if ctx.triggered_id == "theme":
+                raise PreventUpdate
+            return [True, False, True, "0", "", "The server no longer knows this upload.", False, *unchanged]
+        if ctx.triggered_id == "upload-cancel":
+            services.jobs.cancel(job_id)
+            return [True, False, True, "0", "Cancelled; the file was deleted.", "", True, *unchanged]
+        if _running(job):
+            note = "Waiting for a free worker…" if job.status == "waiting" else f"Working: {job.note}"
+            return [False, True, False, f"{job.progress:.4f}", note, "", True, *unchanged]
+        if job.result is None:
+            return [True, False, True, "0", "", job.error or "Failed.", False, True, *[no_update] * 4]
+        shade = theme if isinstance(theme, str) and theme in figures.THEMES else "light"
+        shown = present(job.result, shade)
+        rows = [html.Tr([html.Td(cell) for cell in row]) for row in shown.rows]
+        head = html.Thead(html.Tr([html.Th(name, scope="col") for name in shown.columns]))
+        table = html.Table([html.Caption(shown.caption), head, html.Tbody(rows)]) if rows else html.P(shown.caption)
+        return [True, False, True, "1", "Done.", "", True, False, shown.title, shown.verdict, shown.figure, table]
+
+    app.callback(
+        Output("upload-tick", "disabled"),
+        Output("upload-send", "disabled"),
+        Output("upload-cancel", "disabled"),
+        Output("upload-progress", "value"),
+        Output("upload-note", "children"),
+        Output("upload-problem", "children"),
+        Output("upload-problem", "hidden"),
+        Output("upload-result", "hidden"),
+        Output("upload-title", "children"),
+        Output("upload-verdict", "children"),
+        Output("upload-graph", "figure"),
+        Output("upload-table", "children"),
+        Input("upload-tick", "n_intervals"),
+        Input("upload-cancel", "n_clicks"),
+        Input("theme", "data"),
+        State("upload-job", "data"),
+        prevent_initial_call=True,
+    )(follow)

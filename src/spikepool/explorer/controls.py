@@ -1,0 +1,135 @@
+"""Building blocks of the page: labelled controls, hints, cards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+
+from spikepool.explorer.state import RANGES
+
+# positions of a logarithmic slider; a step is two or three per cent
+LOG_STEPS = 400
+
+HINTS = {
+    "d": "How many numbers describe a token: the length of each embedding vector.",
+    "V": "How many different tokens the vocabulary has, half of each class. Even.",
+    "N": "How many sequences were pooled: the sample size of the covariance.",
+    "T": "How many positions a sequence has before it is pooled into one vector.",
+    "mu": "How far the two classes of tokens lie from the middle, in units of the noise of one coordinate.",
+    "L": "The first L positions carry the same class; the others are independent coin tosses.",
+    "rho": "Correlation of neighbouring positions; it decays as ρ to the power of the distance.",
+    "R": "A correlation matrix of the positions: one row a line, numbers separated by spaces or commas, ones on the "
+    "diagonal.",
+    "corr": "Which positions of a sequence tend to show the same class. Positions that agree carry the signal.",
+    "w": "How much each position counts in the pooled vector. Mean: all alike. Causal: a score-free causal attention "
+    "layer, then the mean; early positions count more. Optimal: the best for this correlation. Drag the bars to "
+    "make your own.",
+    "table": "Sampled: every token's noise is drawn independently, so each class of a finite vocabulary has a chance "
+    "mean of its own. Class-centred: those chance means are removed.",
+    "centered": "Whether the average of the pooled vectors is subtracted first. Without it the vocabulary's average "
+    "can show up as a component that says nothing about the signal.",
+    "draws": "How many independent worlds to simulate at the present μ; a few more are drawn at other strengths.",
+    "alignment": "Squared cosine between the top component and the hidden direction: 0 unrelated, 1 identical.",
+    "threshold": "Below this signal strength the top component knows nothing of the signal.",
+    "population": "The threshold that would remain with infinitely many sequences.",
+    "gain": "Signal gain over noise gain of the weights, w'Rw / w'w. Everything the choice of weights can do is in "
+    "this number.",
+    "edge": "Right end of the bulk: the largest eigenvalue that pure noise produces.",
+    "top": "Predicted largest eigenvalue of the pooled covariance.",
+    "plane": "What the vertical axis of the phase diagram shows.",
+}  # fmt: skip
+
+
+def hint(key: str, about: str) -> html.Span:
+    """A question mark that explains a symbol on hover, focus or tap."""
+    return html.Span(
+        className="hint",
+        children=[
+            html.Button("?", type="button", className="hint-button", **{"aria-label": f"About {about}: {HINTS[key]}"}),
+            html.Span(HINTS[key], className="hint-text", role="tooltip", **{"aria-hidden": "true"}),
+        ],
+    )
+
+
+def number(id: str, name: str, symbol: str, *, slider: tuple[float, float], step: float = 1, log: bool = False) -> Any:
+    """A slider and a field for one number, kept in step by the page's script."""
+    low, high = RANGES[id]
+    spec = {"low": slider[0], "high": slider[1], "step": step, "log": log, "even": id == "V", "steps": LOG_STEPS}
+    ends = {"min": 0, "max": LOG_STEPS, "step": 1} if log else {"min": slider[0], "max": slider[1], "step": step}
+    return html.Div(
+        className="control",
+        id=f"{id}-control",
+        children=[
+            html.Div(
+                className="control-head",
+                children=[
+                    html.Label([html.Span(name), html.Var(symbol)], htmlFor=id),
+                    hint(id, name),
+                    dcc.Input(id=id, type="number", min=low, max=high, step=step, className="field"),
+                ],
+            ),
+            html.Label(f"{name}, slider", htmlFor=f"{id}-slider", className="unseen"),
+            dcc.Input(id=f"{id}-slider", type="range", className="slider", **ends),
+            dcc.Store(id=f"{id}-spec", data=spec),
+        ],
+    )
+
+
+def choice(id: str, name: str, options: dict[str, str]) -> html.Div:
+    """A group of radio buttons drawn as one segmented control."""
+    return html.Div(
+        className="control",
+        id=f"{id}-control",
+        role="group",
+        **{"aria-label": name},
+        children=[
+            html.Div(className="control-head", children=[html.Span(name, className="group-name"), hint(id, name)]),
+            dcc.RadioItems(
+                id=id,
+                options=[{"label": label, "value": value} for value, label in options.items()],
+                className="segments",
+                inline=True,
+            ),
+        ],
+    )
+
+
+def card(id: str, title: str, body: list[Any], *, extra: list[Any] | None = None) -> html.Section:
+    """A panel with a title and a caption that says what is seen."""
+    return html.Section(
+        className="card",
+        id=f"{id}-card",
+        **{"aria-labelledby": f"{id}-title"},
+        children=[
+            html.Div(className="card-head", children=[html.H2(title, id=f"{id}-title"), *(extra or [])]),
+            *body,
+            html.P(id=f"{id}-caption", className="caption", **{"aria-live": "off"}),
+        ],
+    )
+
+
+def graph(id: str) -> dcc.Graph:
+    """A chart that follows the width of its card."""
+    return dcc.Graph(
+        id=id,
+        className="graph",
+        responsive=True,
+        config={"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False},
+    )
+
+
+def figure_of(id: str, title: str) -> html.Div:
+    """A chart in a frame; the number under it is what the chart says in one word."""
+    return html.Div(className="frame", role="img", id=f"{id}-frame", children=[graph(id)], **{"aria-label": title})
+
+
+def reading(id: str, name: str, symbol: str, key: str) -> html.Div:
+    """One number of the strip below the verdict."""
+    return html.Div(
+        className="reading",
+        children=[
+            html.Dt([html.Span(name), html.Var(symbol), hint(key, name)]),
+            html.Dd("–", id=id),
+        ],
+    )

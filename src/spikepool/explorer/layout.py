@@ -1,0 +1,303 @@
+"""The page: controls on the left, the verdict and the panels on the right; a second page for uploads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+
+from spikepool import __version__
+from spikepool.explorer.controls import card, choice, figure_of, graph, hint, number, reading
+from spikepool.explorer.settings import Settings
+from spikepool.explorer.state import MAX_MATRIX_SIZE
+
+EXPORTS = {"png": "PNG figure", "svg": "SVG figure", "csv": "CSV data", "json": "JSON data", "py": "Python code"}
+POLL_MILLISECONDS = 350
+
+
+def page(settings: Settings) -> html.Div:
+    """The whole layout."""
+    return html.Div(
+        className="app",
+        children=[
+            html.A("Skip to the result", href="#verdict", className="skip"),
+            dcc.Location(id="address", refresh=False),
+            # the state as a query string, the single thing the server computes from
+            dcc.Store(id="query"),
+            dcc.Store(id="custom"),
+            dcc.Store(id="bars"),
+            dcc.Store(id="theme"),
+            dcc.Store(id="job"),
+            dcc.Store(id="shown-job"),
+            dcc.Store(id="upload-job"),
+            dcc.Interval(id="tick", interval=POLL_MILLISECONDS, disabled=True),
+            dcc.Interval(id="upload-tick", interval=POLL_MILLISECONDS, disabled=True),
+            _header(),
+            html.Main(
+                id="explore-page",
+                className="explore",
+                children=[
+                    html.Div(className="controls", role="form", children=_controls(settings)),
+                    html.Div(className="results", children=_results()),
+                ],
+            ),
+            html.Main(id="data-page", className="data", hidden=True, children=_data_page(settings)),
+            html.Footer(
+                [f"spikepool {__version__}", html.Span(" · "), "Nothing you enter leaves this server."],
+                className="footer",
+            ),
+        ],
+    )
+
+
+def _header() -> html.Header:
+    return html.Header(
+        className="header",
+        children=[
+            html.Div(className="brand", children=[html.Span("spikepool", className="mark"), html.Span("explorer")]),
+            html.Nav(
+                className="nav",
+                **{"aria-label": "Pages"},
+                children=[
+                    dcc.Link("Explore", href="/", id="explore-link"),
+                    dcc.Link("Your data", href="/data", id="data-link"),
+                ],
+            ),
+            html.Button(
+                "◐", id="theme-button", type="button", className="icon-button", title="Switch light and dark",
+                **{"aria-label": "Switch between light and dark"},
+            ),
+        ],
+    )  # fmt: skip
+
+
+def _group(title: str, *children: Any) -> html.Fieldset:
+    return html.Fieldset([html.Legend(title), *children])
+
+
+def _controls(settings: Settings) -> list[Any]:
+    return [
+        _group("Signal", number("mu", "Strength", "μ", slider=(0, 3), step=0.01)),
+        _group(
+            "Pooling weights",
+            choice("w", "Weights", {"mean": "Mean", "causal": "Causal", "optimal": "Optimal", "custom": "Custom"}),
+        ),
+        _group(
+            "Where the signal sits",
+            number("T", "Sequence length", "T", slider=(1, 100)),
+            choice("corr", "Positions that agree", {"prefix": "Prefix", "markov": "Markov", "matrix": "Paste R"}),
+            number("L", "Prefix length", "L", slider=(1, 100)),
+            number("rho", "Neighbour correlation", "ρ", slider=(-1, 1), step=0.01),
+            html.Div(
+                id="R-control",
+                className="control",
+                children=[
+                    html.Div(
+                        className="control-head",
+                        children=[html.Label(["Correlation matrix", html.Var("R")], htmlFor="R"), hint("R", "R")],
+                    ),
+                    dcc.Textarea(id="R", className="matrix", spellCheck="false", rows=6, maxLength=16_000),
+                    html.P(f"Up to {MAX_MATRIX_SIZE} × {MAX_MATRIX_SIZE}; T follows from it.", className="note"),
+                ],
+            ),
+        ),
+        _group(
+            "Sizes",
+            number("d", "Embedding dimension", "d", slider=(10, 4000), log=True),
+            number("V", "Vocabulary", "V", slider=(10, 200_000), log=True),
+            number("N", "Sequences", "N", slider=(10, 2_000_000), log=True),
+        ),
+        _group(
+            "World",
+            choice("table", "Embedding table", {"sampled": "Sampled", "class_centered": "Class-centred"}),
+            choice("centered", "Pooled features", {"1": "Centred", "0": "Not centred"}),
+        ),
+        _group("Check by simulation", *_simulation(settings)),
+        _group("Share and export", *_export()),
+    ]
+
+
+def _simulation(settings: Settings) -> list[Any]:
+    return [
+        html.Div(
+            className="control control-head",
+            children=[
+                html.Label(["Draws"], htmlFor="draws"),
+                hint("draws", "draws"),
+                dcc.Input(
+                    id="draws", type="number", min=1, max=settings.max_trials, step=1,
+                    value=min(8, settings.max_trials), className="field",
+                ),
+            ],
+        ),
+        html.Div(
+            className="buttons",
+            children=[
+                html.Button("Simulate", id="simulate", type="button", className="button primary"),
+                html.Button("Cancel", id="cancel", type="button", className="button", disabled=True),
+            ],
+        ),
+        html.Progress(id="progress", max="1", value="0", className="progress", **{"aria-label": "Simulation"}),
+        html.P(id="simulation-note", className="note", role="status"),
+    ]  # fmt: skip
+
+
+def _export() -> list[Any]:
+    return [
+        html.Div(
+            className="buttons",
+            children=[html.Button("Copy link to this page", id="copy-link", type="button", className="button")],
+        ),
+        html.P(id="copy-note", className="note", role="status"),
+        html.Div(
+            className="exports",
+            children=[
+                html.A(label, id=f"export-{kind}", className="button", href="#") for kind, label in EXPORTS.items()
+            ],
+        ),
+    ]
+
+
+def _results() -> list[Any]:
+    return [
+        html.P(id="link-problem", className="problem banner", role="alert", hidden=True),
+        html.Div(
+            id="verdict",
+            className="verdict",
+            tabIndex="-1",
+            role="status",
+            children=[
+                html.P(id="headline", className="headline"),
+                html.P(id="details", className="details"),
+                html.P(id="problem", className="problem", role="alert", hidden=True),
+            ],
+        ),
+        html.Dl(
+            className="readings",
+            children=[
+                reading("read-alignment", "Alignment", "", "alignment"),
+                reading("read-mu-sample", "Threshold", "μ*", "threshold"),
+                reading("read-mu-population", "same, N = ∞", "", "population"),
+                reading("read-gain", "Gain", "α/κ", "gain"),
+                reading("read-edge", "Bulk edge", "λ₊", "edge"),
+                reading("read-top", "Top eigenvalue", "λ₁", "top"),
+            ],
+        ),
+        html.Div(
+            className="panels",
+            children=[
+                card("spectrum", "Spectrum", [figure_of("spectrum", "Spectrum of the pooled covariance")]),
+                card("alignment", "Alignment against signal strength", [figure_of("alignment", "Alignment against μ")]),
+                card(
+                    "phase",
+                    "Phase diagram",
+                    [figure_of("phase", "Phase diagram")],
+                    extra=[
+                        html.Div(
+                            className="plane",
+                            role="group",
+                            **{"aria-label": "Vertical axis"},
+                            children=[
+                                dcc.RadioItems(
+                                    id="plane",
+                                    options=[{"label": "N", "value": "N"}, {"label": "V", "value": "V"}],
+                                    className="segments small",
+                                    inline=True,
+                                ),
+                                hint("plane", "the vertical axis"),
+                            ],
+                        )
+                    ],
+                ),
+                card(
+                    "weights",
+                    "Weights",
+                    # filled by the page's script: one bar and one field for each position
+                    [
+                        html.Div(
+                            id="bars-frame", className="bars", role="group", **{"aria-label": "Weights by position"}
+                        )
+                    ],
+                ),
+            ],
+        ),
+    ]
+
+
+def _data_page(settings: Settings) -> list[Any]:
+    limit = settings.max_upload_bytes // 2**20
+    return [
+        html.Section(
+            className="card intro",
+            children=[
+                html.H1("What is in your data?"),
+                html.P(
+                    "Upload pooled features to learn which components can be trusted, or an embedding table to see its "
+                    "bulk and outliers. The file is read in a process of its own and deleted afterwards."
+                ),
+                html.Div(
+                    className="upload-form",
+                    children=[
+                        html.Div(
+                            className="control",
+                            role="group",
+                            **{"aria-label": "Kind of file"},
+                            children=[
+                                dcc.RadioItems(
+                                    id="upload-kind",
+                                    options=[
+                                        {"label": "Pooled features", "value": "features"},
+                                        {"label": "Embedding table", "value": "table"},
+                                    ],
+                                    value="features",
+                                    className="segments",
+                                    inline=True,
+                                ),
+                                html.P(id="upload-help", className="note"),
+                            ],
+                        ),
+                        html.Div(
+                            className="control control-head",
+                            id="upload-V-control",
+                            children=[
+                                html.Label(["Vocabulary, if known", html.Var("V")], htmlFor="upload-V"),
+                                dcc.Input(
+                                    id="upload-V", type="number", min=2, max=10_000_000, step=1, className="field"
+                                ),
+                            ],
+                        ),
+                        # the file field itself is made by the page's script: it sends the file as a plain body
+                        html.Div(
+                            id="upload-drop", className="drop", **{"data-limit": str(settings.max_upload_bytes)}
+                        ),
+                        html.P(f"At most {limit} MB.", className="note"),
+                        html.Div(
+                            className="buttons",
+                            children=[
+                                html.Button("Analyse", id="upload-send", type="button", className="button primary"),
+                                html.Button(
+                                    "Cancel", id="upload-cancel", type="button", className="button", disabled=True
+                                ),
+                            ],
+                        ),
+                        html.Progress(
+                            id="upload-progress", max="1", value="0", className="progress", **{"aria-label": "Analysis"}
+                        ),
+                        html.P(id="upload-note", className="note", role="status"),
+                        html.P(id="upload-problem", className="problem", role="alert", hidden=True),
+                    ],
+                ),
+            ],
+        ),
+        html.Section(
+            id="upload-result",
+            className="card",
+            hidden=True,
+            children=[
+                html.H2(id="upload-title"),
+                html.P(id="upload-verdict", className="headline"),
+                html.Div(className="frame", children=[graph("upload-graph")]),
+                html.Div(id="upload-table", className="table-frame"),
+            ],
+        ),
+    ]  # fmt: skip

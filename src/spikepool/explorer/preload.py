@@ -1,0 +1,22 @@
+"""Slow imports, done once in the process that worker processes are copied from."""
+
+import contextlib
+import importlib
+
+for _name in (
+    "numpy",
+    "scipy.sparse.linalg",
+    "scipy.optimize",
+    "threadpoolctl",
+    "spikepool.model",
+    "spikepool.simulation",
+    "spikepool.diagnosis",
+    "spikepool.tables",
+    "spikepool.explorer.simulate",
+    "spikepool.explorer.uploads",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(_name)

@@ -1,0 +1,190 @@
+"""Who may talk to the server, and what a request may look like.
+
+* On loopback the ``Host`` header must name this machine, so that a web page elsewhere cannot reach the server through
+  a name that resolves to 127.0.0.1 (DNS rebinding).
+* Elsewhere every request, callbacks included, must carry the token: as a cookie, or once as ``?token=``, which sets
+  the cookie and redirects to the address without it.
+* A request that changes something must come from a page of this server.
+* A callback request that the page could not have sent is answered 400 before it reaches the callbacks.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from flask import Flask, Response, jsonify, redirect, request
+from werkzeug.exceptions import HTTPException
+
+from spikepool.explorer.settings import Settings
+
+COOKIE = "spikepool_token"
+CALLBACK_PATH = "/_dash-update-component"
+MAX_CALLBACK_BYTES = 256 * 1024
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_LOGGER = logging.getLogger(__name__)
+
+
+def _answer(status: int, message: str) -> Response:
+    response = jsonify({"error": message})
+    response.status_code = status
+    return response
+
+
+def secure(server: Flask, settings: Settings, callbacks: Mapping[str, Any], script_hashes: list[str]) -> None:
+    """Put the checks and headers on every request of `server`.
+
+    Parameters
+    ----------
+    server : flask.Flask
+        The server under the Dash app.
+    settings : Settings
+        Address, token and upload limit.
+    callbacks : mapping
+        Dash's table of callbacks by output; requests for others are refused.
+    script_hashes : list of str
+        Hashes of the inline scripts that Dash itself puts on the page.
+    """
+    server.config["MAX_CONTENT_LENGTH"] = settings.max_upload_bytes
+    policy = "; ".join(
+        (
+            "default-src 'self'",
+            f"script-src 'self' {' '.join(script_hashes)}",
+            "style-src 'self' 'unsafe-inline'",  # plotly positions its labels with style attributes
+            "img-src 'self' data: blob:",
+            "connect-src 'self'",
+            "object-src 'none'",
+            "base-uri 'none'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+        )
+    )
+
+    @server.before_request
+    def refuse() -> Response | None:
+        return (
+            _check_host(settings)
+            or _check_token(settings)
+            or _check_origin()
+            or (_check_callback(callbacks) if request.path == CALLBACK_PATH and request.method == "POST" else None)
+        )
+
+    @server.after_request
+    def harden(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = policy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["X-Frame-Options"] = "DENY"
+        response.headers["Referrer-Policy"] = "same-origin"
+        response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        response.headers["Permissions-Policy"] = "camera=(), microphone=(), geolocation=()"
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    @server.errorhandler(Exception)
+    def explain(error: Exception) -> Response | HTTPException:
+        from dash.exceptions import DependencyException, InvalidCallbackReturnValue, PreventUpdate
+
+        if isinstance(error, HTTPException):
+            return _answer(error.code or 500, error.name)
+        if isinstance(error, PreventUpdate):
+            return Response(status=204)
+        if isinstance(error, DependencyException):
+            return _answer(404, "No such file.")
+        _LOGGER.exception("a request failed", exc_info=error)
+        kind = "callback" if isinstance(error, InvalidCallbackReturnValue) else "request"
+        return _answer(500, f"The {kind} failed on the server; its log says why.")
+
+
+def _check_host(settings: Settings) -> Response | None:
+    if not settings.is_loopback:
+        return None
+    host = request.headers.get("Host", "").lower()
+    name = host.rsplit(":", 1)[0] if ":" in host and not host.endswith("]") else host
+    if name not in (*LOOPBACK_NAMES, settings.host.lower()):
+        return _answer(403, "This server answers to this machine only.")
+    return None
+
+
+def _matches(given: str | None, token: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode("utf-8", "surrogatepass"), token.encode())
+
+
+def _check_token(settings: Settings) -> Response | None:
+    token = settings.token
+    if token is None or _matches(request.cookies.get(COOKIE), token):
+        return None
+    if request.method == "GET" and _matches(request.args.get("token"), token):
+        pairs = [(k, v) for k, v in parse_qsl(request.query_string.decode("latin-1"), True) if k != "token"]
+        # the path only, never a host taken from the request, so the redirect cannot lead elsewhere
+        path = "/" + quote(request.path.lstrip("/\\"))
+        answer: Any = redirect(path + (f"?{urlencode(pairs, safe=',;')}" if pairs else ""), code=303)
+        answer.set_cookie(COOKIE, token, httponly=True, samesite="Lax", secure=request.is_secure)
+        result: Response = answer
+        return result
+    return _answer(401, "This server needs the token that was printed when it started: add ?token=... to the address.")
+
+
+def _check_origin() -> Response | None:
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        return None
+    if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+        return _answer(403, "Requests from other sites are refused.")
+    origin = request.headers.get("Origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("Host", "").lower():
+        return _answer(403, "Requests from other sites are refused.")
+    return None
+
+
+def _check_callback(callbacks: Mapping[str, Any]) -> Response | None:
+    """Refuse bodies that Dash would trip over: it trusts their shape."""
+    if request.content_length is None or request.content_length > MAX_CALLBACK_BYTES:
+        return _answer(413, "The request is too large.")
+    body = request.get_json(silent=True)
+    if not isinstance(body, dict):
+        return _answer(400, "The request is not a JSON object.")
+    output = body.get("output")
+    callback = callbacks.get(output) if isinstance(output, str) else None
+    if not isinstance(output, str) or callback is None or "callback" not in callback:
+        return _answer(400, "The request names no callback of this page.")
+    # absent parts are empty parts, as in Dash
+    for part, key in (("inputs", "inputs"), ("state", "state")):
+        if not _same_ids(body.get(part, []), callback[key]):
+            return _answer(400, f"The {part} of the request do not belong to its callback.")
+    if not _good_outputs(body.get("outputs"), output):
+        return _answer(400, "The outputs of the request do not belong to its callback.")
+    changed = body.get("changedPropIds", [])
+    if not isinstance(changed, list) or not all(isinstance(item, str) and "." in item for item in changed):
+        return _answer(400, "The changed properties of the request are malformed.")
+    if set(body) - {"output", "outputs", "inputs", "state", "changedPropIds", "parsedChangedPropsIds"}:
+        return _answer(400, "The request has parts that this page never sends.")
+    parsed = body.get("parsedChangedPropsIds", [])
+    if not isinstance(parsed, list):
+        return _answer(400, "The changed properties of the request are malformed.")
+    return None
+
+
+def _same_ids(given: Any, expected: list[dict[str, Any]]) -> bool:
+    """Whether `given` is a list of {id, property, value} in the order the callback declared."""
+    return (
+        isinstance(given, list)
+        and len(given) == len(expected)
+        and all(
+            isinstance(item, dict) and item.get("id") == want["id"] and item.get("property") == want["property"]
+            for item, want in zip(given, expected, strict=True)
+        )
+    )
+
+
+def _good_outputs(given: Any, output: str) -> bool:
+    """Whether `given` lists the properties that `output` names ("..a.x...b.y.." or "a.x")."""
+    names = output.strip(".").split("...") if output.startswith("..") else [output]
+    items = given if isinstance(given, list) else [given]
+    return (
+        isinstance(given, list) == output.startswith("..")
+        and all(isinstance(item, dict) for item in items)
+        and [f"{item.get('id')}.{item.get('property')}" for item in items] == [name.partition("@")[0] for name in names]
+    )

@@ -1,0 +1,92 @@
+"""A real simulation of the present state, drawn over the theory."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.errors import SizeError
+from spikepool.explorer.jobs import Report
+from spikepool.explorer.settings import Settings
+from spikepool.explorer.state import State, parse_query
+from spikepool.explorer.theory import solve
+
+# besides the present mu, a few more show the whole curve; they cost next to nothing on the same draws
+CURVE_MUS = 9
+HISTOGRAM_BINS = 60
+
+
+def check_simulation(state: State, trials: object, settings: Settings) -> int:
+    """The number of trials, when this server allows the simulation."""
+    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= settings.max_trials:
+        raise SizeError(f"draws must be a whole number from 1 to {settings.max_trials}", trials)
+    cells = state.d * (state.V + state.N)
+    if cells > settings.max_simulation_cells:
+        raise SizeError(
+            f"this simulation is too large for this server: d (V + N) may be at most {settings.max_simulation_cells:,}",
+            f"{cells:,}",
+            "Lower d, V or N; the ratios d/V and d/N are what matters",
+        )
+    return trials
+
+
+def simulated_mus(state: State) -> list[float]:
+    """The present mu first, then a grid along the axis that keeps clear of it."""
+    top = float(solve(state).mu[-1])
+    grid = np.linspace(0, top, CURVE_MUS + 2)[1:-1].tolist()
+    return [state.mu, *(mu for mu in grid if abs(mu - state.mu) > 0.02 * top)]
+
+
+def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Simulate every weighting on the same draws; runs in a worker process.
+
+    The numbers are those of ``simulate_grid(model, weights, mus, trials, k=1, rng=seed)``, draw by draw.
+    """
+    from spikepool.sampling import child_seed, draw_sample, seed_sequence
+    from spikepool.simulation import sample_grid, spectrum
+
+    state = parse_query(payload["query"])
+    trials, seed = int(payload["trials"]), int(payload["seed"])
+    start = time.monotonic()
+    report(0.0, "preparing")
+    model, weights, mus = state.model(), state.all_weights(), simulated_mus(state)
+    root = seed_sequence(seed)
+    values, alignments = [], []
+    for i in range(trials):
+        report(i / (trials + 1), f"draw {i + 1} of {trials}")
+        sample = draw_sample(model, rng=child_seed(root, i))
+        value, alignment = sample_grid(sample, weights, mus, k=1)
+        values.append(value[..., 0])
+        alignments.append(alignment[..., 0])
+    report(trials / (trials + 1), "whole spectrum of the first draw")
+    eigenvalues = spectrum(model, weights[state.w], rng=seed)
+    mean = np.mean(alignments, axis=0)
+    error = np.std(alignments, axis=0, ddof=1) / np.sqrt(trials) if trials > 1 else np.zeros_like(mean)
+    names = list(weights)
+    return {
+        "query": state.query(),
+        "trials": trials,
+        "seed": seed,
+        "mu": mus,
+        "alignment": dict(zip(names, mean.tolist(), strict=True)),
+        "error": dict(zip(names, error.tolist(), strict=True)),
+        "top": [float(value[names.index(state.w), 0]) for value in values],
+        "histogram": _histogram(eigenvalues),
+        "seconds": time.monotonic() - start,
+    }
+
+
+def _histogram(eigenvalues: NDArray[np.float64]) -> dict[str, list[float]]:
+    """Density of the eigenvalues above rounding zero, as a share of all of them, so that an atom at 0 is left out."""
+    values = np.sort(eigenvalues)
+    positive = values[values > 1e-10 * max(values[-1], 1e-300)]
+    if len(positive) == 0:
+        return {"edges": [0.0, 1.0], "density": [0.0]}
+    # two outliers would stretch the bins: the width comes from the rest, outliers get bins of the same width
+    width = max(positive[max(len(positive) - 3, 0)] / HISTOGRAM_BINS, positive[-1] / 2000)
+    count = int(np.ceil(positive[-1] / width)) + 1
+    counts, edges = np.histogram(positive, bins=np.arange(count + 1) * width)
+    return {"edges": edges.tolist(), "density": (counts / (len(values) * width)).tolist()}

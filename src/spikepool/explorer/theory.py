@@ -1,0 +1,184 @@
+"""Everything the live panels show, computed from a state in a few milliseconds.
+
+The numbers of the present point come from :meth:`spikepool.SequenceModel.predict`. Curves and the phase plane need
+thousands of points at a time, so they broadcast the same closed forms (:mod:`spikepool.spikes`) over arrays; the
+tests hold the two against each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spikepool import spikes
+from spikepool.errors import DomainError, UnreachableError
+from spikepool.explorer.state import State, StateError, parse_query
+from spikepool.model import Prediction, SequenceModel
+
+FloatArray = NDArray[np.float64]
+
+DENSITY_POINTS = 240
+CURVE_POINTS = 161
+PLANE_POINTS = 64
+TARGET_ALIGNMENT = 0.8
+# ends of the axis of mu: few and far between, so that the axis stays put under a moving slider
+MU_AXES = (2.0, 4.0, 8.0, 20.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sequences needed for the target alignment, or why none are enough."""
+
+    target: float
+    samples: int | None
+    limit: float | None
+
+
+@dataclass(frozen=True)
+class PhasePlane:
+    """Alignment over mu and a size, with the detection thresholds of each weighting as curves mu(size)."""
+
+    axis: str
+    mu: FloatArray
+    sizes: FloatArray
+    alignment: FloatArray
+    thresholds: dict[str, FloatArray]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """What theory says of one state."""
+
+    state: State
+    model: SequenceModel
+    weights: dict[str, FloatArray]
+    predictions: dict[str, Prediction]
+    density_x: FloatArray
+    density_y: FloatArray
+    atom: float
+    mu: FloatArray
+    curves: dict[str, FloatArray]
+    plane: PhasePlane
+    plan: Plan
+
+    @property
+    def prediction(self) -> Prediction:
+        """The prediction for the chosen weights."""
+        return self.predictions[self.state.w]
+
+
+def top_alignment(
+    model: SequenceModel,
+    alpha: float,
+    kappa: float,
+    *,
+    mu: ArrayLike,
+    delta: ArrayLike | None = None,
+    gamma: ArrayLike | None = None,
+) -> FloatArray:
+    """Alignment of the top eigenvector with u, as `Prediction.alignment`, broadcast over mu, delta and gamma.
+
+    ``A(x) mu²/(mu² + delta)`` for a sampled table, ``A(x)`` for a class-centred one; zero where the mean of the
+    vocabulary's noise, present when the features are not centred, is the larger of two detectable spikes.
+    """
+    mu2 = np.square(np.asarray(mu, dtype=np.float64))
+    delta = np.asarray(model.delta if delta is None else delta, dtype=np.float64)
+    gamma = np.asarray(model.gamma if gamma is None else gamma, dtype=np.float64)
+    sampled = model.table == "sampled"
+    own = delta if sampled else np.zeros_like(delta)  # strength of the classes' own sample means
+    theta = alpha * (mu2 + own)
+    excess = spikes.spike_excess(theta, delta, kappa)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(mu2 + own > 0, mu2 / (mu2 + own), 0.0)
+    alignment = np.asarray(spikes.total_alignment(excess, delta, gamma)) * share
+    if sampled and not model.centered:
+        mean_excess = spikes.spike_excess(delta, delta, kappa)
+        mean_on_top = (delta > theta) & (mean_excess > spikes.critical_excess(delta, gamma))
+        alignment = np.where(mean_on_top, 0.0, alignment)
+    return alignment
+
+
+def sample_threshold(
+    model: SequenceModel, alpha: float, kappa: float, delta: ArrayLike, gamma: ArrayLike
+) -> FloatArray:
+    """Mu at which the signal's outlier appears in the sample, broadcast over delta and gamma; NaN when never."""
+    delta = np.asarray(delta, dtype=np.float64)
+    own = delta if model.table == "sampled" else 0.0
+    if alpha == 0:
+        return np.full(np.broadcast(delta, gamma).shape, np.nan)
+    strength = kappa * np.asarray(spikes.sample_threshold(delta, gamma)) / alpha
+    return np.sqrt(np.maximum(strength - own, 0.0))
+
+
+def size_axis(d: int, size: int) -> FloatArray:
+    """Logarithmic axis of N or V: from d/10 to 30 d, stretched when the present size lies outside."""
+    low, high = max(2.0, min(d / 10, size / 1.5)), max(d * 30.0, size * 1.5)
+    return np.geomspace(low, high, PLANE_POINTS)
+
+
+def _plane(state: State, model: SequenceModel, predictions: dict[str, Prediction], mu: FloatArray) -> PhasePlane:
+    sizes = size_axis(state.d, state.N if state.plane == "N" else state.V)
+    ratio = state.d / sizes
+    delta = ratio if state.plane == "V" else np.full(PLANE_POINTS, model.delta)
+    gamma = ratio if state.plane == "N" else np.full(PLANE_POINTS, model.gamma)
+    chosen = predictions[state.w]
+    mu = np.linspace(mu[0], mu[-1], PLANE_POINTS)
+    alignment = top_alignment(
+        model, chosen.alpha, chosen.kappa, mu=mu[None, :], delta=delta[:, None], gamma=gamma[:, None]
+    )
+    thresholds = {name: sample_threshold(model, p.alpha, p.kappa, delta, gamma) for name, p in predictions.items()}
+    return PhasePlane(state.plane, mu, sizes, alignment, thresholds)
+
+
+def _density(prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+    """The bulk density on points that crowd at both edges, where it bends most."""
+    low, high = prediction.bulk.support()
+    angle = (np.arange(DENSITY_POINTS) + 0.5) * np.pi / DENSITY_POINTS
+    x = low + (high - low) * (1 - np.cos(angle)) / 2
+    return x, np.asarray(prediction.bulk.pdf(x), dtype=np.float64)
+
+
+def _plan(model: SequenceModel, weights: FloatArray) -> Plan:
+    try:
+        needed = model.required_samples(weights, alignment=TARGET_ALIGNMENT)
+    except UnreachableError as err:
+        return Plan(TARGET_ALIGNMENT, None, err.limit)
+    return Plan(TARGET_ALIGNMENT, int(needed), None)
+
+
+@lru_cache(maxsize=128)
+def solve(state: State) -> Panels:
+    """All panels of `state`."""
+    model = state.model()
+    weights = state.all_weights()
+    predictions = {name: model.predict(w) for name, w in weights.items()}
+    chosen = predictions[state.w]
+    try:
+        density_x, density_y = _density(chosen)
+    except DomainError as err:
+        raise StateError(str(err).rstrip(".")) from err
+    # mean pooling is nearly always the last to see the signal: room for its rise as well
+    wanted = max(state.mu, min(2.2 * predictions["mean"].mu_sample, MU_AXES[-1]))
+    mu = np.linspace(0.0, next(end for end in MU_AXES if wanted <= end), CURVE_POINTS)
+    curves = {name: top_alignment(model, p.alpha, p.kappa, mu=mu) for name, p in predictions.items()}
+    return Panels(
+        state=state,
+        model=model,
+        weights=weights,
+        predictions=predictions,
+        density_x=density_x,
+        density_y=density_y,
+        atom=float(chosen.bulk.atom),
+        mu=mu,
+        curves=curves,
+        plane=_plane(state, model, predictions, mu),
+        plan=_plan(model, weights[state.w]),
+    )
+
+
+def solve_query(query: object) -> Panels:
+    """Panels for a query string; every failure is a :class:`StateError` with a message for the reader."""
+    return solve(parse_query(query))

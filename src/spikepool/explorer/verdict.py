@@ -1,0 +1,90 @@
+"""The verdict: what the numbers mean, in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spikepool.explorer.theory import Panels
+
+NAMES = {"mean": "mean pooling", "causal": "causal weights", "optimal": "optimal weights", "custom": "your weights"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A tone for the colour, one headline, and sentences that follow from it."""
+
+    tone: str  # "good", "weak" or "none"
+    headline: str
+    details: tuple[str, ...]
+
+
+def _decimal(value: float) -> str:
+    """Two decimals, without claiming a perfect alignment that is not there."""
+    if 0.995 <= value < 1:
+        return "more than 0.99"
+    if 0 < value < 0.005:
+        return "less than 0.01"
+    return f"{value:.2f}"
+
+
+def _samples_sentence(panels: Panels) -> str:
+    plan, present = panels.plan, panels.prediction.alignment
+    target = f"{plan.target:g}"
+    if plan.samples is None:
+        limit = f" the limit is {_decimal(plan.limit)}." if plan.limit is not None else ""
+        joint = ";" if limit else "."
+        return f"No number of sequences brings it to {target}{joint}{limit}"
+    extra = plan.samples - panels.state.N
+    if extra > 0:
+        return f"{extra:,} more sequences bring it to {target}."
+    if present >= plan.target:
+        return f"{plan.samples:,} sequences would already be enough for {target}."
+    return f"It takes {plan.samples:,} sequences to reach {target}."
+
+
+def _comparison_sentence(panels: Panels) -> str | None:
+    chosen = panels.state.w
+    best = max(panels.predictions, key=lambda name: panels.predictions[name].alignment)
+    gain = panels.predictions[best].alignment - panels.prediction.alignment
+    if best == chosen or gain < 0.005:
+        return None
+    name = NAMES[best]
+    return f"{name[0].upper()}{name[1:]} would reach {_decimal(panels.predictions[best].alignment)}."
+
+
+def verdict(panels: Panels) -> Verdict:
+    """The verdict on the chosen weights."""
+    prediction, state = panels.prediction, panels.state
+    details = []
+    signal = prediction.signal
+    covered = signal is not None and prediction.alignment == 0 and signal.alignment > 0
+    if covered:
+        assert signal is not None
+        headline = "Hidden behind the mean: the top component will say nothing about the signal."
+        details.append(
+            f"The signal is the second component (alignment {_decimal(signal.alignment)}); the first is the average "
+            "of the vocabulary's noise. Centre the features to remove it."
+        )
+        tone = "weak"
+    elif prediction.detectable and prediction.alignment > 0:
+        headline = f"Detectable: the top component will align {_decimal(prediction.alignment)} with the signal."
+        details.append(_samples_sentence(panels))
+        tone = "good" if prediction.alignment >= 0.5 else "weak"
+    elif prediction.detectable:
+        headline = "An outlier, but no signal: it comes from the vocabulary's own class means."
+        details.append("With μ = 0 there is no hidden direction to find.")
+        tone = "none"
+    else:
+        headline = "Not detectable: the top component will be unrelated to the signal."
+        details.append(
+            f"The signal strength μ = {state.mu:g} is below the threshold {prediction.mu_sample:.3g} for these weights."
+        )
+        if panels.plan.samples is not None:
+            details.append(f"{panels.plan.samples - state.N:,} more sequences bring it to {panels.plan.target:g}.")
+        else:
+            details.append(_samples_sentence(panels).replace("brings it", "brings the alignment"))
+        tone = "none"
+    comparison = _comparison_sentence(panels)
+    if comparison:
+        details.append(comparison)
+    return Verdict(tone, headline, tuple(details))
