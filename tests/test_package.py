@@ -1,0 +1,46 @@
+"""The package as installed: lazy, typed, consistent."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+import spikepool as sp
+
+
+def test_import_loads_nothing_heavy():
+    code = "import sys, spikepool; print(' '.join(sorted(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"scipy", "sklearn", "matplotlib", "xarray", "dask", "zarr", "dash", "pandas", "typer", "numpy"}
+    assert not heavy & set(loaded)
+
+
+@pytest.mark.parametrize("name", sp.__all__)
+def test_every_public_name_resolves(name):
+    value = getattr(sp, name)
+    assert value is not None
+    assert name == "__version__" or value.__doc__
+
+
+def test_version_is_the_packages():
+    assert sp.__version__ == importlib.metadata.version("spikepool")
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = sp.nonsense
+    assert "SequenceModel" in dir(sp)
+
+
+def test_missing_extra_is_named(monkeypatch):
+    from spikepool.errors import require
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(sp.MissingDependencyError, match=r"spikepool\[plot\]"):
+        require("matplotlib", "plot")
+
+
+def test_error_messages_have_problem_value_and_remedy():
+    error = sp.DomainError("ratio must be at least 0", -1.0, "Pass a non-negative number")
+    assert str(error) == "ratio must be at least 0 (got -1.0). Pass a non-negative number."
