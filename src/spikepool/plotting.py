@@ -47,7 +47,6 @@ METHODS = {
 
 INK = "#222222"
 MUTED = "#8A8A8A"
-EDGE_COLOR = "#222222"
 SIGNAL_COLOR = "#B00020"
 MEAN_OUTLIER_COLOR = "#5B3A8E"
 
@@ -82,9 +81,7 @@ def theme() -> AbstractContextManager[None]:
     return context
 
 
-def new_figure(
-    rows: int = 1, columns: int = 1, *, width: float = 9.0, height: float = 3.6, **options: Any
-) -> Any:
+def new_figure(rows: int = 1, columns: int = 1, *, width: float = 9.0, height: float = 3.6, **options: Any) -> Any:
     """A figure of the library's look and its axes as an object array of shape (rows, columns)."""
     figure_module = require("matplotlib.figure", "plot")
     with theme():
@@ -117,9 +114,7 @@ def method_style(method: str) -> MethodStyle:
     return METHODS[method]
 
 
-def _pair(
-    x: ArrayLike, y: ArrayLike, names: tuple[str, str]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _pair(x: ArrayLike, y: ArrayLike, names: tuple[str, str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     first = check.finite_array(x, names[0], ndim=1)
     second = check.finite_array(y, names[1], ndim=1)
     if len(first) != len(second):
@@ -147,9 +142,7 @@ def plot_method(ax: Axes, x: ArrayLike, y: ArrayLike, method: str, *, label: str
     """Curve of a method in its own colour and line style, for pictures without markers."""
     x, y = _pair(x, y, ("x", "y"))
     style = method_style(method)
-    return ax.plot(
-        x, y, color=style.color, linestyle=style.linestyle, label=style.label if label is None else label
-    )[0]
+    return ax.plot(x, y, color=style.color, linestyle=style.linestyle, label=style.label if label is None else label)[0]
 
 
 def plot_simulated(
@@ -206,10 +199,8 @@ def plot_density(ax: Axes, law: SpectralLaw, points: int = 600, **line: Any) -> 
 
 
 def mark_edge(ax: Axes, edge: float, *, label: str | None = "bulk edge $\\lambda_+$") -> Any:
-    """Vertical line at the right edge of the bulk."""
-    return ax.axvline(
-        check.finite_number(edge, "edge"), color=MUTED, linestyle=(0, (5, 2)), linewidth=1.1, label=label
-    )
+    """Dotted vertical line at the right edge of the bulk."""
+    return ax.axvline(check.finite_number(edge, "edge"), color=INK, linestyle=(0, (1, 1.5)), linewidth=1.3, label=label)
 
 
 def mark_outlier(ax: Axes, eigenvalue: float, kind: str, *, label: str | None = None) -> Any:
@@ -249,13 +240,9 @@ def plot_phase_diagram(ax: Axes, mu: ArrayLike, ratio: ArrayLike, alignment: Arr
     rows = check.finite_array(ratio, "ratio", ndim=1)
     values = check.finite_array(alignment, "alignment", ndim=2)
     if values.shape != (len(rows), len(columns)):
-        raise ShapeError(
-            "alignment must have one row per ratio and one column per mu", values, "Transpose it"
-        )
+        raise ShapeError("alignment must have one row per ratio and one column per mu", values, "Transpose it")
     ax.grid(False)
-    return ax.pcolormesh(
-        columns, rows, values, cmap="viridis", vmin=0, vmax=1, shading="gouraud", rasterized=True
-    )
+    return ax.pcolormesh(columns, rows, values, cmap="viridis", vmin=0, vmax=1, shading="gouraud", rasterized=True)
 
 
 def panel_label(ax: Axes, letter: str, title: str) -> Any:

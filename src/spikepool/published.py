@@ -54,9 +54,7 @@ def _positive(value: ArrayLike, name: str) -> FloatArray:
     return array
 
 
-def _operands(
-    alpha: ArrayLike, kappa: ArrayLike, delta: ArrayLike, gamma: ArrayLike
-) -> tuple[FloatArray, ...]:
+def _operands(alpha: ArrayLike, kappa: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> tuple[FloatArray, ...]:
     return (
         _positive(alpha, "alpha"),
         _positive(kappa, "kappa"),
@@ -90,18 +88,14 @@ def published_edge(delta: ArrayLike, gamma: ArrayLike, kappa: ArrayLike = 1.0) -
     return (kappa * np.max(roots, axis=0))[()]
 
 
-def _cubic(
-    z: FloatArray, m: FloatArray, delta: FloatArray, gamma: FloatArray, kappa: FloatArray
-) -> FloatArray:
+def _cubic(z: FloatArray, m: FloatArray, delta: FloatArray, gamma: FloatArray, kappa: FloatArray) -> FloatArray:
     """F(z, m), the left side of the bulk cubic (Theorem 1)."""
     q = delta * gamma
     linear = z + kappa * (delta - 1) * (1 - gamma)
     return q * kappa * z**2 * m**3 - kappa * z * (delta + gamma - 2 * q) * m**2 - linear * m - 1
 
 
-def _companion_at_edge(
-    edge: FloatArray, delta: FloatArray, gamma: FloatArray, kappa: FloatArray
-) -> FloatArray:
+def _companion_at_edge(edge: FloatArray, delta: FloatArray, gamma: FloatArray, kappa: FloatArray) -> FloatArray:
     """Companion transform at the right edge, where the cubic has a double root in m.
 
     The double root solves dF/dm = 0, a quadratic; of its two roots it is the one that also solves F = 0.
@@ -117,9 +111,7 @@ def _companion_at_edge(
     return np.asarray(-(1 - gamma) / edge + gamma * m)
 
 
-def published_thresholds(
-    alpha: ArrayLike, kappa: ArrayLike, delta: ArrayLike, gamma: ArrayLike
-) -> PublishedThresholds:
+def published_thresholds(alpha: ArrayLike, kappa: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> PublishedThresholds:
     """mu_pop and mu_samp of Section 3.5.
 
     mu_samp solves beta_out(rho) = beta_crit = −1/m̲(lambda_plus), a quadratic in rho whose root above
@@ -143,9 +135,7 @@ def _population(rho: FloatArray, delta: FloatArray, kappa: FloatArray) -> tuple[
     return beta, overlap
 
 
-def _quadratic_root(
-    beta: FloatArray, delta: FloatArray, gamma: FloatArray, kappa: FloatArray, root: str
-) -> FloatArray:
+def _quadratic_root(beta: FloatArray, delta: FloatArray, gamma: FloatArray, kappa: FloatArray, root: str) -> FloatArray:
     """A root of the quadratic of Theorem 3."""
     a = delta * kappa
     b = -(beta**2) * gamma + beta * kappa * (gamma * (1 + delta) - 2 * delta)
@@ -188,9 +178,7 @@ def _critical_ratio(alpha: FloatArray, kappa: FloatArray, delta: FloatArray, gam
     return np.asarray(alpha * sample**2 / kappa)
 
 
-def published_alignment(
-    mu: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, delta: ArrayLike, gamma: ArrayLike
-) -> Any:
+def published_alignment(mu: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> Any:
     """Alignment of the top eigenvector with u as printed: Theorem 4 times Theorem 2, with the smaller root.
 
         1/(beta lambda m̲'(lambda)) · (1 − delta/(rho − delta)²)

@@ -18,13 +18,9 @@ def register(app: typer.Typer) -> None:
 
 
 def spectrum(
-    file: Annotated[
-        Path, typer.Argument(help="Embedding table: safetensors, npy, npz, csv, parquet, GGUF, ...")
-    ],
+    file: Annotated[Path, typer.Argument(help="Embedding table: safetensors, npy, npz, csv, parquet, GGUF, ...")],
     tensor: Annotated[str | None, typer.Option("--tensor", help="Which tensor of the file.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Picture to write (.png, .svg or .pdf).")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Picture to write (.png, .svg or .pdf).")] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Spectrum of an embedding table: bulk, edge, outliers, and whether the fit deserves belief."""
@@ -54,9 +50,7 @@ def explore(
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on.", min=0, max=65535)] = 8050,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
-    token: Annotated[
-        str | None, typer.Option("--token", help="Access token; made up when not given.")
-    ] = None,
+    token: Annotated[str | None, typer.Option("--token", help="Access token; made up when not given.")] = None,
 ) -> None:
     """Serve the interactive explorer."""
     from spikepool.explorer import serve

@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 
     from spikepool.model import Prediction, SequenceModel
 
-Alignment = Annotated[
-    float, typer.Option("--alignment", "-a", help="Target squared cosine with the hidden direction.")
-]
+Alignment = Annotated[float, typer.Option("--alignment", "-a", help="Target squared cosine with the hidden direction.")]
 Trials = Annotated[int, typer.Option("--trials", help="Independent draws.")]
-Exact = Annotated[
-    bool, typer.Option("--exact", help="Exact at finite T: use the token usage of one drawn data set.")
-]
+Exact = Annotated[bool, typer.Option("--exact", help="Exact at finite T: use the token usage of one drawn data set.")]
 
 # Targets of the trade-off table, next to the one asked for.
 _TARGETS = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
@@ -127,8 +123,7 @@ def plan(
     requirements = {name: _requirements(model, w, alignment) for name, w in named.items()}
     targets = sorted({*_TARGETS, alignment})
     trade_offs = {
-        name: [{"target": target, **_requirements(model, w, target)} for target in targets]
-        for name, w in named.items()
+        name: [{"target": target, **_requirements(model, w, target)} for target in targets] for name, w in named.items()
     }
     if as_json:
         print_json(

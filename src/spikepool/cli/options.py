@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     from spikepool.model import SequenceModel
 
 CORRELATION_HELP = (
-    "Positional correlation: prefix:L, markov:RHO, equi:RHO, spiked:STRENGTH,SUPPORT, identity, "
-    "or a .csv/.npy file."
+    "Positional correlation: prefix:L, markov:RHO, equi:RHO, spiked:STRENGTH,SUPPORT, identity, or a .csv/.npy file."
 )
-WEIGHTS_HELP = (
-    "mean, causal, causal:LAYERS, optimal, numbers like 0.5,0.3,0.2, or a .csv/.npy file; may be repeated."
-)
+WEIGHTS_HELP = "mean, causal, causal:LAYERS, optimal, numbers like 0.5,0.3,0.2, or a .csv/.npy file; may be repeated."
 
 Dimension = Annotated[int, typer.Option("--d", help="Embedding dimension.")]
 Vocabulary = Annotated[int, typer.Option("--V", help="Vocabulary size (even).")]
@@ -31,9 +28,7 @@ Signal = Annotated[float, typer.Option("--mu", help="Norm of the hidden signal."
 Correlation = Annotated[str, typer.Option("--correlation", "-R", help=CORRELATION_HELP)]
 Weights = Annotated[list[str], typer.Option("--weights", "-w", help=WEIGHTS_HELP)]
 Table = Annotated[str, typer.Option("--table", help="sampled (as the paper states it) or class_centered.")]
-Uncentered = Annotated[
-    bool, typer.Option("--uncentered", help="Do not subtract the mean of the pooled vectors.")
-]
+Uncentered = Annotated[bool, typer.Option("--uncentered", help="Do not subtract the mean of the pooled vectors.")]
 Latent = Annotated[str, typer.Option("--latent", help="signs or gaussian.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Seed = Annotated[int, typer.Option("--seed", help="Root of every random stream.")]
@@ -111,9 +106,7 @@ def parse_numbers(text: str, name: str) -> list[float]:
             return [float(x) for x in np.linspace(float(start), float(stop), int(count))]
         return [float(item) for item in text.split(",")]
     except ValueError as err:
-        raise InvalidInputError(
-            f"{name}: not a list of numbers", text, "Write 1,2,3 or start:stop:count"
-        ) from err
+        raise InvalidInputError(f"{name}: not a list of numbers", text, "Write 1,2,3 or start:stop:count") from err
 
 
 def load_array(path: Path, name: str) -> NDArray[np.float64]:
@@ -128,9 +121,7 @@ def load_array(path: Path, name: str) -> NDArray[np.float64]:
         return np.asarray(array, dtype=np.float64)
     except (OSError, ValueError) as err:
         reason = f"{type(err).__name__}: {err}"
-        raise InvalidInputError(
-            f"cannot read the {name} from {path} ({reason})", remedy="Check the file"
-        ) from err
+        raise InvalidInputError(f"cannot read the {name} from {path} ({reason})", remedy="Check the file") from err
 
 
 def build_model(

@@ -22,80 +22,52 @@ def register(app: typer.Typer) -> None:
 
 
 def sweep(
-    spec: Annotated[
-        Path, typer.Argument(help="TOML file: [model], [weights], [sweep], trials, seed, store.")
-    ],
-    store: Annotated[Path | None, typer.Option("--store", help="Zarr store; overrides the file's.")] = None,
+    spec: Annotated[Path, typer.Argument(help="TOML file: [model], [weights], [sweep], trials, seed.")],
+    store: Annotated[Path | None, typer.Option("--store", help="Zarr store; a rerun resumes from it.")] = None,
     scheduler: Scheduler = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Local processes; 0 for none.")] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Compute failed cells again.")] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Run the sweep a TOML file describes; with a store, a rerun resumes where it stopped."""
-    from spikepool.cli.spec import load_spec
     from spikepool.errors import require
 
     require("xarray", "sweeps")
-    from spikepool.sweeps import sweep as run
+    from spikepool.sweeps import load_spec, run
 
-    loaded = load_spec(spec)
-    target = store if store is not None else loaded.store
-    dataset = run(
-        loaded.model,
-        weights=loaded.weights,
-        trials=loaded.trials,
-        seed=loaded.seed,
-        store=None if target is None else str(target),
-        scheduler=scheduler,
-        **loaded.fields,
-    )
+    dataset = run(load_spec(spec), store=store, scheduler=scheduler, workers=workers, retry_failed=retry_failed)
     if as_json:
         print_json(dataset.to_dict(data="list"))
         return
     _print_dataset(dataset)
-    if target is not None:
-        print(f"Stored in {target}")
+    if store is not None:
+        print(f"Stored in {store}")
 
 
 def _print_dataset(dataset: Any) -> None:
-    """One row per cell: simulated alignment with its standard error, and the prediction."""
+    """One row per combination: simulated alignment with its standard error, and the prediction."""
     import numpy as np
 
-    mean = dataset["alignment"].mean("trial")
-    error = dataset["alignment"].std("trial", ddof=1) / np.sqrt(dataset.sizes["trial"])
+    predicted = dataset["predicted_alignment"]
+    simulated = "alignment_mean" in dataset
     rows = []
-    for index in np.ndindex(*mean.shape):
-        cell = dict(zip(mean.dims, index, strict=True))
-        labels = [str(dataset[name].values[position]) for name, position in cell.items()]
-        rows.append(
-            [
-                *(label if not _is_number(label) else number(float(label)) for label in labels),
-                f"{float(mean[index]):.4f} ± {float(error[index]):.4f}",
-                f"{float(dataset['predicted_alignment'].isel(cell)):.4f}",
-            ]
-        )
-    print_table(
-        "Alignment of the top eigenvector with the signal", [*mean.dims, "simulated", "predicted"], rows
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    for index in np.ndindex(*predicted.shape):
+        cell = dict(zip(predicted.dims, index, strict=True))
+        labels = [dataset[name].values[position] for name, position in cell.items()]
+        row = [number(float(x)) if isinstance(x, (int, float, np.number)) else str(x) for x in labels]
+        if simulated:
+            mean, error = (float(dataset[f"alignment_{part}"].isel(cell)) for part in ("mean", "se"))
+            row.append(f"{mean:.4f} ± {error:.4f}")
+        rows.append([*row, f"{float(predicted.isel(cell)):.4f}"])
+    header = [*map(str, predicted.dims), *(["simulated"] if simulated else []), "predicted"]
+    print_table("Alignment of the top eigenvector with the signal", header, rows)
 
 
 def reproduce(
-    figures: Annotated[
-        list[int] | None, typer.Argument(help="Figure numbers; all of them when none is given.")
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="The paper's sizes and beyond, with many trials.")
-    ] = False,
+    figures: Annotated[list[int] | None, typer.Argument(help="Figure numbers; all of them when none is given.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="The paper's sizes and beyond, with many trials.")] = False,
     scheduler: Scheduler = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the report and data sets.")] = Path(
-        "reports"
-    ),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the report and data sets.")] = Path("reports"),
     seed: opt.Seed = 0,
     table: Annotated[Path | None, typer.Option("--table", help="Embedding-table file for figure 7.")] = None,
     list_figures: Annotated[bool, typer.Option("--list", help="List the figures and exit.")] = False,

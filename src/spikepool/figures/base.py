@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
 from spikepool.errors import ShapeError
+from spikepool.plotting import theme
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -121,6 +122,11 @@ class FigureSpec:
     draw: Callable[[xr.Dataset], Picture]
     judge: Callable[[xr.Dataset], tuple[Check, ...]]
 
+    def picture(self, dataset: xr.Dataset) -> Picture:
+        """Draw the data set in the library's look."""
+        with theme():
+            return self.draw(dataset)
+
 
 def compare(
     name: str,
@@ -147,9 +153,7 @@ def compare(
     s = np.asarray(simulated, dtype=np.float64)
     e = np.asarray(standard_error, dtype=np.float64)
     if not p.shape == s.shape == e.shape:
-        raise ShapeError(
-            "predicted, simulated and standard_error must have one shape", (p.shape, s.shape, e.shape)
-        )
+        raise ShapeError("predicted, simulated and standard_error must have one shape", (p.shape, s.shape, e.shape))
     b = np.broadcast_to(np.asarray(bias, dtype=np.float64), p.shape)
     usable = np.isfinite(p) & np.isfinite(s) & np.isfinite(e)
     if not usable.any():
