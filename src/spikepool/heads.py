@@ -1,15 +1,18 @@
-"""Several attention heads (open problem iv of the paper): the best recombination of their pooled outputs.
+"""Several attention heads and layers (open problem iv of the paper).
 
-Head h pools with weights w_h, rows of an (H, T) array. Recombining the pooled outputs with coefficients a gives the
-representation of the weights w = sum_h a_h w_h, whose ratio
+**Heads.** Head h pools with weights w_h, rows of an (H, T) array. Recombining the pooled outputs with coefficients a
+gives the representation of the weights w = sum_h a_h w_h, whose ratio
 
     alpha/kappa = a'(W R W')a / a'(W W')a,    W the (H, T) matrix of heads,
 
 is largest at the top eigenvector of the pencil (W R W', W W'). It never exceeds lambda_max(R), and reaches it when
 the heads span a top eigenvector of R.
 
-Layers need nothing new: :func:`spikepool.causal_weights` with `layers` and `residual` gives the weights of a stack,
-``w = ((1−r) A' + r I)^layers 1/T``, because each layer acts on positions only and the mean over rows is linear.
+**Layers.** A layer of attention acts on positions only, so a stack is a product of (T, T) matrices, and the mean over
+rows makes one weight vector of it. Layers that ignore their scores give :func:`spikepool.causal_weights` with `layers`
+and `residual`. Real attention at the tau/d scaling ignores them in the first layer only: the outputs of a layer share
+tokens, so that their inner products are of order d and the scores of the next layer have non-zero limits. These
+are deterministic, see :func:`layered_weights`.
 """
 
 from __future__ import annotations
@@ -97,4 +100,41 @@ def optimal_heads(heads: ArrayLike, R: ArrayLike) -> HeadMix:
     return HeadMix(coefficients, w, float(w @ R @ w), float(w @ w))
 
 
-__all__ = ["HeadMix", "optimal_heads"]
+def layered_weights(T: int, layers: int = 1, residual: float = 0.0, tau: float = 1.0) -> FloatArray:
+    """Limit of the pooling weights of stacked causal attention at the tau/d scaling, followed by a mean over rows.
+
+    Layer l maps the rows X_l = B_l X_0 to ``(1−r) A_l X_l + r X_l`` with A_l the causal attention matrix of X_l itself
+    (no self, first row on itself). As d grows <x_t, x_s>/d → (B_l B_l')_ts, because the tokens of a sequence are
+    distinct and their noise dominates; so
+
+        B_0 = I,    B_{l+1} = ((1−r) softmax(tau B_l B_l' on the causal mask) + r I) B_l,    w = B_layers' 1/T
+
+    with an error of order d^{−1/2}. One layer, or ``tau = 0``, gives :func:`spikepool.causal_weights`.
+
+    Parameters
+    ----------
+    T : int
+        Sequence length.
+    layers : int
+        Number of layers; 0 gives the mean.
+    residual : float
+        Share r in [0, 1] of each layer's input that skips the attention.
+    tau : float
+        Inverse temperature.
+    """
+    T = check.size(T, "T")
+    layers = check.size(layers, "layers", minimum=0)
+    residual = check.fraction(residual, "residual")
+    tau = check.finite_number(tau, "tau")
+    mask = np.tril(np.ones((T, T), dtype=bool), -1)
+    mask[0, 0] = True
+    B = np.eye(T)
+    for _ in range(layers):
+        scores = np.where(mask, tau * (B @ B.T), -np.inf)
+        A = np.exp(scores - scores.max(axis=1, keepdims=True))
+        A /= A.sum(axis=1, keepdims=True)
+        B = (1 - residual) * (A @ B) + residual * B
+    return np.asarray(B.mean(axis=0))
+
+
+__all__ = ["HeadMix", "layered_weights", "optimal_heads"]
