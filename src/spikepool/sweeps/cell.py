@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.model import Prediction, SequenceModel
+from spikepool.sampling import draw_sample
+from spikepool.simulation import sample_grid
 from spikepool.sweeps import grid, schema
 from spikepool.sweeps.grid import Cell
 from spikepool.sweeps.spec import SweepSpec
 
-FloatArray = NDArray[np.float64]
 Values = dict[str, NDArray[Any]]
 
 
@@ -27,23 +28,11 @@ def blank(spec: SweepSpec, cell: Cell, message: str = "") -> Values:
 
 def compute(spec: SweepSpec, cell: Cell) -> tuple[Values, bool]:
     """Values of the cell, and whether anything failed. What fails keeps NaN and its message; the rest goes on."""
-    model = spec.outer_model(cell.index)
     values = blank(spec, cell)
+    model = spec.outer_model(cell.index)
+    fill = _predict if cell.is_prediction else _simulate
     errors = values[schema.PREDICTION_ERROR if cell.is_prediction else schema.TRIAL_ERROR]
-    for i, name in enumerate(spec.weights):
-        try:
-            w = spec.weight_vector(name, model)
-        except Exception as err:
-            errors[i] = describe(err)
-            continue
-        for j, mu in enumerate(spec.mus):
-            try:
-                if cell.is_prediction:
-                    _predict(spec, model.replace(mu=mu), w, values, (i, j))
-                else:
-                    _simulate(spec, model.replace(mu=mu), w, cell.trial, values, (i, j))
-            except Exception as err:
-                errors[i, j] = describe(err)
+    fill(spec, model, cell, values, errors)
     return values, bool(np.any(errors != ""))
 
 
@@ -52,11 +41,18 @@ def describe(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _predict(spec: SweepSpec, model: SequenceModel, w: FloatArray, values: Values, at: tuple[int, int]) -> None:
+def _predict(spec: SweepSpec, model: SequenceModel, cell: Cell, values: Values, errors: NDArray[Any]) -> None:
     rng = grid.prediction_seed(spec.seed, model) if spec.exact else None
-    prediction = model.predict(w, exact=spec.exact, rng=rng)
-    for name, number in predicted_values(prediction).items():
-        values[name][at] = number
+    for i, name in enumerate(spec.weights):
+        for j, mu in enumerate(spec.mus):
+            try:
+                w = spec.weight_vector(name, model)
+                prediction = model.replace(mu=mu).predict(w, exact=spec.exact, rng=rng)
+            except Exception as err:
+                errors[i, j] = describe(err)
+            else:
+                for variable, number in predicted_values(prediction).items():
+                    values[variable][i, j] = number
 
 
 def predicted_values(prediction: Prediction) -> dict[str, float]:
@@ -78,9 +74,18 @@ def predicted_values(prediction: Prediction) -> dict[str, float]:
     }
 
 
-def _simulate(
-    spec: SweepSpec, model: SequenceModel, w: FloatArray, trial: int, values: Values, at: tuple[int, int]
-) -> None:
-    result = model.simulate(w, trials=1, k=spec.k, rng=grid.trial_seed(spec.seed, model, trial))
-    values["eigenvalues"][at] = result.eigenvalues[0]
-    values["alignments"][at] = result.alignments[0]
+def _simulate(spec: SweepSpec, model: SequenceModel, cell: Cell, values: Values, errors: NDArray[Any]) -> None:
+    """One draw, shared by all weights and mu; each weights fail on their own."""
+    try:
+        sample = draw_sample(model, rng=grid.trial_seed(spec.seed, model, cell.trial))
+    except Exception as err:
+        errors[:] = describe(err)
+        return
+    for i, name in enumerate(spec.weights):
+        try:
+            w = spec.weight_vector(name, model)
+            eigenvalues, alignments = sample_grid(sample, {name: w}, spec.mus, spec.k)
+        except Exception as err:
+            errors[i] = describe(err)
+        else:
+            values["eigenvalues"][i], values["alignments"][i] = eigenvalues[0], alignments[0]

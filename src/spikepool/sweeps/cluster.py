@@ -70,6 +70,15 @@ def _main_hidden() -> Iterator[None]:
             setattr(main, name, value)
 
 
+def check_scheduler(scheduler: Any) -> None:
+    """Raise unless `scheduler` is None, an address or a client."""
+    distributed = require("distributed", "sweeps")
+    if scheduler is not None and not isinstance(scheduler, (str, distributed.Client)):
+        raise InvalidInputError(
+            "scheduler must be an address or a distributed.Client", scheduler, 'Pass "tcp://127.0.0.1:8786"'
+        )
+
+
 @contextmanager
 def remote(scheduler: Any) -> Iterator[Any]:
     """A Dask client of the scheduler at an address; a client is passed through and not closed."""
@@ -77,10 +86,6 @@ def remote(scheduler: Any) -> Iterator[Any]:
     if isinstance(scheduler, distributed.Client):
         yield scheduler
         return
-    if not isinstance(scheduler, str):
-        raise InvalidInputError(
-            "scheduler must be an address or a distributed.Client", scheduler, 'Pass "tcp://127.0.0.1:8786"'
-        )
     try:
         client = distributed.Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as err:

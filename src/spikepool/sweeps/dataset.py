@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,34 +54,44 @@ def load(store: Store) -> xr.Dataset:
 def build(store: Store) -> xr.Dataset:
     """The variables of the store, and what follows from them."""
     xarray = require("xarray", "sweeps")
-    attributes = {**schema.attributes(store.spec), "version": store.version}
-    coords = schema.coordinates(store.spec)
-    ds: xr.Dataset = xarray.Dataset(coords={name: (name, values) for name, values in coords.items()}, attrs=attributes)
-    for variable in store.variables.values():
-        if variable.dtype != "uint8":  # the markers have done their work
-            description = {"description": variable.description}
-            ds[variable.name] = (variable.dims, store.read(variable.name), description)
+    data = {
+        variable.name: xarray.Variable(variable.dims, store.read(variable.name), {"description": variable.description})
+        for variable in store.variables.values()
+        if variable.dtype != "uint8"  # the markers have done their work
+    }
     if store.spec.trials:
-        _add_statistics(ds)
-    return ds
+        data |= _statistics(data)
+    attributes = {
+        "title": "spikepool sweep",
+        "spec": store.spec_text,
+        "seed": store.spec.seed,
+        "version": store.version,
+    }
+    dataset: xr.Dataset = xarray.Dataset(data, schema.coordinates(store.spec), attributes)
+    return dataset
 
 
-def _add_statistics(ds: xr.Dataset) -> None:
+def _statistics(data: Mapping[str, xr.Variable]) -> dict[str, xr.Variable]:
     """Top eigenpair of every trial; mean and standard error over the trials that succeeded."""
+    result = {}
     for plural, single in (("eigenvalues", "eigenvalue"), ("alignments", "alignment")):
-        top = ds[plural].isel(rank=0, drop=True)
-        ds[single] = top.assign_attrs(description=f"{single} of the top eigenvector, each trial")
-        count = top.notnull().sum("trial")
-        ds[f"{single}_mean"] = top.mean("trial").assign_attrs(
-            description=f"mean {single} of the top eigenvector over the trials that succeeded"
-        )
-        # one trial has no standard deviation: NaN, without numpy's warning
-        spread = (
-            top.std("trial", ddof=1).where(count > 1)
-            if ds.sizes["trial"] > 1
-            else top.isel(trial=0, drop=True) * np.nan
-        )
-        ds[f"{single}_se"] = (spread / np.sqrt(count.where(count > 1))).assign_attrs(
-            description=f"standard error of {single}_mean; NaN with fewer than two trials"
-        )
-    ds["trials_done"] = ds["alignment"].notnull().sum("trial").assign_attrs(description="trials that succeeded")
+        top = data[plural].isel(rank=0)
+        count = top.notnull().sum("trial").astype(float)
+        mean = top.sum("trial", skipna=True) / _nonzero(count)
+        squares = ((top - mean) ** 2).sum("trial", skipna=True)
+        error = np.sqrt(squares / (_nonzero(count) * _nonzero(count - 1)))
+        described = {
+            single: (top, f"{single} of the top eigenvector in each trial"),
+            f"{single}_mean": (mean, f"mean of {single} over the trials that succeeded"),
+            f"{single}_se": (error, f"standard error of {single}_mean; NaN with fewer than two trials"),
+            "trials_done": (count.astype(int), "trials that succeeded"),
+        }
+        for name, (variable, text) in described.items():
+            variable.attrs = {"description": text}
+            result[name] = variable
+    return result
+
+
+def _nonzero(count: xr.Variable) -> xr.Variable:
+    """`count` with NaN in place of zero and less: no trial has no mean, one trial no standard error."""
+    return count.copy(data=np.where(count.values > 0, count.values, np.nan))

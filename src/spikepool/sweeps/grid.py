@@ -65,11 +65,12 @@ def trial_seed(seed: int, model: SequenceModel, trial: int) -> np.random.SeedSeq
     depend on how many workers there are or in which order they work, and a sweep over part of the values gives
     the same draws as the sweep over all of them. mu and the weights are left out of the key: every mu and every
     weights see the same tokens, signs and noise (common random numbers), which makes differences between them
-    far more precise than the standard errors of each.
+    far more precise than the standard errors of each. The trials are those of
+    ``model.simulate(w, trials, rng=SeedSequence(seed, spawn_key=(cell,)))``.
     """
     return np.random.SeedSequence(seed, spawn_key=(cell_key(model), trial))
 
 
 def prediction_seed(seed: int, model: SequenceModel) -> np.random.SeedSequence:
-    """Seed of an exact prediction, which draws tokens: ``SeedSequence(seed, spawn_key=(cell,))``."""
-    return np.random.SeedSequence(seed, spawn_key=(cell_key(model),))
+    """Seed of an exact prediction, which draws tokens of its own: that of a trial whose number no trial has."""
+    return trial_seed(seed, model, 2**32 - 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,7 @@ def run(
         raise InvalidInputError("spec must be a SweepSpec", spec, "Read one with load_spec, or use sweep")
     if workers is not None:
         workers = check.size(workers, "workers", minimum=0)
+    cluster.check_scheduler(scheduler)
     if workers is not None and scheduler is not None:
         raise InvalidInputError("workers is for local runs only", workers, "Leave out workers or scheduler")
     if store is None:
@@ -152,16 +154,20 @@ def _run(
                 )
             _compute(store, pending, scheduler, workers, progress)
         dataset = load(store)
-    failed = int((dataset["prediction_error"] != "").sum())
-    failed += int((dataset["error"] != "").sum()) if spec.trials else 0
-    if failed:
-        warnings.warn(
-            f"{failed} values of the sweep are NaN because their computation failed; the messages are in "
-            "'prediction_error' and 'error'",
-            UserWarning,
-            stacklevel=3,
-        )
+    _warn_of_failures(dataset)
     return dataset
+
+
+def _warn_of_failures(dataset: xr.Dataset) -> None:
+    names = [name for name in ("prediction_error", "error") if name in dataset]
+    messages = [text for name in names for text in dataset[name].values.ravel() if text]
+    if messages:
+        warnings.warn(
+            f"{len(messages)} values of the sweep are NaN because their computation failed; the messages are in "
+            f"'prediction_error' and 'error'. The first is: {messages[0]}",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _pending(store: Store, retry_failed: bool) -> list[Cell]:
@@ -182,9 +188,9 @@ def _compute(store: Store, pending: list[Cell], scheduler: Any, workers: int | N
     if workers is None:
         workers = min(cluster.default_workers(), len(pending))
         workers = 0 if workers == 1 else workers  # one process more would only cost its start
-    with Progress(len(pending), "sweep", show=progress) as bar:
-        here = scheduler is None and workers == 0
-        outcomes = _here(store, pending) if here else _on_dask(store, pending, scheduler, workers)
+    here = scheduler is None and workers == 0
+    outcomes = _here(store, pending) if here else _on_dask(store, pending, scheduler, workers)
+    with closing(outcomes), Progress(len(pending), "sweep", show=progress) as bar:
         for cell, outcome in outcomes:
             if outcome.status == "unwritable":
                 raise StoreWriteError(outcome.message.rstrip("."))
@@ -193,12 +199,14 @@ def _compute(store: Store, pending: list[Cell], scheduler: Any, workers: int | N
             bar.advance()
 
 
-def _here(store: Store, pending: list[Cell]) -> Iterator[tuple[Cell, Outcome]]:
+def _here(store: Store, pending: list[Cell]) -> Generator[tuple[Cell, Outcome], None, None]:
     for cell in pending:
         yield cell, run_cell(cell, str(store.path), store.fingerprint, __version__)
 
 
-def _on_dask(store: Store, pending: list[Cell], scheduler: Any, workers: int) -> Iterator[tuple[Cell, Outcome]]:
+def _on_dask(
+    store: Store, pending: list[Cell], scheduler: Any, workers: int
+) -> Generator[tuple[Cell, Outcome], None, None]:
     distributed = require("distributed", "sweeps")
     with cluster.local(workers) if scheduler is None else cluster.remote(scheduler) as client:
         futures = client.map(
@@ -211,7 +219,7 @@ def _on_dask(store: Store, pending: list[Cell], scheduler: Any, workers: int) ->
         )
         cell_of = dict(zip((future.key for future in futures), pending, strict=True))
         try:
-            for future in distributed.as_completed(futures):
+            for future in distributed.as_completed(futures, loop=client.loop):
                 cell = cell_of[future.key]
                 yield cell, _outcome(future, store, cell, distributed)
                 future.release()

@@ -7,6 +7,7 @@ is therefore always told from data.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -102,14 +103,21 @@ def coordinates(spec: SweepSpec) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def attributes(spec: SweepSpec) -> dict[str, Any]:
-    """Attributes of the store and of the dataset."""
+    """Attributes of the store."""
+    text = spec.to_json()
     return {
         "title": "spikepool sweep",
-        "spec": spec.to_json(),
+        "spec": text,
         "seed": spec.seed,
         "version": __version__,
         "schema_version": SCHEMA_VERSION,
+        "fingerprint": fingerprint(text),
     }
+
+
+def fingerprint(spec_text: str) -> str:
+    """A digest of the spec: tells one changed character, and names the sweep to workers."""
+    return hashlib.sha256(spec_text.encode()).hexdigest()
 
 
 def skeleton(spec: SweepSpec) -> Mapping[str, bytes]:

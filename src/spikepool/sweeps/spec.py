@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spikepool import _validation as check
 from spikepool.errors import InvalidInputError, ShapeError, SizeError, WeightsError
 from spikepool.model import SequenceModel
+from spikepool.simulation import maximal_rank
 from spikepool.weights import causal_weights, mean_weights, optimal_weights
 
 FloatArray = NDArray[np.float64]
@@ -82,8 +83,9 @@ class SweepSpec:
         """Bad input is refused before any work: a cell that fails later failed in the computation itself."""
         for index in self.outer_indices():
             model = self.outer_model(index)
-            if self.k > model.d:
-                raise SizeError(f"k must be at most d = {model.d}", self.k, "Keep fewer eigenpairs")
+            rank = maximal_rank(model)
+            if self.trials and self.k > rank:
+                raise SizeError(f"k must be at most {rank}, the largest rank of S", self.k, "Keep fewer eigenpairs")
             for name, value in self.weights.items():
                 if not isinstance(value, str):
                     check.weight_vector(value, model.T, f"weights {name!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import warnings
@@ -53,7 +52,8 @@ class Store:
         self.version = version
         # read back from text by the driver and every worker alike, so that all have the same bits
         self.spec = SweepSpec.from_json(spec_text)
-        self.fingerprint = hashlib.sha256(spec_text.encode()).hexdigest()
+        self.spec_text = spec_text
+        self.fingerprint = schema.fingerprint(spec_text)
         self.variables = schema.variables(self.spec)
         self._arrays: dict[str, Any] = {}
 
@@ -66,6 +66,8 @@ class Store:
         try:
             attributes = json.loads(file.read_bytes())["attributes"]
             spec_text, version, layout = (attributes[key] for key in ("spec", "version", "schema_version"))
+            if schema.fingerprint(spec_text) != attributes["fingerprint"]:
+                raise ValueError("the spec in it does not match its fingerprint")
         except FileNotFoundError as err:
             raise SweepError("there is no sweep store", str(path), "Check the path") from err
         except (OSError, ValueError, KeyError, TypeError) as err:
@@ -94,8 +96,8 @@ class Store:
         StoreWriteError
             It cannot be written.
         """
-        expected = schema.skeleton(spec)
         if not (path / ROOT).exists():
+            expected = schema.skeleton(spec)
             _refuse_foreign(path, expected)
             for name, content in expected.items():
                 _replace(path / name, content)
@@ -126,10 +128,9 @@ class Store:
             if file.name != ROOT:
                 whole = raw is not None and checksum_holds(raw)
             else:
-                found = _parse(raw)
-                whole = found is not None
+                found, wanted = _parse(raw), json.loads(content)
+                whole = found == wanted
                 if found is not None:
-                    wanted = json.loads(content)
                     wrong = [key for key in _DECISIVE if found.get(key) != wanted.get(key)]
                     if wrong:
                         raise StoreCorruptError(
@@ -248,15 +249,24 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _refuse_foreign(path: Path, expected: Mapping[str, bytes]) -> None:
-    """A folder without the root's metadata is ours only if it has nothing but what a killed driver left."""
+    """A folder without the root's metadata may be made a store only if it holds nothing that would be lost.
+
+    The root's metadata is written before any cell, so a driver killed while creating the store leaves at most
+    files that are about to be written again. Cells without it are results whose spec has been lost.
+    """
     if not path.exists():
         return
     if not path.is_dir():
         raise StoreWriteError("the store must be a folder", str(path), "Choose another path")
-    ours = {Path(name).parts[0] for name in expected}
-    foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in ours and entry.suffix != ".partial")
+    files = (file.relative_to(path) for file in sorted(path.rglob("*")) if not file.is_dir())
+    foreign = [file for file in files if file.as_posix() not in expected and file.suffix != ".partial"]
+    if any(file.parts[0] in (schema.PREDICTION_STATUS, schema.TRIAL_STATUS) for file in foreign):
+        raise StoreCorruptError(
+            f"the store's metadata file {path / ROOT} is missing, and with it the spec of the results there",
+            remedy="Restore that file, or delete the store and run the sweep again",
+        )
     if foreign:
         raise SweepError(
-            f"the folder {path} is not a sweep store and holds {foreign[0]!r}",
+            f"the folder {path} is not a sweep store and holds {str(foreign[0])!r}",
             remedy="Choose an empty or new folder",
         )

@@ -1,0 +1,297 @@
+"""What a sweep returns, against the model's own predict and simulate."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import xarray as xr
+from sweep_problem import problem, small_model
+
+import spikepool as sp
+from spikepool.simulation import simulate_grid
+from spikepool.sweeps import SweepSpec, open_results, run
+from spikepool.sweeps.grid import Cell, cell_key, cells, prediction_seed, trial_seed
+from spikepool.sweeps.schema import variables
+
+CORRELATION = sp.prefix_correlation(6, 3)
+
+
+# -- seeds and cells ---------------------------------------------------------------------------------------
+
+
+def test_cells_cover_the_grid_once():
+    spec = SweepSpec(small_model(), ["mean"], {"V": [64, 66], "mu": [1, 2, 3], "N": [50, 60, 70]}, trials=4)
+    found = list(cells(spec))
+    places = itertools.product(range(2), range(3))
+    assert set(found) == {Cell(place, trial) for place in places for trial in (-1, 0, 1, 2, 3)}
+    assert len(found) == 6 * 5
+
+
+def test_seeds_belong_to_model_and_trial_but_not_to_mu():
+    model = small_model()
+    key = cell_key(model)
+    seed = trial_seed(3, model, 5)
+    assert seed.entropy == 3
+    assert seed.spawn_key == (key, 5)
+    assert cell_key(model.replace(mu=7.0)) == key
+    others = [
+        {"d": 41},
+        {"V": 66},
+        {"N": 81},
+        {"table": "class_centered"},
+        {"centered": False},
+        {"latent": "gaussian"},
+        {"noise": "laplace"},
+        {"R": np.eye(6)},
+        {"R": np.eye(5)},
+        {"frequencies": np.arange(1.0, 65)},
+        {"covariance": np.ones(40)},
+        {"direction": np.ones(40)},
+    ]
+    keys = {key} | {cell_key(model.replace(**other)) for other in others}
+    assert len(keys) == len(others) + 1
+    states = {tuple(trial_seed(3, model, t).generate_state(4)) for t in range(50)}
+    states.add(tuple(prediction_seed(3, model).generate_state(4)))
+    assert len(states) == 51
+
+
+# -- numbers -----------------------------------------------------------------------------------------------
+
+
+def test_predictions_are_the_models(reference):
+    spec = problem()
+    for name, V, mu in itertools.product(spec.weights, (64, 96), spec.mus):
+        model = small_model(V=V, mu=mu)
+        p = model.predict(spec.weight_vector(name, model))
+        at = reference.sel(weights=name, V=V, mu=mu)
+        expected = [p.alpha, p.kappa, p.edge, p.eigenvalue, p.alignment, p.mu_population, p.mu_sample]
+        names = ["alpha", "kappa", "edge", "predicted_eigenvalue", "predicted_alignment", "mu_population", "mu_sample"]
+        assert [float(at[variable]) for variable in names] == expected
+        assert bool(at.detectable) == p.detectable
+        signal = np.nan if p.signal is None else p.signal.eigenvalue
+        np.testing.assert_equal(float(at.signal_eigenvalue), signal)
+    assert set(reference.detectable.values.ravel()) == {0.0, 1.0}  # both sides of the threshold were seen
+
+
+def test_the_vocabulary_outlier_is_reported_when_not_centred():
+    model = small_model(centered=False, V=40)
+    ds = sp.sweep(model, ["mean"], trials=0, workers=0)
+    by_kind = {outlier.kind: outlier.eigenvalue for outlier in model.predict(sp.mean_weights(6)).outliers}
+    assert float(ds.vocabulary_eigenvalue.item()) == by_kind["mean"]
+
+
+def test_simulations_are_the_models(reference):
+    """Bit for bit those of simulate_grid on the cell's stream; up to rounding those of model.simulate."""
+    spec = problem()
+    for V in (64, 96):
+        model = small_model(V=V)
+        stream = np.random.SeedSequence(spec.seed, spawn_key=(cell_key(model),))
+        weights = {name: spec.weight_vector(name, model) for name in spec.weights}
+        grid = simulate_grid(model, weights, spec.mus, trials=spec.trials, k=2, rng=stream)
+        here = reference.sel(V=V).transpose("weights", "mu", "trial", "rank", ...)
+        np.testing.assert_array_equal(here.eigenvalues, grid.eigenvalues)
+        np.testing.assert_array_equal(here.alignments, grid.alignments)
+        single = model.replace(mu=2.0).simulate(weights["causal"], trials=spec.trials, rng=stream)
+        at = here.sel(weights="causal", mu=2.0)
+        np.testing.assert_allclose(at.eigenvalues, single.eigenvalues, rtol=1e-7)
+        np.testing.assert_allclose(at.alignment, single.alignment, rtol=1e-6)
+
+
+def test_means_and_standard_errors(reference):
+    values = reference.alignment.values
+    np.testing.assert_array_equal(values, reference.alignments.values[..., 0])
+    np.testing.assert_allclose(reference.alignment_mean, values.mean(axis=-1), rtol=1e-14)
+    np.testing.assert_allclose(
+        reference.alignment_se, values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1]), rtol=1e-12
+    )
+    np.testing.assert_allclose(reference.eigenvalue_mean, reference.eigenvalues.values[..., 0].mean(axis=-1))
+    assert (reference.trials_done == 40).all()
+
+
+def test_dimensions_coordinates_and_attributes(reference):
+    spec = problem()
+    assert reference.alignments.dims == ("weights", "V", "mu", "trial", "rank")
+    assert reference.error.dims == ("weights", "V", "mu", "trial")
+    assert reference.edge.dims == ("weights", "V", "mu")
+    assert list(reference.weights.values) == ["mean", "causal"]
+    assert list(reference.mu.values) == [0.5, 1.0, 2.0]
+    assert list(reference["rank"].values) == [1, 2]
+    assert (reference.error == "").all()
+    assert reference.attrs["version"] == sp.__version__
+    assert reference.attrs["seed"] == 0
+    assert SweepSpec.from_json(reference.attrs["spec"]).to_dict() == spec.to_dict()
+
+
+def test_another_seed_gives_other_draws_and_the_same_predictions(reference):
+    other = run(problem(seed=1), workers=0)
+    assert (other.alignments != reference.alignments).all()
+    xr.testing.assert_identical(other.edge, reference.edge)
+
+
+def test_part_of_a_sweep_has_the_draws_of_the_whole(reference):
+    part = sp.sweep(small_model(V=96), {"causal": sp.causal_weights(6)}, mu=[2.0, 0.5], trials=3, seed=0, workers=0)
+    whole = reference.sel(weights="causal", V=96).isel(trial=slice(3))
+    for mu in (0.5, 2.0):
+        np.testing.assert_allclose(part.alignments.sel(weights="causal", mu=mu), whole.alignments.sel(mu=mu), rtol=1e-7)
+
+
+def test_the_krylov_path_gives_the_same_numbers_in_another_process(tmp_path):
+    model = small_model(d=120, N=150)
+    one = sp.sweep(model, ["mean", "causal"], mu=[1.0, 2.0], trials=3, workers=0)
+    two = sp.sweep(model, ["mean", "causal"], mu=[1.0, 2.0], trials=3, workers=2)
+    xr.testing.assert_identical(one, two)
+
+
+def test_every_kind_of_field_can_vary():
+    zipf = 1 / np.arange(1.0, 65)
+    with pytest.warns(UserWarning, match="uniform token frequencies"):  # closed forms need them
+        ds = sp.sweep(
+            small_model(),
+            {"mean": "mean", "causal": "causal"},
+            R={"short": sp.prefix_correlation(4, 2), "long": sp.markov_correlation(8, 0.5)},
+            frequencies={"flat": None, "zipf": zipf},
+            centered=[True, False],
+            table=["sampled", "class_centered"],
+            trials=1,
+            workers=0,
+        )
+    assert ds.sizes == {
+        "weights": 2, "R": 2, "frequencies": 2, "centered": 2, "table": 2, "trial": 1, "rank": 2,
+    }  # fmt: skip
+    assert (ds.error == "").all()
+    assert ds.alignments.notnull().all()
+    assert ds.alignment_se.isnull().all()  # one trial has no standard error
+    kappa = ds.kappa.sel(weights="mean", frequencies="flat", centered=True, table="sampled")
+    np.testing.assert_allclose(kappa, [1 / 4, 1 / 8])
+    at = ds.sel(R="long", frequencies="zipf", centered=False, table="sampled", weights="causal")
+    model = small_model(R=sp.markov_correlation(8, 0.5), frequencies=zipf, centered=False)
+    stream = np.random.SeedSequence(0, spawn_key=(cell_key(model),))
+    expected = model.simulate(sp.causal_weights(8), trials=1, rng=stream)
+    np.testing.assert_allclose(at.eigenvalues.values, expected.eigenvalues, rtol=1e-7)
+
+
+def test_without_trials_there_are_predictions_alone():
+    ds = sp.sweep(small_model(), ["optimal"], mu=np.linspace(0, 2, 5), trials=0, workers=0)
+    assert "alignment" not in ds
+    assert "trial" not in ds.dims
+    assert (ds.predicted_alignment.diff("mu") >= 0).all()
+
+
+def test_without_axes():
+    ds = sp.sweep(small_model(), ["mean"], trials=2, workers=0)
+    assert ds.alignment.dims == ("weights", "trial")
+    assert ds.edge.shape == (1,)
+
+
+# -- failures ----------------------------------------------------------------------------------------------
+
+# Symmetric, PSD, of unit diagonal; but R_12 + R_13 + R_23 < -1, which no signs have.
+UNREALIZABLE = np.array([[1.0, -0.4, -0.4], [-0.4, 1.0, -0.4], [-0.4, -0.4, 1.0]])
+
+
+def test_a_failed_cell_keeps_its_message_and_the_rest_goes_on(tmp_path):
+    arguments = {
+        "weights": ["mean", "causal"],
+        "R": {"good": np.eye(3), "bad": UNREALIZABLE},
+        "trials": 3,
+        "store": tmp_path / "a.zarr",
+        "workers": 0,
+    }
+    with pytest.warns(UserWarning, match="NotRealizableError"):
+        ds = sp.sweep(small_model(), **arguments)
+    assert ds.error.sel(R="bad").str.startswith("NotRealizableError").all()
+    assert ds.alignments.sel(R="bad").isnull().all()
+    assert (ds.trials_done.sel(R="bad") == 0).all()
+    assert (ds.error.sel(R="good") == "").all()
+    alone = sp.sweep(small_model(R=np.eye(3)), ["mean", "causal"], trials=3, workers=0)
+    np.testing.assert_array_equal(ds.alignments.sel(R="good"), alone.alignments)
+    with pytest.warns(UserWarning, match="NotRealizableError"):
+        xr.testing.assert_identical(sp.sweep(small_model(), **arguments), ds)
+
+
+def test_weights_that_do_not_exist_fail_alone():
+    # the optimal direction of R is (1, -1), which no weights of unit sum have
+    R = np.array([[1.0, -0.5], [-0.5, 1.0]])
+    with pytest.warns(UserWarning, match="NoOptimumError"):
+        ds = sp.sweep(small_model(R=R), ["mean", "optimal"], mu=[1.0, 2.0], trials=2, workers=0)
+    assert (ds.error.sel(weights="mean") == "").all()
+    assert ds.alignments.sel(weights="mean").notnull().all()
+    assert ds.prediction_error.sel(weights="optimal").str.startswith("NoOptimumError").all()
+    assert ds.alignments.sel(weights="optimal").isnull().all()
+
+
+def test_failed_cells_are_tried_again_when_asked(tmp_path, monkeypatch):
+    from spikepool.sweeps import cell
+
+    store = tmp_path / "a.zarr"
+    arguments = {"weights": ["mean"], "mu": [1.0, 2.0], "trials": 3, "store": store, "workers": 0}
+    draw, calls = cell.draw_sample, []
+
+    def sometimes(model, *, rng):
+        calls.append(rng.spawn_key[1])
+        if rng.spawn_key[1] == 1:
+            raise MemoryError("not this one")
+        return draw(model, rng=rng)
+
+    monkeypatch.setattr(cell, "draw_sample", sometimes)
+    with pytest.warns(UserWarning, match="MemoryError: not this one"):
+        ds = sp.sweep(small_model(), **arguments)
+    assert list(ds.trials_done.values.ravel()) == [2, 2]
+    np.testing.assert_allclose(ds.alignment_mean, ds.alignment.values[..., [0, 2]].mean(axis=-1))
+    monkeypatch.setattr(cell, "draw_sample", lambda model, *, rng: calls.append(-1))
+    with pytest.warns(UserWarning, match="MemoryError"):
+        sp.sweep(small_model(), **arguments)
+    assert calls == [0, 1, 2]  # nothing was tried again
+    monkeypatch.setattr(cell, "draw_sample", draw)
+    again = sp.sweep(small_model(), retry_failed=True, **arguments)
+    xr.testing.assert_identical(again, sp.sweep(small_model(), **(arguments | {"store": None})))
+
+
+# -- the store ---------------------------------------------------------------------------------------------
+
+
+def test_the_store_follows_its_schema_and_plain_xarray_reads_it(tmp_path):
+    spec = problem(trials=2)
+    ds = run(spec, store=tmp_path / "a.zarr", workers=0)
+    plain = xr.open_zarr(tmp_path / "a.zarr", consolidated=False)
+    for name, variable in variables(spec).items():
+        assert plain[name].dims == variable.dims
+        assert plain[name].shape == variable.shape(spec)
+        assert plain[name].attrs["description"]
+    for name in ("eigenvalues", "alignments", "edge"):
+        np.testing.assert_array_equal(plain[name].values, ds[name].values)
+    assert plain.attrs["spec"] == spec.to_json()
+    assert (plain.attrs["seed"], plain.attrs["version"]) == (0, sp.__version__)
+    assert (plain.status == 1).all()
+    xr.testing.assert_identical(open_results(tmp_path / "a.zarr"), ds)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]  # no lock, nothing temporary left
+
+
+def test_a_rerun_computes_nothing(tmp_path, monkeypatch):
+    from spikepool.sweeps import worker
+
+    spec = problem(trials=2)
+    ds = run(spec, store=tmp_path / "a.zarr", workers=0)
+    monkeypatch.setattr(worker, "compute", None)
+    xr.testing.assert_identical(run(spec, store=tmp_path / "a.zarr", workers=0), ds)
+
+
+def test_progress_counts_what_is_left(tmp_path, monkeypatch):
+    from spikepool.sweeps import runner
+
+    bars = []
+
+    class Recorder(runner.Progress):
+        def __init__(self, total, description, *, show):
+            super().__init__(total, description, show=show)
+            self.shown = show
+            bars.append(self)
+
+    monkeypatch.setattr(runner, "Progress", Recorder)
+    store = tmp_path / "a.zarr"
+    run(problem(trials=2), store=store, workers=0, progress=False)
+    (store / "status" / "c" / "1" / "0").unlink()
+    run(problem(trials=2), store=store, workers=0, progress=True)
+    assert [(bar.total, bar._done, bar.shown) for bar in bars] == [(6, 6, False), (1, 1, True)]
