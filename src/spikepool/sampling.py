@@ -93,7 +93,7 @@ class Sample:
         """Pooled latent ``b_n = sum_t w_nt xi_nt`` of each sequence, (N,)."""
         w = pooling_weights(w, self.model)
         parts = [
-            np.einsum("nt,...t->n", self.latent[rows], w if w.ndim == 1 else w[rows], dtype=np.float64)
+            np.sum(self.latent[rows] * (w if w.ndim == 1 else w[rows]), axis=1)
             for rows in sequence_blocks(*self.tokens.shape)
         ]
         return np.concatenate(parts)
