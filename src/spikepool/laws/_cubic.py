@@ -228,7 +228,8 @@ def _physical_root(b: ComplexArray, c: ComplexArray | float, e: ComplexArray | f
     roots = _cardano(b, c, e)
     # |omega|² up to a constant, without the cancellation of |t − shift|² − shift² when t is small
     size = np.abs(roots) ** 2 - 2 * shift * roots.real
-    floor = np.abs(roots) * 1e-13
+    # a root near zero is the difference of larger numbers and carries their rounding, also in its imaginary part
+    floor = np.abs(roots) * 1e-13 + 1e-15 * np.abs(roots).max(axis=0)
     size = np.where(roots.imag >= -floor, size, -np.inf)
     best = size.max(axis=0)
     # among roots that are equal to rounding (at an edge), the one truly in the upper half plane

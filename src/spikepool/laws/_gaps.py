@@ -1,0 +1,221 @@
+"""Gaps of the support, from real solutions of the separable equations.
+
+A real pair (y, ỹ) with s(y) = s̃(ỹ) gives the real point z = −s y ỹ. Along such a curve
+
+    d log z/ds = (Q Q̃ − s²) / (s (Q − s)(Q̃ − s)),
+
+and z lies outside the support exactly where it increases with s, which in every case of signs means
+
+    Q Q̃ < s²                                                     (gap)
+
+(the criterion of Silverstein and Choi for one population law, of Couillet and Hachem for two). The ends of the
+gaps are the edges of the support: Q Q̃ = s². By Cauchy–Schwarz s² ≤ Q·mass and s² ≤ Q̃·mass~, so that a gap needs
+Q < mass~ and Q̃ < mass; each holds on one window of a branch, and few branches have one. For a single noise atom
+Q̃ = s²/mass~ and the windows are the gaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool._numerics import find_root, minimise
+from spikepool.errors import ConvergenceError
+from spikepool.laws._branches import Windows, windows
+from spikepool.laws._population import Population
+from spikepool.laws.base import FloatArray
+
+# points at which a pair of windows is searched for sign changes of the gap criterion
+_GRID = 32
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One component of the complement of the support.
+
+    Attributes
+    ----------
+    low, high : float
+        Its ends; minus infinity for the one that holds the negative numbers, infinity for the last.
+    s_low, s_high : float
+        s at these ends, between which z increases with s.
+    usage, noise : int
+        Windows of y and of ỹ.
+    """
+
+    low: float
+    high: float
+    s_low: float
+    s_high: float
+    usage: int
+    noise: int
+
+
+class GapFinder:
+    """All gaps of a separable law, and the real solutions inside them."""
+
+    def __init__(self, usage: Population, noise: Population) -> None:
+        self.usage, self.noise = usage, noise
+        self._u = windows(usage, noise.mass)
+        self._n = windows(noise, usage.mass)
+        self.gaps = self._find()
+
+    def pair(self, s: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+        """(y, ỹ) on windows i and j at given s."""
+        return self._u.invert(s, i), self._n.invert(s, j)
+
+    def _excess(self, s: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp]) -> FloatArray:
+        """log(Q Q̃/s²): negative in a gap."""
+        y, yt = self.pair(s, i, j)
+        with np.errstate(divide="ignore"):
+            Q, Qt = self.usage.terms(y)[1], self.noise.terms(yt)[1]
+            return np.asarray(np.log(Q / np.abs(s)) + np.log(Qt / np.abs(s)))
+
+    def point(self, s: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp]) -> FloatArray:
+        """Return z = −s y ỹ."""
+        y, yt = self.pair(s, i, j)
+        return -s * y * yt
+
+    def _find(self) -> list[Gap]:
+        ranges = self._gap_ranges()
+        found = []
+        for s_low, s_high, i, j in ranges:
+            ends = [-np.inf if s_low == 0 else 0.0, np.inf if s_high == 0 else 0.0]
+            for k, s in enumerate((s_low, s_high)):
+                if s != 0:
+                    ends[k] = float(self.point(np.array([s]), np.array([i]), np.array([j]))[0])
+            found.append(Gap(ends[0], ends[1], s_low, s_high, i, j))
+        found.sort(key=lambda gap: gap.low)
+        # a hard edge: the first gap ends at zero, up to rounding and to the distance kept from a singularity
+        if found[0].high < 1e-14 * self.usage.mean * self.noise.mean:
+            first = found[0]
+            found[0] = Gap(first.low, 0.0, first.s_low, first.s_high, first.usage, first.noise)
+        for left, right in pairwise(found):
+            if not (left.low < left.high < right.low < right.high):
+                raise ConvergenceError(
+                    "gaps of the support overlap near",
+                    left.high,
+                    "Merge atoms that nearly coincide",
+                    point=left.high,
+                    residual=left.high - right.low,
+                )
+        return found
+
+    def _gap_ranges(self) -> list[tuple[float, float, int, int]]:
+        """(s_low, s_high, i, j) of every gap; the outer two meet at s = 0, where z is infinite."""
+        u, n = self._u, self._n
+        if self.noise.single or self.usage.single:
+            w, swap = (u, False) if self.noise.single else (n, True)
+            out = []
+            for k in range(len(w.low)):
+                parts = [(w.low[k], 0.0), (0.0, w.high[k])] if w.central[k] else [(w.low[k], w.high[k])]
+                out += [(float(a), float(b), 0, k) if swap else (float(a), float(b), k, 0) for a, b in parts]
+            return out
+        return self._outer_ranges() + self._inner_ranges()
+
+    def _outer_ranges(self) -> list[tuple[float, float, int, int]]:
+        """The two unbounded gaps. Both branches are central and the criterion grows with |s|: one edge each."""
+        u, n = self._u, self._n
+        zero = np.zeros(2, dtype=np.intp)
+        ends = np.array([max(u.low[0], n.low[0]), min(u.high[0], n.high[0])])
+        # in log |s|: the edge may lie orders of magnitude below the end of the window
+        floor = np.log(np.abs(ends)) - 60.0
+        top = np.log(np.abs(ends))
+
+        def excess(v: FloatArray, q: NDArray[np.intp]) -> FloatArray:
+            return self._excess(np.sign(ends[q]) * np.exp(v), zero[q], zero[q])
+
+        root = find_root(excess, floor, top, xtol=1e-10)
+        # without a sign change the criterion holds up to the end of the window: a hard edge at zero
+        s = np.where(root.converged, np.sign(ends) * np.exp(root.value), ends)
+        return [(float(s[0]), 0.0, 0, 0), (0.0, float(s[1]), 0, 0)]
+
+    def _inner_ranges(self) -> list[tuple[float, float, int, int]]:
+        """Bounded gaps: the parts of pairs of windows, at least one of them inner, where the criterion holds."""
+        u, n = self._u, self._n
+        low, high = np.maximum.outer(u.low, n.low), np.minimum.outer(u.high, n.high)
+        both = np.logical_and.outer(u.central, n.central)
+        i, j = np.nonzero((high > low) & ~both)
+        if not len(i):
+            return []
+        a, b = low[i, j], high[i, j]
+        # two inner branches meet at z = 0 when s = 0: their two signs of s are separate
+        split = ~u.central[i] & ~n.central[j] & (a < 0) & (b > 0)
+        i, j = np.concatenate([i, i[split]]), np.concatenate([j, j[split]])
+        a, b = (
+            np.concatenate([a, np.zeros(int(split.sum()))]),
+            np.concatenate([np.where(split, 0.0, b), b[split]]),
+        )
+        # nodes crowd at both ends, where narrow gaps live
+        unit = (1 - np.cos(np.pi * (np.arange(_GRID) + 0.5) / _GRID)) / 2
+        s = a[:, None] + (b - a)[:, None] * unit
+        s = np.where(s == 0, 1e-9 * (b - a)[:, None], s)
+        g = self._excess(s.ravel(), np.repeat(i, _GRID), np.repeat(j, _GRID)).reshape(s.shape)
+        g = self._deepen(s, g, i, j)
+        inside = np.pad(g < 0, ((0, 0), (1, 1)))
+        # at the ends of a window the criterion is positive (Cauchy–Schwarz), so changes come in pairs
+        s = np.concatenate([a[:, None], s, b[:, None]], axis=1)
+        k, c = np.nonzero(inside[:, 1:] != inside[:, :-1])
+        if not len(k):
+            return []
+        root = find_root(lambda x, q: self._excess(x, i[k[q]], j[k[q]]), s[k, c], s[k, c + 1], xtol=1e-10)
+        if not root.converged.all():
+            bad = int(np.argmin(root.converged))
+            raise ConvergenceError(
+                "an edge of the support was not found near s",
+                float(root.value[bad]),
+                "Merge atoms that nearly coincide",
+                point=float(root.value[bad]),
+                residual=float(root.residual[bad]),
+            )
+        return [
+            (float(root.value[q]), float(root.value[q + 1]), int(i[k[q]]), int(j[k[q]])) for q in range(0, len(k), 2)
+        ]
+
+    def _deepen(self, s: FloatArray, g: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp]) -> FloatArray:
+        """Follow local minima of the criterion that the grid left positive: a narrow gap may hide in them."""
+        k, c = np.nonzero((g[:, 1:-1] > 0) & (g[:, 1:-1] <= g[:, :-2]) & (g[:, 1:-1] <= g[:, 2:]))
+        if not len(k):
+            return g
+        where, value = minimise(lambda x, q: self._excess(x, i[k[q]], j[k[q]]), s[k, c], s[k, c + 2], below=0.0)
+        deep = value < 0
+        s[k[deep], c[deep] + 1], g[k[deep], c[deep] + 1] = where[deep], value[deep]
+        return g
+
+    def solve(self, z: FloatArray, gap: Gap) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(s, y, ỹ) at real points of a gap."""
+        n = len(z)
+        i, j = np.full(n, gap.usage), np.full(n, gap.noise)
+        low, high = np.full(n, gap.s_low), np.full(n, gap.s_high)
+        mean = self.usage.mean * self.noise.mean  # s z -> −mean at infinity
+        if gap.high == np.inf:
+            high = np.minimum(-mean / z, -1e-300)
+        elif gap.low == -np.inf:
+            # s = delta ∫ x/(x−z) dF: bounded by mean/|z| above, and by mean/(|z| + right edge) below
+            right = self.gaps[-1].low
+            low = mean / (right + np.maximum(-z, right)) * (1 - 1e-12)
+
+        def miss(s: FloatArray, q: NDArray[np.intp]) -> FloatArray:
+            return np.asarray(self.point(s, i[q], j[q]) - z[q])
+
+        root = find_root(miss, low, np.maximum(high, low))
+        s = root.value
+        y, yt = self.pair(s, i, j)
+        error = np.abs(-s * y * yt - z) / np.maximum(np.abs(z), 1e-6 * mean)
+        bad = ~(error < 1e-9)
+        if bad.any():
+            worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+            raise ConvergenceError(
+                f"no real solution to 1e-9 at z = {z[worst]:.17g}; the relative residual is",
+                float(error[worst]),
+                "Evaluate further from the edge of the support",
+                point=float(z[worst]),
+                residual=float(error[worst]),
+            )
+        return s, y, yt
+
+
+__all__ = ["Gap", "GapFinder", "Windows"]

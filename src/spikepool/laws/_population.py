@@ -1,0 +1,231 @@
+"""Population laws as the separable equations see them: sums over atoms, or transforms of a law.
+
+For a measure H on (0, inf), times a positive `scale`, and a point y off −(support of H),
+
+    s(y) = scale ∫ t/(t+y) dH(t),        Q(y) = scale ∫ t²/(t+y)² dH(t),
+
+and dy/ds = y/(Q − s). The two functions are all that :mod:`spikepool.laws._separable` needs to know of a law.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool._numerics import derivative, tanh_sinh
+from spikepool.errors import ConvergenceError
+from spikepool.laws.atomic import AtomicLaw
+from spikepool.laws.base import FloatArray, SpectralLaw
+
+# points x atoms handled at once: the temporaries stay in the processor's cache
+_BLOCK = 1 << 16
+
+# beyond this many times the largest atom, transforms of a law are summed as series in 1/y
+_FAR = 64.0
+_FAR_TERMS = 12
+
+
+class Population(ABC):
+    """A population law with total mass `scale`.
+
+    Attributes
+    ----------
+    scale : float
+        Factor in front of the law.
+    mass, mean, second : float
+        scale·(mass off zero), scale·∫t dH and scale·∫t² dH.
+    pieces : numpy.ndarray of shape (k, 2)
+        Smallest intervals that carry the mass off zero, in increasing order; an atom has length zero.
+    """
+
+    scale: float
+    mass: float
+    mean: float
+    second: float
+    pieces: FloatArray
+
+    @abstractmethod
+    def terms(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """s(y) and Q(y) at a flat array of real or complex points."""
+
+    @abstractmethod
+    def angle(self, y: NDArray[np.complex128]) -> FloatArray:
+        """Return scale ∫ arg(1 + t/y) dH(t), for y in the lower half plane: each argument lies in (0, π)."""
+
+    @abstractmethod
+    def resolvent(self, y: NDArray[Any]) -> NDArray[Any]:
+        """∫ dH(t)/(t+y), an atom at zero included and without `scale`."""
+
+    @abstractmethod
+    def mass_above(self, x: float) -> float:
+        """Return scale·H((x, inf)) for an x off the pieces."""
+
+    @property
+    def single(self) -> bool:
+        """Whether all the mass off zero is one atom."""
+        return len(self.pieces) == 1 and self.pieces[0, 0] == self.pieces[0, 1]
+
+
+class AtomPopulation(Population):
+    """Point masses; `squares` are mass·t² of each."""
+
+    def __init__(self, law: AtomicLaw, scale: float) -> None:
+        positive = law.values > 0
+        self.scale = scale
+        self._law = law
+        self._t = law.values[positive]
+        self._p = scale * law.weights[positive]
+        self.mass = float(self._p.sum())
+        self.mean = float(self._p @ self._t)
+        self.second = float(self._p @ self._t**2)
+        self.pieces = np.column_stack([self._t, self._t])
+        self._pt, self.squares = self._p * self._t, self._p * self._t**2
+
+    def _blocks(self, n: int) -> list[slice]:
+        step = max(1, _BLOCK // len(self._t))
+        return [slice(i, min(i + step, n)) for i in range(0, n, step)]
+
+    def terms(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        s, Q = np.empty_like(y), np.empty_like(y)
+        for rows in self._blocks(len(y)):
+            if np.iscomplexobj(y):
+                # 1/(t+y) = g − ih in real arithmetic, several times faster than complex division
+                v = y[rows].imag[:, None]
+                a = self._t + y[rows].real[:, None]
+                h = a * a
+                h += v * v
+                np.reciprocal(h, out=h)
+                g = a * h
+                h *= v
+                s.real[rows], s.imag[rows] = g @ self._pt, -(h @ self._pt)
+                np.multiply(g, h, out=a)
+                Q.imag[rows] = -2 * (a @ self.squares)
+                np.subtract(g, h, out=a)
+                g += h
+                g *= a
+                Q.real[rows] = g @ self.squares
+            else:
+                r = 1 / (self._t + y[rows][:, None])
+                s[rows] = r @ self._pt
+                r *= r
+                Q[rows] = r @ self.squares
+        return s, Q
+
+    def angle(self, y: NDArray[np.complex128]) -> FloatArray:
+        e = 1 / y
+        total = np.empty(len(y))
+        for rows in self._blocks(len(y)):
+            imag = e.imag[rows][:, None] * self._t
+            real = 1 + e.real[rows][:, None] * self._t
+            total[rows] = np.arctan2(imag, real) @ self._p
+        return total
+
+    def resolvent(self, y: NDArray[Any]) -> NDArray[Any]:
+        values, weights = self._law.values, self._law.weights
+        result = np.empty_like(y)
+        for rows in self._blocks(len(y)):
+            result[rows] = (1 / (values + y[rows][:, None])) @ weights
+        return result
+
+    def mass_above(self, x: float) -> float:
+        return float(self._p[self._t > x].sum())
+
+
+class LawPopulation(Population):
+    """A law with a continuous part, through its Stieltjes transform: s(y) = scale (1 − y m(−y)), exactly."""
+
+    def __init__(self, law: SpectralLaw, scale: float) -> None:
+        self.scale = scale
+        self._law = law
+        self.pieces = law.intervals()
+        self.mass = scale * (1 - law.atom)
+        self._moments = [law.moment(k) for k in range(_FAR_TERMS + 1)]
+        self.mean = scale * self._moments[1]
+        self.second = scale * self._moments[2]
+        self._nodes: AtomPopulation | None = None
+
+    def _radius(self, point: NDArray[Any]) -> FloatArray:
+        """Part of the distance from `point` to the nearest singularity of the transform."""
+        low, high = self.pieces[:, 0], self.pieces[:, 1]
+        real = point.real[:, None]
+        across = np.maximum(np.maximum(low - real, real - high), 0.0)
+        distance = np.hypot(across, point.imag[:, None]).min(axis=1)
+        if self._law.atom > 0:
+            distance = np.minimum(distance, np.abs(point))
+        return np.asarray(0.35 * distance)
+
+    def terms(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        s, Q = np.empty_like(y), np.empty_like(y)
+        far = np.abs(y) > _FAR * self.pieces[-1, 1]
+        if far.any():
+            e = 1 / y[far]
+            total, square = np.zeros_like(e), np.zeros_like(e)
+            for k in range(_FAR_TERMS, 0, -1):
+                total = (total + (-1) ** (k - 1) * self._moments[k]) * e
+                square = (square + (-1) ** k * (k - 1) * self._moments[k]) * e
+            s[far], Q[far] = self.scale * total, self.scale * square
+        near = ~far
+        if near.any():
+            w = y[near]
+            m = np.asarray(self._law.stieltjes(-w))
+            slope = derivative(self._law.stieltjes, -w, self._radius(-w))
+            if np.isrealobj(w):
+                slope = slope.real
+            s[near] = self.scale * (1 - w * m)
+            Q[near] = s[near] - self.scale * (w * m) + self.scale * (w * w * slope)
+        return s, Q
+
+    def angle(self, y: NDArray[np.complex128]) -> FloatArray:
+        if self._nodes is None:
+            self._nodes = AtomPopulation(discretise(self._law), self.scale)
+        return self._nodes.angle(y)
+
+    def resolvent(self, y: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(self._law.stieltjes(-y))
+
+    def mass_above(self, x: float) -> float:
+        return self.scale * (1 - float(self._law.cdf(x)))
+
+
+def discretise(law: SpectralLaw, nodes: int = 400) -> AtomicLaw:
+    """Atoms that integrate analytic functions like `law` does: double exponential nodes on each interval.
+
+    Raises
+    ------
+    ConvergenceError
+        If the nodes miss the law's mass or its mean by more than 1e-8 of it.
+    """
+    if isinstance(law, AtomicLaw):
+        return law
+    u, v, weights = tanh_sinh(nodes)
+    places, masses = [np.zeros(1)], [np.array([law.atom])]
+    for low, high in law.intervals():
+        width = high - low
+        x = np.where(u < 0.5, low + width * u, high - width * v)
+        # nodes that rounding put on an end carry no mass
+        inside = (x > low) & (x < high)
+        places.append(x[inside])
+        masses.append(width * weights[inside] * np.asarray(law.pdf(x[inside])))
+    values, mass = np.concatenate(places), np.concatenate(masses)
+    errors = (abs(float(mass.sum()) - 1), abs(float(mass @ values) / law.mean() - 1))
+    if max(errors) > 1e-8:
+        raise ConvergenceError(
+            "quadrature of a population law does not reproduce its mass and mean; the error is",
+            max(errors),
+            "Pass the law as an AtomicLaw of its quantiles",
+            residual=max(errors),
+        )
+    return AtomicLaw(values, mass / mass.sum())
+
+
+def population(law: SpectralLaw, scale: float = 1.0) -> Population:
+    """`law` in the form the solver needs."""
+    if isinstance(law, AtomicLaw):
+        return AtomPopulation(law, scale)
+    pieces = law.intervals()
+    if len(pieces) == 1 and pieces[0, 0] == pieces[0, 1]:  # a point mass in the guise of a law, as MP with ratio 0
+        return AtomPopulation(AtomicLaw([0.0, pieces[0, 0]], [law.atom, 1 - law.atom]), scale)
+    return LawPopulation(law, scale)

@@ -1,0 +1,379 @@
+"""The bulk of a separable covariance, for any law of the noise and any law of the token usage."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spikepool import _validation as check
+from spikepool._numerics import find_root
+from spikepool.errors import ConvergenceError, DomainError, OnSupportError
+from spikepool.laws import _separable
+from spikepool.laws._gaps import GapFinder
+from spikepool.laws._population import population
+from spikepool.laws.base import (
+    ComplexArray,
+    FloatArray,
+    SpectralLaw,
+    complex_points,
+    like_input,
+    probabilities,
+    real_points,
+)
+from spikepool.spectral_measures import as_law
+
+# An interval with more requested points than this gets a skeleton of solved points to start from.
+_SKELETON_PAYS = 24
+_SKELETON_FIRST, _SKELETON_LAST = 16, 4096
+
+
+class GeneralizedLaw(SpectralLaw):
+    """Limiting spectrum of ``A^{1/2} Z M Z' A^{1/2} / V``, Z a d × V matrix of independent unit-variance entries.
+
+    With H the law of M, H_A that of A and delta = d/V, the Stieltjes transform is
+
+        m(z) = −(1/z) ∫ dH_A(a)/(1 + ẽ a),
+        e = delta ∫ a dH_A(a)/(−z(1 + ẽ a)),    ẽ = ∫ t dH(t)/(−z(1 + e t)).
+
+    This is the bulk of the pooled covariance S for a table with noise covariance A, given the token usage
+    ``M = (V/N) W W'``; it is exact at any sequence length, token frequencies and weights (the paper's Theorem 1 is the
+    case A = I with M Marchenko–Pastur).
+
+    Parameters
+    ----------
+    noise, usage : SpectralLaw, array_like or operator
+        Laws of A and of M: one of our laws, a vector of atoms (equal masses), a PSD matrix (its eigenvalues), or a
+        sparse matrix or ``scipy.sparse.linalg.LinearOperator`` (read by Lanczos quadrature; see
+        :func:`spikepool.spectral_measures.as_law`). A law with a continuous part enters through its Stieltjes
+        transform, without discretisation.
+    delta : float
+        d/V, above 0.
+
+    Notes
+    -----
+    Every returned number comes from a solution that passed a residual test and a certificate of uniqueness (see
+    ``laws/_separable.py``); a point that does not pass raises :class:`ConvergenceError`. The distribution function
+    needs no integration: with U(z) = ∫ log(x − z) dF(x),
+
+        U = log(−z) + ∫ log(1 + ẽ a) dH_A(a) + (1/delta) ∫ log(1 + e t) dH(t) + z e ẽ/delta,
+
+    and F(x) = −Im U(x + i0)/π. U is stationary in e and ẽ, so errors of the solver enter squared.
+
+    Examples
+    --------
+    >>> from spikepool import AtomicLaw, GeneralizedLaw
+    >>> law = GeneralizedLaw(noise=AtomicLaw([1.0]), usage=AtomicLaw([1.0, 10.0]), delta=4.0)
+    >>> law.intervals().round(4)
+    array([[ 0.2544, 35.4031]])
+    """
+
+    def __init__(self, noise: Any, usage: Any, delta: float) -> None:
+        self.noise: SpectralLaw = as_law(noise, "noise")
+        self.usage: SpectralLaw = as_law(usage, "usage")
+        self.delta: float = check.positive(delta, "delta")
+        for name, law in (("noise", self.noise), ("usage", self.usage)):
+            if law.atom == 1:
+                raise DomainError(f"{name} has all its mass at zero", 0.0, "Pass a law with some mass off zero")
+        self._usage = population(self.usage)
+        self._noise = population(self.noise, self.delta)
+        self._skeletons: dict[int, tuple[FloatArray, ComplexArray]] = {}
+
+    def __repr__(self) -> str:
+        return f"GeneralizedLaw(noise={self.noise!r}, usage={self.usage!r}, delta={self.delta:.6g})"
+
+    @cached_property
+    def _finder(self) -> GapFinder:
+        return GapFinder(self._usage, self._noise)
+
+    @cached_property
+    def _intervals(self) -> FloatArray:
+        gaps = self._finder.gaps
+        ends = np.array([[a.high, b.low] for a, b in pairwise(gaps)])
+        ends.setflags(write=False)
+        return ends
+
+    @cached_property
+    def _edge_y(self) -> FloatArray:
+        """Values of y at the two ends of every interval."""
+        gaps = self._finder.gaps
+        s = np.array([[a.s_high, b.s_low] for a, b in pairwise(gaps)])
+        i = np.array([[a.usage, b.usage] for a, b in pairwise(gaps)], dtype=np.intp)
+        j = np.array([[a.noise, b.noise] for a, b in pairwise(gaps)], dtype=np.intp)
+        return self._finder.pair(s.ravel(), i.ravel(), j.ravel())[0].reshape(s.shape)
+
+    @cached_property
+    def _cumulative(self) -> FloatArray:
+        """Mass of [0, x] for x in each gap, the first included: exact separation counts atoms of A and M.
+
+        In a gap 1 + ẽa < 0 for the noise atoms a > −ỹ > 0, and 1 + et < 0 for the usage atoms t > −y > 0 (with the
+        obvious changes for y or ỹ positive); they are the ones whose eigenvalues lie to the right.
+        """
+        finder = self._finder
+        mass = np.empty(len(finder.gaps))
+        for k, gap in enumerate(finder.gaps[1:-1], start=1):
+            s = np.array([(gap.s_low + gap.s_high) / 2])
+            if s[0] == 0:
+                s[0] = 0.25 * gap.s_high
+            y, yt = finder.pair(s, np.array([gap.usage]), np.array([gap.noise]))
+            right = 0.0
+            for pop, place in ((self._noise, -yt[0]), (self._usage, -y[0])):
+                right += pop.mass_above(place) if place > 0 else 0.0
+            mass[k] = 1 - right / self.delta
+        mass[0], mass[-1] = self.atom, 1.0
+        return mass
+
+    @property
+    def atom(self) -> float:
+        """Mass at zero, 1 − min(P(a > 0), P(t > 0)/delta): rank of S over d."""
+        return float(max(0.0, 1 - min(self._noise.mass, self._usage.mass) / self.delta))
+
+    def intervals(self) -> FloatArray:
+        """Intervals of the continuous part, (k, 2); edges from Q Q̃ = s² (see ``laws/_gaps.py``)."""
+        return self._intervals.copy()
+
+    def pdf(self, x: ArrayLike) -> Any:
+        """Density of the continuous part, Im s/(π delta x); infinite at a hard edge 0."""
+        points = real_points(x)
+        flat = points.ravel()
+        density = np.zeros(flat.shape)
+        inside, y = self._solve_inside(flat)
+        s, _ = self._usage.terms(y)
+        density[inside] = s.imag / (np.pi * self.delta * flat[inside])
+        if self._intervals[0, 0] == 0:
+            density[flat == 0] = np.inf
+        return like_input(density, points)
+
+    def cdf(self, x: ArrayLike) -> Any:
+        """Mass of [0, x], from the logarithmic potential: no integration."""
+        points = real_points(x)
+        flat = points.ravel()
+        # off the intervals: the mass of the gap the point is in
+        mass = self._cumulative[np.searchsorted(self._intervals[:, 1], flat, side="right")]
+        mass = np.where(flat < 0, 0.0, mass)
+        inside, y = self._solve_inside(flat)
+        xs = flat[inside]
+        s, _ = self._usage.terms(y)
+        yt = -xs / (s * y)
+        angles = self._noise.angle(yt) + self._usage.angle(y) + xs * (1 / (y * yt)).imag
+        value = 1 - angles / (np.pi * self.delta)
+        # each point belongs to an interval whose ends have known mass: rounding may not leave it
+        place = np.searchsorted(self._intervals[:, 0], xs, side="right") - 1
+        mass[inside] = np.clip(value, self._cumulative[place], self._cumulative[place + 1])
+        return like_input(mass, points)
+
+    def ppf(self, q: ArrayLike) -> Any:
+        """Quantile function, by bracketed root finding on the distribution function."""
+        levels = probabilities(q)
+        flat = levels.ravel()
+        result = np.full(flat.shape, 0.0 if self.atom > 0 else self._intervals[0, 0])
+        above = flat > self.atom
+        target = flat[above]
+        place = np.clip(np.searchsorted(self._cumulative, target, side="left") - 1, 0, len(self._intervals) - 1)
+        left, right = self._intervals[place, 0], self._intervals[place, 1]
+
+        def x_of(t: FloatArray, k: NDArray[np.intp]) -> FloatArray:
+            # cubic at both ends: the distribution function starts like a power between 1/3 and 3/2 there
+            width = 4 * (right[k] - left[k])
+            return np.asarray(np.where(t < 0.5, left[k] + width * t**3, right[k] - width * (1 - t) ** 3))
+
+        def excess(t: FloatArray, k: NDArray[np.intp]) -> FloatArray:
+            return np.asarray(self.cdf(x_of(t, k))) - target[k]
+
+        root = find_root(excess, np.zeros(len(target)), np.ones(len(target)), xtol=1e-13)
+        if not root.converged.all():
+            bad = int(np.argmin(root.converged))
+            raise ConvergenceError(
+                "a quantile was not found",
+                float(target[bad]),
+                "Ask for a level further from an end of an interval",
+                point=float(target[bad]),
+                residual=float(root.residual[bad]),
+            )
+        result[above] = x_of(root.value, np.arange(len(target)))
+        return like_input(result, levels)
+
+    def stieltjes(self, z: ArrayLike) -> Any:
+        """m(z) at complex points of either half plane, and at real points off the support.
+
+        Raises
+        ------
+        OnSupportError
+            At a real point of the support, the atom at zero included.
+        """
+        points = complex_points(z)
+        flat = points.ravel()
+        m = np.empty(len(flat), dtype=np.complex128)
+        real = flat.imag == 0
+        if real.any():
+            y, yt, _ = self.real_solution(flat[real].real)
+            with np.errstate(divide="ignore"):
+                m[real] = self._stieltjes_from(y, yt, flat[real].real)
+        if not real.all():
+            upper = np.where(flat[~real].imag < 0, flat[~real].conj(), flat[~real])
+            report = _separable.descend(self._usage, self._noise, upper)
+            self._check(report, upper)
+            y = report.value
+            s, _ = self._usage.terms(y)
+            value = self._stieltjes_from(y, -upper / (s * y), upper)
+            m[~real] = np.where(flat[~real].imag < 0, value.conj(), value)
+        return like_input(m if np.iscomplexobj(np.asarray(z)) else m.real, points)
+
+    def _stieltjes_from(self, y: NDArray[Any], yt: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
+        """−(1/z)∫ dH_A/(1+ẽa), as ∫ dH_A/(a+ỹ) over −z/ỹ: finite also at z = 0 when there is no atom."""
+        s, _ = self._usage.terms(y)
+        return np.asarray(self._noise.resolvent(yt) / (s * y))
+
+    def real_solution(self, z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(y, ỹ, s) = (1/e, 1/ẽ, delta(1 + z m)) at real points off the support.
+
+        Raises
+        ------
+        OnSupportError
+            At a point of the support.
+        """
+        flat = check.finite_array(z, "z", ndim=1, empty=True)
+        ends = self._intervals
+        place = np.searchsorted(ends[:, 1], flat, side="left")
+        on = (place < len(ends)) & (flat >= ends[np.minimum(place, len(ends) - 1), 0])
+        on |= np.isin(flat, ends)
+        if self.atom > 0:
+            on |= flat == 0
+        if on.any():
+            raise OnSupportError(
+                "the Stieltjes transform has two values on the support",
+                float(flat[on][0]),
+                "Add a small imaginary part, or use pdf",
+            )
+        y, yt, s = np.empty(len(flat)), np.empty(len(flat)), np.empty(len(flat))
+        for k in np.unique(place):
+            rows = place == k
+            s[rows], y[rows], yt[rows] = self._finder.solve(flat[rows], self._finder.gaps[k])
+        return y, yt, s
+
+    def moment(self, k: int) -> float:
+        """Moment of order `k`: closed forms for k ≤ 2, else the residue of −z^k m(z) at infinity.
+
+        The mean is ∫a dH_A ∫t dH, the second moment ∫a²(∫t)² + delta (∫a)²∫t². The trapezoidal rule on a circle
+        around the support converges geometrically.
+        """
+        k = check.size(k, "k", minimum=0)
+        a1, t1 = self._noise.mean / self.delta, self._usage.mean
+        if k == 0:
+            return 1.0
+        if k == 1:
+            return float(a1 * t1)
+        if k == 2:
+            return float(self._noise.second / self.delta * t1**2 + self.delta * a1**2 * self._usage.second)
+        right = float(self._intervals[-1, 1])
+        n = 128
+        turn = np.exp(1j * np.pi * (np.arange(n) + 0.5) / n)  # upper half; the lower one is its mirror
+        z = right / 2 + right * turn
+        return float(np.mean((-(z**k) * self.stieltjes(z) * right * turn).real))
+
+    def _check(self, report: Any, points: NDArray[Any]) -> None:
+        if not report.converged.all():
+            bad = int(np.argmin(report.converged))
+            raise ConvergenceError(
+                f"no solution of the separable equations at z = {points[bad]:.17g}; the residual is",
+                float(report.residual[bad]),
+                "Move the point away from an edge of the support, or merge atoms that nearly coincide",
+                point=points[bad].item(),
+                residual=float(report.residual[bad]),
+            )
+
+    def _solve_inside(self, flat: FloatArray) -> tuple[NDArray[np.bool_], ComplexArray]:
+        """Mask of the points inside the intervals, and y at them."""
+        ends = self._intervals
+        place = np.searchsorted(ends[:, 0], flat, side="right") - 1
+        inside = (place >= 0) & (flat < ends[np.maximum(place, 0), 1]) & (flat > ends[np.maximum(place, 0), 0])
+        x, place = flat[inside], place[inside]
+        y = np.empty(len(x), dtype=np.complex128)
+        for k in np.unique(place):
+            rows = place == k
+            y[rows] = self._interval_solution(int(k), x[rows])
+        return inside, y
+
+    def _interval_solution(self, k: int, x: FloatArray) -> ComplexArray:
+        theta = self._theta(k, x)
+        if len(x) > _SKELETON_PAYS:
+            nodes, values = self._skeleton(k)
+            start = _interpolate(nodes, values, theta)
+        elif k in self._skeletons:
+            start = _interpolate(*self._skeletons[k], theta)
+        else:
+            start = self._arc(k, theta)
+        return self._newton(x, start)
+
+    def _newton(self, x: FloatArray, start: ComplexArray) -> ComplexArray:
+        report = _separable.solve(self._usage, self._noise, x, start)
+        y: ComplexArray = report.value
+        if not report.converged.all():
+            again = ~report.converged
+            second = _separable.descend(self._usage, self._noise, x[again].astype(np.complex128))
+            self._check(second, x[again])
+            y[again] = second.value
+        return y
+
+    def _theta(self, k: int, x: FloatArray) -> FloatArray:
+        """Angle in (0, π) with x = middle − half·cos(theta): square-root edges become regular."""
+        left, right = self._intervals[k]
+        return np.asarray(2 * np.arctan2(np.sqrt(x - left), np.sqrt(right - x)))
+
+    def _x(self, k: int, theta: FloatArray) -> FloatArray:
+        left, right = self._intervals[k]
+        return np.asarray(left + (right - left) * np.sin(theta / 2) ** 2)
+
+    def _arc(self, k: int, theta: FloatArray) -> ComplexArray:
+        """First guess: y on a half circle between its values at the edges, which is exact for one atom each."""
+        first, last = self._edge_y[k]
+        middle, half = (first + last) / 2, (first - last) / 2
+        height = max(abs(half), 0.1 * abs(middle))
+        return np.asarray(middle + half * np.cos(theta) - 1j * height * np.sin(theta))
+
+    def _skeleton(self, k: int) -> tuple[FloatArray, ComplexArray]:
+        """Solved points of an interval, refined until cubic interpolation between them predicts new ones."""
+        if k not in self._skeletons:
+            theta = np.pi * (np.arange(_SKELETON_FIRST) + 0.5) / _SKELETON_FIRST
+            y = self._newton(self._x(k, theta), self._arc(k, theta))
+            coarse = np.ones(len(theta) - 1, dtype=bool)
+            while coarse.any() and len(theta) < _SKELETON_LAST:
+                fresh = ((theta[1:] + theta[:-1]) / 2)[coarse]
+                guess = _interpolate(theta, y, fresh)
+                solved = self._newton(self._x(k, fresh), guess)
+                poor = np.abs(guess / solved - 1) > 1e-3
+                order = np.argsort(np.concatenate([theta, fresh]), kind="stable")
+                flags = np.concatenate([np.zeros(len(theta), bool), poor])[order]
+                theta = np.concatenate([theta, fresh])[order]
+                y = np.concatenate([y, solved])[order]
+                coarse = flags[1:] | flags[:-1]
+            self._skeletons[k] = (theta, y)
+        return self._skeletons[k]
+
+
+def _interpolate(nodes: FloatArray, values: ComplexArray, at: FloatArray) -> ComplexArray:
+    """Cubic interpolation of log y, kept in the lower half plane."""
+    # log y is continuous with imaginary part in (−π, 0)
+    from scipy.interpolate import PchipInterpolator
+
+    logs = np.log(values)
+    real, imag = PchipInterpolator(nodes, logs.real), PchipInterpolator(nodes, logs.imag)
+    inner = np.clip(at, nodes[0], nodes[-1])
+    angle = np.clip(imag(inner), -np.pi + 1e-12, -1e-12)
+    # beyond the outermost nodes the angle tends to that of the edge like theta does
+    angle = np.where(at < nodes[0], _fade(angle, at / nodes[0]), angle)
+    angle = np.where(at > nodes[-1], _fade(angle, (np.pi - at) / (np.pi - nodes[-1])), angle)
+    result: ComplexArray = np.exp(real(inner) + 1j * angle)
+    return result
+
+
+def _fade(angle: FloatArray, share: FloatArray) -> FloatArray:
+    """`angle` moved towards the nearer of 0 and −π in proportion to 1 − `share`."""
+    edge = np.where(angle > -np.pi / 2, 0.0, -np.pi)
+    return np.asarray(edge + (angle - edge) * np.maximum(share, 1e-9))
+
+
+__all__ = ["GeneralizedLaw"]
