@@ -1,0 +1,11 @@
+"""Spectra of embedding tables: safe loading, streaming, bulk law, outliers, nulls and a verdict.
+
+Everything starts at :class:`TableSpectrum`; :func:`open_table` gives the rows of a file without the analysis.
+"""
+
+from __future__ import annotations
+
+from spikepool.tables.formats import open_table
+from spikepool.tables.spectrum import TableSpectrum
+
+__all__ = ["TableSpectrum", "open_table"]

@@ -1,0 +1,111 @@
+"""The analysis of a table in words and in plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from spikepool.tables.spectrum import TableSpectrum
+
+HEAVY = 0.05  # share of an eigenvalue that makes a single row heavy
+
+
+def verdict(fit: TableSpectrum) -> str:
+    """What is concluded, what it rests on, and what it does not show; a few sentences."""
+    k = fit.n_outliers_
+    noun = "eigenvalue stands" if k == 1 else "eigenvalues stand"
+    text = f"{k or 'No'} {noun} beyond a bulk of unknown colour (edge {fit.edge_:.4g})."
+    held = fit.heldout_
+    if held is not None:
+        error = f"{100 * held.distance:.2g} % of the mean eigenvalue"
+        usual = f"sampling alone: {100 * held.expected:.2g} %, 95 % below {100 * held.limit:.2g} %"
+        text += " The bulk fitted on half of the rows predicts the other half"
+        if held.within_sampling_error:
+            text += f" within sampling error: off by {error} ({usual})."
+        else:
+            text += (
+                f" to {error}, further off than sampling explains ({usual}; p = {held.p_value:.2g}): the rows are not"
+                " independent draws of one Gaussian law, so the count describes this table and is not a test."
+            )
+        if {*held.counts, k} != {k}:
+            counts = f"{held.counts[0]} and {held.counts[1]}"
+            text += f" The halves on their own show {counts} outliers: the count is not stable."
+    others = [null.count for null in fit.nulls_ if null.name != "coloured"]
+    text += f" Other nulls count {min(others)} to {max(others)}."
+    heavy = [row for row in fit.influential_rows_ if row.share > HEAVY]
+    if heavy:
+        rows = "1 row carries" if len(heavy) == 1 else f"{len(heavy)} rows carry"
+        text += f" {rows} more than {HEAVY:.0%} of an outlying direction each."
+    return text
+
+
+def summary(fit: TableSpectrum) -> str:
+    """A page of text: sizes, bulk, outliers, nulls, held-out prediction, heavy rows, verdict."""
+    V, d = fit.shape_
+    population = fit.population_
+    lines = [
+        f"{fit.name_}: {V} tokens x {d} coordinates (d/V = {d / V:.4g}), rank {fit.rank_}",
+        f"bulk: {len(population.atoms)} eigenvalues, population {population.atoms[0]:.4g} to "
+        f"{population.atoms[-1]:.4g}, right edge {fit.edge_:.4g}, Tracy-Widom scale {population.scale:.2g}",
+        f"outliers: {fit.n_outliers_} above {fit.threshold_:.4g}",
+    ]
+    for i, outlier in enumerate(fit.outliers_[:10], 1):
+        lines.append(
+            f"  {i:3d}  eigenvalue {outlier.eigenvalue:.4g}, population {outlier.population_eigenvalue:.4g}, "
+            f"{outlier.distance:.1f} units beyond the edge"
+        )
+    if fit.n_outliers_ > 10:
+        lines.append(f"  ... and {fit.n_outliers_ - 10} more")
+    lines.append("count under each null:")
+    for null in fit.nulls_:
+        lines.append(f"  {null.name:9s} {null.count:5d}  above {null.threshold:.4g}: {null.meaning}")
+        lines.append(f"  {'':9s} {'':5s}  ({null.note})")
+    held = fit.heldout_
+    if held is not None:
+        lines.append(
+            f"held-out half: off by {100 * held.distance:.3g} % (sampling alone {100 * held.expected:.3g} %, "
+            f"95 % limit {100 * held.limit:.3g} %, p = {held.p_value:.3g}); "
+            f"with the observed eigenvalues as population {100 * held.plug_in_distance:.3g} %"
+        )
+    if fit.influential_rows_:
+        lines.append("rows that weigh most on an outlying direction (share of its eigenvalue):")
+        for row in fit.influential_rows_:
+            token = "" if row.token is None else f" {row.token!r}"
+            lines.append(f"  row {row.row}{token}: {row.share:.3%} of direction {row.direction}, norm {row.norm:.4g}")
+    lines.append("verdict: " + fit.verdict_)
+    return "\n".join(lines)
+
+
+def as_dict(fit: TableSpectrum) -> dict[str, Any]:
+    """Plain data for JSON; arrays become lists."""
+    held = fit.heldout_
+    result: dict[str, Any] = {
+        "name": fit.name_,
+        "V": fit.shape_[0],
+        "d": fit.shape_[1],
+        "rank": fit.rank_,
+        "edge": fit.edge_,
+        "threshold": fit.threshold_,
+        "n_outliers": fit.n_outliers_,
+        "outliers": [asdict(outlier) for outlier in fit.outliers_],
+        "counts": dict(fit.counts_),
+        "nulls": [asdict(null) for null in fit.nulls_],
+        "heldout": None,
+        "influential_rows": [asdict(row) for row in fit.influential_rows_],
+        "verdict": fit.verdict_,
+        "eigenvalues": fit.eigenvalues_.tolist(),
+        "population": fit.population_.atoms.tolist(),
+    }
+    if held is not None:
+        fields = {key: _plain(value) for key, value in asdict(held).items()}
+        result["heldout"] = {**fields, "within_sampling_error": held.within_sampling_error}
+    return result
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value

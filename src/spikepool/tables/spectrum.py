@@ -1,0 +1,309 @@
+"""TableSpectrum: bulk, edge, outliers and verdict of one embedding table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from spikepool import _validation as check
+from spikepool._progress import Progress
+from spikepool.errors import DomainError, InvalidInputError
+from spikepool.tables import nulls, report
+from spikepool.tables.edge import MARGIN, BulkEdge, find_edge
+from spikepool.tables.formats import open_table
+from spikepool.tables.gram import Moments
+from spikepool.tables.heldout import fit_bulk, predict_held_out
+from spikepool.tables.population import Population, plug_in
+from spikepool.tables.rows import heaviest, scan_rows, token_names
+from spikepool.tables.sources import TableSource, as_source
+
+FloatArray = NDArray[np.float64]
+
+MOST_DIRECTIONS = 20  # outlying directions whose rows are examined
+ROUNDING = 1e-13  # eigenvalues below this share of the largest, times d, are zeros
+
+
+@dataclass(frozen=True)
+class TableOutlier:
+    """One eigenvalue beyond the bulk.
+
+    Attributes
+    ----------
+    eigenvalue : float
+    population_eigenvalue : float
+        The population eigenvalue that explains it, −1/m̲(λ): sampling pushes outliers up.
+    distance : float
+        Units beyond the edge of the bulk, the units of the margin.
+    """
+
+    eigenvalue: float
+    population_eigenvalue: float
+    distance: float
+
+
+class TableSpectrum(BaseEstimator):  # type: ignore[misc]
+    """Spectrum of an embedding table: a bulk of unknown colour, its edge, and what stands beyond it.
+
+    The eigenvalues of E'E/V (columns centred) are split in a bulk, described by Silverstein's law of an estimated
+    population, and outliers, eigenvalues that stand beyond the edge of all those after them by a margin on the
+    Tracy-Widom scale. The count is set beside the counts under other nulls, and the bulk is tested by
+    predicting the spectrum of rows it has not seen.
+
+    Parameters
+    ----------
+    center : bool, default=True
+        Subtract the mean of each column.
+    margin : float, default=4.3
+        Least distance of an outlier beyond the edge; see :mod:`spikepool.tables.edge` for the choice.
+    max_outliers : int, optional
+        Most outliers considered; a tenth of the eigenvalues by default.
+    population : {"inverse", "plug-in"}, default="inverse"
+        How the population of the bulk is estimated: by inverting Silverstein's equation, or as the paper does by
+        taking the observed eigenvalues for it.
+    null_draws : int, default=3
+        Tables drawn for each of the simulated nulls; 0 leaves them out.
+    repetitions : int, default=39
+        Gaussian repetitions behind the p-value of the held-out prediction; 0 leaves the prediction out.
+    influential : int, default=10
+        Rows to list.
+    tokenizer : optional
+        Names of the tokens: a tokenizer (`id_to_token` or `convert_ids_to_tokens`), a list or a function.
+    random_state : int or numpy Generator, default=0
+    progress : bool, optional
+        Show a progress bar; by default on a terminal, when the work is long.
+
+    Attributes
+    ----------
+    eigenvalues_ : ndarray of shape (d,)
+        Eigenvalues of E'E/V, largest first.
+    singular_values_ : ndarray
+        Singular values of the centred table.
+    edge_, threshold_ : float
+        Right edge of the bulk law; eigenvalues above the threshold are outliers.
+    n_outliers_ : int
+    outliers_ : tuple of TableOutlier
+    components_ : ndarray of shape (n_outliers_, d)
+        Their directions, one a row.
+    population_ : Population
+        Estimated population of the bulk; ``population_.law()`` is its :class:`spikepool.GeneralizedLaw`.
+    counts_ : dict
+        Number of outliers under each null.
+    nulls_ : tuple of Null
+        The same with thresholds and meanings.
+    heldout_ : HeldOut or None
+        Prediction of half of the rows from the other half.
+    influential_rows_ : list of InfluentialRow
+    verdict_ : str
+    shape_, name_, rank_ : tuple, str, int
+    """
+
+    def __init__(
+        self,
+        *,
+        center: bool = True,
+        margin: float = MARGIN,
+        max_outliers: int | None = None,
+        population: str = "inverse",
+        null_draws: int = 3,
+        repetitions: int = 39,
+        influential: int = 10,
+        tokenizer: Any = None,
+        random_state: Any = 0,
+        progress: bool | None = None,
+    ) -> None:
+        self.center = center
+        self.margin = margin
+        self.max_outliers = max_outliers
+        self.population = population
+        self.null_draws = null_draws
+        self.repetitions = repetitions
+        self.influential = influential
+        self.tokenizer = tokenizer
+        self.random_state = random_state
+        self.progress = progress
+
+    @classmethod
+    def from_file(cls, path: Any, tensor: str | None = None, **parameters: Any) -> TableSpectrum:
+        """Analyse the table in a file; see :func:`spikepool.tables.open_table` for what can be read.
+
+        Parameters
+        ----------
+        path : str or path-like
+        tensor : str, optional
+            Name of the tensor; the input embedding is found by its usual names.
+        **parameters
+            Parameters of the estimator.
+        """
+        return cls(**parameters).fit(open_table(path, tensor))
+
+    def fit(self, E: Any, y: Any = None) -> TableSpectrum:
+        """Analyse a table.
+
+        Parameters
+        ----------
+        E : array of shape (V, d), or TableSource
+            One row a token. Anything that slices like an array is read block by block (memmap, Dask, Zarr).
+        y : ignored
+        """
+        rng = self._check_parameters()
+        name = token_names(self.tokenizer)
+        source = as_source(E)
+        steps = 3 + 2 * self.null_draws + self.repetitions
+        with Progress(steps, f"spectrum of {source.name}", show=self.progress) as bar:
+            halves = self._read(source, rng)
+            whole = halves[0].copy()
+            whole.merge(halves[1])
+            bar.advance()
+            nonzero, vectors, size, rows = self._decompose(whole, source)
+            find = partial(find_edge, margin=self.margin, max_outliers=self.max_outliers)
+            edge = find(nonzero)
+            self._set_bulk(nonzero, vectors, size, rows, edge)
+            bar.advance()
+            directions = vectors[:, : min(max(edge.n_outliers, 1), MOST_DIRECTIONS)]
+            norms, shares = scan_rows(source, self.mean_, directions, self.eigenvalues_[: directions.shape[1]])
+            self.influential_rows_ = heaviest(norms, shares, self.influential, name)
+            bar.advance()
+            self._compare_nulls(source, whole, nonzero, norms, rows, rng, bar)
+            self.heldout_ = None
+            if self.repetitions:
+                parts = [part if self.center else part.uncentered() for part in halves]
+                degrees = (parts[0].n - self._lost, parts[1].n - self._lost)
+                spectra = [part.eigenvalues()[: min(size, n)] for part, n in zip(parts, degrees, strict=True)]
+                self.heldout_ = predict_held_out(
+                    spectra[0], spectra[1], size, degrees, find, self.repetitions, rng, bar.advance
+                )
+        self.verdict_ = report.verdict(self)
+        return self
+
+    def _check_parameters(self) -> np.random.Generator:
+        check.positive(self.margin, "margin")
+        check.choice(self.population, "population", ("inverse", "plug-in"))
+        check.size(self.null_draws, "null_draws", minimum=0)
+        check.size(self.influential, "influential", minimum=0)
+        if self.max_outliers is not None:
+            check.size(self.max_outliers, "max_outliers", minimum=0)
+        if check.size(self.repetitions, "repetitions", minimum=0) not in (0, *range(19, 10**6)):
+            raise InvalidInputError(
+                "a p-value of 5 % needs at least 19 repetitions", self.repetitions, "Use 0 or at least 19"
+            )
+        return check.generator(self.random_state)
+
+    @property
+    def _lost(self) -> int:
+        """Rows that centring costs."""
+        return 1 if self.center else 0
+
+    @staticmethod
+    def _read(source: TableSource, rng: np.random.Generator) -> tuple[Moments, Moments]:
+        """Moments of two random halves of the rows, in one pass."""
+        halves = Moments.zero(source.shape[1]), Moments.zero(source.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):  # reported by Moments as a named error
+            for block in source.blocks():
+                first = rng.random(len(block)) < 0.5
+                halves[0].add(block[first])
+                halves[1].add(block[~first])
+        return halves
+
+    def _decompose(self, whole: Moments, source: TableSource) -> tuple[FloatArray, FloatArray, int, int]:
+        """(nonzero eigenvalues, eigenvectors, dimension they live in, independent rows)."""
+        V, d = source.shape
+        self.shape_, self.name_, self.n_features_in_ = (V, d), source.name, d
+        moments = whole if self.center else whole.uncentered()
+        self.mean_ = moments.mean
+        self.eigenvalues_, vectors = moments.eigenpairs()
+        self.singular_values_ = np.sqrt(V * self.eigenvalues_)
+        rows = V - self._lost
+        top = float(self.eigenvalues_[0])
+        spread = float(np.sqrt(np.mean(whole.mean**2))) if self.center else 0.0
+        # Rows that differ by no more than their rounding have no spectrum.
+        if top <= (ROUNDING * spread) ** 2 or top == 0:
+            raise DomainError("all rows of the table are equal", top, "Check which tensor was chosen")
+        self.rank_ = min(rows, int(np.sum(self.eigenvalues_ > ROUNDING * d * top)))
+        # A table of lower rank than its shape allows lives in a subspace, and so does its bulk.
+        size = d if self.rank_ == min(d, rows) else self.rank_
+        return self.eigenvalues_[: self.rank_], vectors, size, rows
+
+    def _set_bulk(self, nonzero: FloatArray, vectors: FloatArray, size: int, rows: int, edge: BulkEdge) -> None:
+        k = edge.n_outliers
+        self.n_outliers_ = k
+        self.threshold_ = edge.threshold
+        self.components_ = vectors[:, :k].T.copy()
+        self.population_: Population = (
+            fit_bulk(nonzero, size, rows, edge)
+            if self.population == "inverse"
+            else plug_in(nonzero[k:], size - k, rows - k)
+        )
+        self.edge_ = self.population_.edge
+        self.statistics_ = edge.statistics
+        self.outliers_ = tuple(
+            TableOutlier(
+                float(value),
+                _population_value(float(value), nonzero[k:], rows - k),
+                float((value - edge.edge) / edge.scale),
+            )
+            for value in nonzero[:k]
+        )
+
+    def _compare_nulls(
+        self,
+        source: TableSource,
+        whole: Moments,
+        nonzero: FloatArray,
+        norms: FloatArray,
+        rows: int,
+        rng: np.random.Generator,
+        bar: Progress,
+    ) -> None:
+        d, draws = source.shape[1], self.null_draws
+        most = len(nonzero) // 10 if self.max_outliers is None else self.max_outliers
+        found = [
+            nulls.white(nonzero, d, rows),
+            nulls.Null(
+                "coloured",
+                self.threshold_,
+                self.n_outliers_,
+                nulls.MEANINGS["coloured"],
+                f"edge {self.edge_:.4g} of the fitted bulk and {self.margin:g} units of margin",
+            ),
+            nulls.screenot(nonzero, d, rows, max(most, 1)),
+        ]
+        if draws:
+            variances = np.diag(whole.lower) / whole.n
+            found.append(nulls.permuted(source, nonzero, variances, rows, draws, rng, bar.advance))
+            found.append(nulls.row_norm(nonzero, norms, d, draws, rng, bar.advance))
+        self.nulls_ = tuple(found)
+        self.counts_ = {null.name: null.count for null in found}
+
+    def summary(self) -> str:
+        """The analysis as text."""
+        check_is_fitted(self, "verdict_")
+        return report.summary(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The analysis as plain numbers, strings and lists, ready for JSON."""
+        check_is_fitted(self, "verdict_")
+        return report.as_dict(self)
+
+    def plot(self) -> Any:
+        """Figure with the paper's two panels (decay of the singular values, bulk against its law) and the nulls.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        check_is_fitted(self, "verdict_")
+        from spikepool.tables.plots import draw
+
+        return draw(self)
+
+
+def _population_value(value: float, bulk: FloatArray, n: int) -> float:
+    """−1/m̲(λ) with m̲ the companion transform of the bulk, n rows."""
+    companion = (np.sum(1 / (bulk - value)) - (n - len(bulk)) / value) / n
+    return float(-1 / companion)
