@@ -19,7 +19,8 @@ from spikepool.explorer.simulate import check_simulation, simulate_task
 from spikepool.explorer.state import State as PageState
 from spikepool.explorer.state import StateError, parse_query, shortest
 from spikepool.explorer.theory import Panels, solve
-from spikepool.explorer.uploads import present, upload_task
+from spikepool.explorer.upload_view import present
+from spikepool.explorer.uploads import upload_task
 from spikepool.explorer.verdict import verdict
 
 _LOGGER = logging.getLogger(__name__)

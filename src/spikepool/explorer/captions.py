@@ -44,4 +44,4 @@ def _phase(panels: Panels) -> str:
 def _weights(panels: Panels) -> str:
     if panels.state.w == "custom":
         return f"Only proportions matter: the bars are divided by their sum, {sum(panels.state.custom):.4g}."
-    return "Drag a bar, use the arrow keys on it, or type below it to make weights of your own."
+    return "Drag a bar, use the arrow keys on it, or type a number to make weights of your own."

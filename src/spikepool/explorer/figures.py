@@ -45,7 +45,8 @@ def packed(values: ArrayLike) -> dict[str, Any]:
     return record
 
 
-def _axis(theme: str, title: str, **more: Any) -> dict[str, Any]:
+def axis(theme: str, title: str, **more: Any) -> dict[str, Any]:
+    """An axis in the colours of `theme`."""
     return {
         "title": {"text": title, "font": {"size": 12.5, "color": MUTED[theme]}, "standoff": 8},
         "tickfont": {"size": 11.5, "color": MUTED[theme]},
@@ -62,7 +63,8 @@ def _axis(theme: str, title: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def _layout(theme: str, x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
+def layout(theme: str, x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A layout in the colours of `theme`, without zooming: on a phone that would trap the scrolling finger."""
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -81,7 +83,8 @@ def _layout(theme: str, x: dict[str, Any], y: dict[str, Any], **more: Any) -> di
     }  # fmt: skip
 
 
-def _note(text: str, theme: str, **where: Any) -> dict[str, Any]:
+def note(text: str, theme: str, **where: Any) -> dict[str, Any]:
+    """A text in the chart."""
     base = {"text": text, "showarrow": False, "font": {"size": 11.5, "color": INK[theme]}, "bgcolor": SURFACE[theme]}
     return {**base, "borderpad": 2, **where}
 
@@ -90,7 +93,7 @@ def spectrum_range(panels: Panels) -> float:
     """Right end of the spectrum's axis."""
     edge = panels.prediction.edge
     near = [o.eigenvalue for o in panels.prediction.outliers if o.eigenvalue <= FAR_OUTLIER * edge]
-    return 1.12 * max([edge * 1.25, *near])
+    return 1.3 * max([edge * 1.1, *near])
 
 
 def density_ceiling(panels: Panels) -> float:
@@ -130,7 +133,7 @@ def spectrum(panels: Panels, theme: str, simulated: dict[str, Any] | None = None
         {"type": "line", "x0": edge, "x1": edge, "y0": 0, "y1": 0.8, "yref": "paper",
          "line": {"color": MUTED[theme], "width": 1.2, "dash": "dash"}}
     ]  # fmt: skip
-    notes = [_note(f"edge {edge:.3g}", theme, x=edge, y=0.82, yref="paper", yanchor="bottom")]
+    notes = [note(f"edge {edge:.3g}", theme, x=edge, y=0.82, yref="paper", yanchor="bottom")]
     for rank, outlier in enumerate(prediction.outliers):
         tint = SIGNAL[theme] if outlier.kind == "signal" else MUTED[theme]
         text = f"{'signal' if outlier.kind == 'signal' else 'mean'} {outlier.eigenvalue:.3g}"
@@ -138,7 +141,7 @@ def spectrum(panels: Panels, theme: str, simulated: dict[str, Any] | None = None
         font = {"size": 12.5, "color": tint}
         if outlier.eigenvalue > right:
             notes.append(
-                _note(f"{text} →", theme, x=1, xref="paper", y=height, yref="paper", xanchor="right", font=font)
+                note(f"{text} →", theme, x=1, xref="paper", y=height, yref="paper", xanchor="right", font=font)
             )
             continue
         data.append(
@@ -149,12 +152,10 @@ def spectrum(panels: Panels, theme: str, simulated: dict[str, Any] | None = None
                 "hovertemplate": f"{text}, alignment {outlier.alignment:.3f}<extra></extra>",
             }
         )  # fmt: skip
-        anchor = "right" if outlier.eigenvalue > 0.75 * right else "left"
-        shift = -8 if anchor == "right" else 8
-        notes.append(_note(text, theme, x=outlier.eigenvalue, y=top * height, xanchor=anchor, xshift=shift, font=font))
+        notes.append(note(text, theme, x=outlier.eigenvalue, y=top * height, yanchor="bottom", yshift=7, font=font))
     if panels.atom > 0:
         notes.append(
-            _note(f"{panels.atom:.0%} exactly at 0", theme, x=0, y=0.98, yref="paper", xanchor="left", yanchor="top")
+            note(f"{panels.atom:.0%} exactly at 0", theme, x=0, y=0.98, yref="paper", xanchor="left", yanchor="top")
         )
     if simulated:
         tops = [value for value in simulated["top"] if value <= right]
@@ -166,16 +167,16 @@ def spectrum(panels: Panels, theme: str, simulated: dict[str, Any] | None = None
                 "hovertemplate": "top eigenvalue %{x:.3g}<extra>simulation</extra>",
             }
         )  # fmt: skip
-    layout = _layout(
+    shown = layout(
         theme,
-        _axis(theme, "eigenvalue λ of the pooled covariance S", range=[-0.015 * right, right]),
-        _axis(theme, "density", range=[0, top], nticks=5),
+        axis(theme, "eigenvalue λ of the pooled covariance S", range=[-0.015 * right, right]),
+        axis(theme, "density", range=[0, top], nticks=5),
         shapes=shapes,
         annotations=notes,
         bargap=0,
         showlegend=True,
     )
-    return {"data": data, "layout": layout}
+    return {"data": data, "layout": shown}
 
 
 def alignment(panels: Panels, theme: str, simulated: dict[str, Any] | None = None) -> Figure:
@@ -214,14 +215,14 @@ def alignment(panels: Panels, theme: str, simulated: dict[str, Any] | None = Non
             "hovertemplate": "now: μ %{x:.2f}, alignment %{y:.3f}<extra></extra>",
         }
     )  # fmt: skip
-    layout = _layout(
+    shown = layout(
         theme,
-        _axis(theme, "signal strength μ", range=[0, float(panels.mu[-1])]),
-        _axis(theme, "alignment (0 to 1)", range=[0, 1.03], dtick=0.25),
+        axis(theme, "signal strength μ", range=[0, float(panels.mu[-1])]),
+        axis(theme, "alignment (0 to 1)", range=[0, 1.03], dtick=0.25),
         shapes=[_cursor(panels.state.mu, theme)],
         showlegend=True,
     )
-    return {"data": data, "layout": layout}
+    return {"data": data, "layout": shown}
 
 
 def _cursor(mu: float, theme: str) -> dict[str, Any]:
@@ -264,10 +265,10 @@ def phase(panels: Panels, theme: str) -> Figure:
     )  # fmt: skip
     what = "sequences N" if plane.axis == "N" else "vocabulary V"
     bounds = [float(np.log10(plane.sizes[0])), float(np.log10(plane.sizes[-1]))]
-    layout = _layout(
+    shown = layout(
         theme,
-        _axis(theme, "signal strength μ", range=[0, float(plane.mu[-1])]),
-        _axis(theme, what, type="log", range=bounds, dtick=1),
+        axis(theme, "signal strength μ", range=[0, float(plane.mu[-1])]),
+        axis(theme, what, type="log", range=bounds, dtick=1),
         showlegend=True,
     )
-    return {"data": data, "layout": layout}
+    return {"data": data, "layout": shown}

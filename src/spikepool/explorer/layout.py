@@ -11,7 +11,7 @@ from spikepool.explorer.controls import card, choice, figure_of, graph, hint, nu
 from spikepool.explorer.settings import Settings
 from spikepool.explorer.state import MAX_MATRIX_SIZE
 
-EXPORTS = {"png": "PNG figure", "svg": "SVG figure", "csv": "CSV data", "json": "JSON data", "py": "Python code"}
+EXPORTS = {"png": "PNG", "svg": "SVG", "csv": "CSV", "json": "JSON", "py": "Python code"}
 POLL_MILLISECONDS = 350
 
 
@@ -37,8 +37,8 @@ def page(settings: Settings) -> html.Div:
                 id="explore-page",
                 className="explore",
                 children=[
-                    html.Div(className="controls", role="form", children=_controls(settings)),
-                    html.Div(className="results", children=_results()),
+                    html.Div(className="controls", role="form", children=_controls()),
+                    html.Div(className="results", children=_results(settings)),
                 ],
             ),
             html.Main(id="data-page", className="data", hidden=True, children=_data_page(settings)),
@@ -75,7 +75,7 @@ def _group(title: str, *children: Any) -> html.Fieldset:
     return html.Fieldset([html.Legend(title), *children])
 
 
-def _controls(settings: Settings) -> list[Any]:
+def _controls() -> list[Any]:
     return [
         _group("Signal", number("mu", "Strength", "μ", slider=(0, 3), step=0.01)),
         _group(
@@ -103,7 +103,7 @@ def _controls(settings: Settings) -> list[Any]:
         ),
         _group(
             "Sizes",
-            number("d", "Embedding dimension", "d", slider=(10, 4000), log=True),
+            number("d", "Dimension", "d", slider=(10, 4000), log=True),
             number("V", "Vocabulary", "V", slider=(10, 200_000), log=True),
             number("N", "Sequences", "N", slider=(10, 2_000_000), log=True),
         ),
@@ -112,33 +112,26 @@ def _controls(settings: Settings) -> list[Any]:
             choice("table", "Embedding table", {"sampled": "Sampled", "class_centered": "Class-centred"}),
             choice("centered", "Pooled features", {"1": "Centred", "0": "Not centred"}),
         ),
-        _group("Check by simulation", *_simulation(settings)),
-        _group("Share and export", *_export()),
     ]
 
 
 def _simulation(settings: Settings) -> list[Any]:
     return [
         html.Div(
-            className="control control-head",
+            className="buttons",
             children=[
                 html.Label(["Draws"], htmlFor="draws"),
                 hint("draws", "draws"),
                 dcc.Input(
                     id="draws", type="number", min=1, max=settings.max_trials, step=1,
-                    value=min(8, settings.max_trials), className="field",
+                    value=min(8, settings.max_trials), className="field short",
                 ),
-            ],
-        ),
-        html.Div(
-            className="buttons",
-            children=[
                 html.Button("Simulate", id="simulate", type="button", className="button primary"),
                 html.Button("Cancel", id="cancel", type="button", className="button", disabled=True),
             ],
         ),
         html.Progress(id="progress", max="1", value="0", className="progress", **{"aria-label": "Simulation"}),
-        html.P(id="simulation-note", className="note", role="status"),
+        html.P("Draws real data and lays it over the theory.", id="simulation-note", className="note", role="status"),
     ]  # fmt: skip
 
 
@@ -146,19 +139,16 @@ def _export() -> list[Any]:
     return [
         html.Div(
             className="buttons",
-            children=[html.Button("Copy link to this page", id="copy-link", type="button", className="button")],
-        ),
-        html.P(id="copy-note", className="note", role="status"),
-        html.Div(
-            className="exports",
             children=[
-                html.A(label, id=f"export-{kind}", className="button", href="#") for kind, label in EXPORTS.items()
+                html.Button("Copy link", id="copy-link", type="button", className="button"),
+                *(html.A(label, id=f"export-{kind}", className="button", href="#") for kind, label in EXPORTS.items()),
             ],
         ),
+        html.P("The link carries every setting.", id="copy-note", className="note", role="status"),
     ]
 
 
-def _results() -> list[Any]:
+def _results(settings: Settings) -> list[Any]:
     return [
         html.P(id="link-problem", className="problem banner", role="alert", hidden=True),
         html.Div(
@@ -177,10 +167,17 @@ def _results() -> list[Any]:
             children=[
                 reading("read-alignment", "Alignment", "", "alignment"),
                 reading("read-mu-sample", "Threshold", "μ*", "threshold"),
-                reading("read-mu-population", "same, N = ∞", "", "population"),
+                reading("read-mu-population", "Threshold", "N = ∞", "population"),
                 reading("read-gain", "Gain", "α/κ", "gain"),
                 reading("read-edge", "Bulk edge", "λ₊", "edge"),
-                reading("read-top", "Top eigenvalue", "λ₁", "top"),
+                reading("read-top", "Top eigenvalue", "", "top"),
+            ],
+        ),
+        html.Div(
+            className="actions",
+            children=[
+                html.Section([html.H2("Check by simulation"), *_simulation(settings)], className="card"),
+                html.Section([html.H2("Share and export"), *_export()], className="card"),
             ],
         ),
         html.Div(
@@ -214,9 +211,8 @@ def _results() -> list[Any]:
                     "Weights",
                     # filled by the page's script: one bar and one field for each position
                     [
-                        html.Div(
-                            id="bars-frame", className="bars", role="group", **{"aria-label": "Weights by position"}
-                        )
+                        html.Div(id="bars-frame", className="bars", role="group", **{"aria-label": "Weights, bars"}),
+                        html.Div(id="fields-frame", className="fields", role="group", **{"aria-label": "Weights"}),
                     ],
                 ),
             ],

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spikepool.errors import SizeError
+from spikepool.explorer.histogram import histogram
 from spikepool.explorer.jobs import Report
 from spikepool.explorer.settings import Settings
 from spikepool.explorer.state import State, parse_query
@@ -16,7 +16,6 @@ from spikepool.explorer.theory import solve
 
 # besides the present mu, a few more show the whole curve; they cost next to nothing on the same draws
 CURVE_MUS = 9
-HISTOGRAM_BINS = 60
 
 
 def check_simulation(state: State, trials: object, settings: Settings) -> int:
@@ -74,19 +73,6 @@ def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
         "alignment": dict(zip(names, mean.tolist(), strict=True)),
         "error": dict(zip(names, error.tolist(), strict=True)),
         "top": [float(value[names.index(state.w), 0]) for value in values],
-        "histogram": _histogram(eigenvalues),
+        "histogram": histogram(eigenvalues, solve(state).prediction.edge),
         "seconds": time.monotonic() - start,
     }
-
-
-def _histogram(eigenvalues: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Density of the eigenvalues above rounding zero, as a share of all of them, so that an atom at 0 is left out."""
-    values = np.sort(eigenvalues)
-    positive = values[values > 1e-10 * max(values[-1], 1e-300)]
-    if len(positive) == 0:
-        return {"edges": [0.0, 1.0], "density": [0.0]}
-    # two outliers would stretch the bins: the width comes from the rest, outliers get bins of the same width
-    width = max(positive[max(len(positive) - 3, 0)] / HISTOGRAM_BINS, positive[-1] / 2000)
-    count = int(np.ceil(positive[-1] / width)) + 1
-    counts, edges = np.histogram(positive, bins=np.arange(count + 1) * width)
-    return {"edges": edges.tolist(), "density": (counts / (len(values) * width)).tolist()}

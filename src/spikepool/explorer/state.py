@@ -218,19 +218,18 @@ def parse_query(query: object) -> State:
         raise StateError("the state must be text", type(query).__name__)
     if len(query) > MAX_QUERY_CHARACTERS:
         raise StateError(f"the address is longer than {MAX_QUERY_CHARACTERS:,} characters", len(query))
+    text = query.removeprefix("?")
     try:
-        pairs = parse_qsl(
-            query.removeprefix("?"), keep_blank_values=True, strict_parsing=len(query) > 1, errors="strict"
-        )
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict") if text else []
     except ValueError:
         raise StateError("the address is not a list of name=value pairs", query) from None
     values: dict[str, Any] = {}
-    for name, text in pairs:
+    for name, value in pairs:
         if name not in _PARSERS:
             raise StateError("the address has a name that is not part of the state", name)
         if name in values:
             raise StateError(f"{name} is given twice in the address")
-        values[name] = _PARSERS[name](text, name)
+        values[name] = _PARSERS[name](value, name)
     return _consistent(values)
 
 

@@ -26,7 +26,8 @@
 
   function draw() {
     const frame = document.getElementById("bars-frame");
-    if (frame.children.length !== local.length) build(frame, local.length);
+    const fields = document.getElementById("fields-frame");
+    if (frame.children.length !== local.length) build(frame, fields, local.length);
     const zero = share(0);
     local.forEach(function (value, i) {
       const column = frame.children[i];
@@ -38,7 +39,7 @@
       track.setAttribute("aria-valuenow", value.toPrecision(3));
       track.setAttribute("aria-valuemin", scale.low.toPrecision(3));
       track.setAttribute("aria-valuemax", scale.high.toPrecision(3));
-      const field = column.children[1];
+      const field = fields.children[i].lastChild;
       if (field !== document.activeElement) field.value = String(Number(value.toFixed(Math.abs(value) < 10 ? 3 : 1)));
     });
   }
@@ -58,12 +59,37 @@
     commit();
   }
 
-  function build(frame, T) {
+  function build(frame, fields, T) {
     frame.replaceChildren();
-    for (let i = 0; i < T; i++) frame.append(column(i));
+    fields.replaceChildren();
+    const every = T <= 20 ? 1 : T <= 50 ? 5 : 10;
+    for (let i = 0; i < T; i++) {
+      frame.append(bar(i, (i + 1) % every === 0 || i === 0));
+      fields.append(number(i));
+    }
   }
 
-  function column(i) {
+  function number(i) {
+    const label = document.createElement("label");
+    label.append(String(i + 1));
+    const field = document.createElement("input");
+    field.type = "number";
+    field.step = "any";
+    field.className = "bar-field";
+    field.setAttribute("aria-label", "Weight of position " + (i + 1) + ", number");
+    field.addEventListener("change", function () {
+      const value = Number(field.value);
+      if (field.value.trim() !== "" && Number.isFinite(value)) {
+        put(i, value);
+        rescale();
+      }
+      draw();
+    });
+    label.append(field);
+    return label;
+  }
+
+  function bar(i, named) {
     const box = document.createElement("div");
     box.className = "bar-column";
     const track = document.createElement("div");
@@ -75,15 +101,10 @@
     const fill = document.createElement("div");
     fill.className = "bar-fill";
     track.append(fill);
-    const field = document.createElement("input");
-    field.type = "number";
-    field.step = "any";
-    field.className = "bar-field";
-    field.setAttribute("aria-label", "Weight of position " + (i + 1) + ", number");
     const name = document.createElement("span");
     name.className = "bar-name";
-    name.textContent = String(i + 1);
-    box.append(track, field, name);
+    name.textContent = named ? String(i + 1) : "";
+    box.append(track, name);
 
     const follow = function (event) {
       const area = track.getBoundingClientRect();
@@ -116,14 +137,6 @@
       else if (event.key === "End") put(i, scale.high);
       else return;
       event.preventDefault();
-    });
-    field.addEventListener("change", function () {
-      const value = Number(field.value);
-      if (field.value.trim() !== "" && Number.isFinite(value)) {
-        put(i, value);
-        rescale();
-      }
-      draw();
     });
     return box;
   }

@@ -5,7 +5,7 @@
   const own = (dash.spikepool = dash.spikepool || {});
   const HELP = {
     features: "A matrix with one row a sequence and one column a dimension: .npy, or .csv without text columns.",
-    table: "A matrix with one row a token: .npy, .safetensors, .gguf, .parquet or .csv.",
+    table: "A matrix with one row a token: .npy, .npz, .safetensors, .gguf, .parquet, .arrow or .csv.",
   };
   let input = null;
 

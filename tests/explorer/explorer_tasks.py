@@ -1,0 +1,46 @@
+"""Jobs for the tests of the job runner; in a module of their own because worker processes import them by name."""
+
+import os
+import signal
+import time
+
+
+def echo(payload, report):
+    report(0.5, "half way")
+    return {"payload": payload, "pid": os.getpid()}
+
+
+def forever(payload, report):
+    report(0.25, f"pid {os.getpid()}")
+    while True:
+        time.sleep(0.05)
+
+
+def named_error(payload, report):
+    from spikepool.errors import DomainError
+
+    raise DomainError("this cannot be", 7, "Do something else")
+
+
+def surprise(payload, report):
+    raise RuntimeError("secret detail")
+
+
+def not_a_number(payload, report):
+    return {"value": float("nan")}
+
+
+def suicide(payload, report):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def glutton(payload, report):
+    hoard = bytearray(payload["bytes"])
+    return {"length": len(hoard)}
+
+
+def read_folder(payload, report):
+    from pathlib import Path
+
+    path = Path(payload["path"])
+    return {"text": path.read_text(), "niceness": os.nice(0)}

@@ -1,0 +1,196 @@
+"""Workers: results, progress, cancellation, limits. Waits are for events, with generous deadlines."""
+
+import os
+import sys
+import time
+
+import explorer_tasks as tasks
+import psutil
+import pytest
+
+from spikepool.explorer.jobs import BusyError, JobRunner, WorkerError
+
+DEADLINE = 60.0
+
+
+def make(**changes):
+    limits = {
+        "running": 2,
+        "waiting": 2,
+        "seconds": 60.0,
+        "memory_bytes": 4 * 2**30,
+        "idle_seconds": 60.0,
+        "kept": 4,
+    }
+    return JobRunner(**{**limits, **changes})
+
+
+@pytest.fixture(scope="module")
+def runner():
+    instance = make()
+    yield instance
+    instance.close()
+
+
+def until(condition):
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def started(job):
+    return until(lambda: job.note.startswith("pid"))
+
+
+def gone(pid):
+    return until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+
+def test_result_comes_from_another_process(runner):
+    result = runner.run(tasks.echo, {"a": [1, 2]})
+    assert result["payload"] == {"a": [1, 2]}
+    assert result["pid"] != os.getpid()
+
+
+def test_progress_is_seen_and_cancel_kills(runner):
+    job = runner.submit(tasks.forever, {})
+    assert started(job)
+    assert job.progress == 0.25
+    pid = int(job.note.split()[1])
+    assert psutil.pid_exists(pid)
+    runner.cancel(job.id)
+    assert job.finished.wait(DEADLINE)
+    assert job.status == "cancelled"
+    assert gone(pid)
+
+
+def test_named_errors_reach_the_page_and_others_do_not_leak(runner):
+    with pytest.raises(WorkerError, match="this cannot be"):
+        runner.run(tasks.named_error, {})
+    with pytest.raises(WorkerError, match="RuntimeError") as caught:
+        runner.run(tasks.surprise, {})
+    assert "secret" not in str(caught.value)
+    with pytest.raises(WorkerError, match="unexpectedly"):
+        runner.run(tasks.not_a_number, {})
+
+
+def test_a_worker_that_dies_is_a_failed_job(runner):
+    with pytest.raises(WorkerError, match="without a result"):
+        runner.run(tasks.suicide, {})
+    assert runner.run(tasks.echo, {"still": "alive"})["payload"] == {"still": "alive"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory of a process can be limited on Linux only")
+def test_memory_is_limited():
+    runner = make(memory_bytes=2 * 2**30)
+    try:
+        with pytest.raises(WorkerError, match="memory"):
+            runner.run(tasks.glutton, {"bytes": 3 * 2**30})
+        assert runner.run(tasks.glutton, {"bytes": 1000})["length"] == 1000
+    finally:
+        runner.close()
+
+
+def test_line_is_bounded_and_moves_up(tmp_path):
+    runner = make(running=1, waiting=1)
+    try:
+        first = runner.submit(tasks.forever, {})
+        second = runner.submit(tasks.echo, {"n": 2})
+        folder = tmp_path / "refused"
+        folder.mkdir()
+        with pytest.raises(BusyError, match="busy"):
+            runner.submit(tasks.echo, {}, folder=folder)
+        assert not folder.exists()
+        assert started(first)
+        assert second.status == "waiting"
+        runner.cancel(first.id)
+        assert second.finished.wait(DEADLINE)
+        assert second.result["payload"] == {"n": 2}
+    finally:
+        runner.close()
+
+
+def test_a_waiting_job_can_be_cancelled():
+    runner = make(running=1, waiting=1)
+    try:
+        first = runner.submit(tasks.forever, {})
+        second = runner.submit(tasks.forever, {})
+        assert started(first)
+        runner.cancel(second.id)
+        assert second.status == "cancelled"
+        assert first.status == "running"
+    finally:
+        runner.close()
+
+
+def test_time_is_limited():
+    runner = make(seconds=0.5)
+    try:
+        job = runner.submit(tasks.forever, {})
+        assert job.finished.wait(DEADLINE)
+        assert job.status == "failed"
+        assert "0.5 seconds" in job.error
+    finally:
+        runner.close()
+
+
+def test_a_job_nobody_asks_about_is_stopped():
+    runner = make(idle_seconds=1.0)
+    try:
+        left, followed = runner.submit(tasks.forever, {}), runner.submit(tasks.forever, {})
+        assert until(lambda: runner.find(followed.id) and left.finished.is_set())
+        assert left.status == "cancelled"
+        assert "page was closed" in left.error
+        assert followed.status == "running"
+    finally:
+        runner.close()
+
+
+def test_folder_lives_as_long_as_the_job(runner, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "a.txt").write_text("hello")
+    job = runner.submit(tasks.read_folder, {"path": str(folder / "a.txt")}, folder=folder)
+    assert job.finished.wait(DEADLINE)
+    assert job.result["text"] == "hello"
+    assert job.result["niceness"] > os.nice(0)
+    assert not folder.exists()
+    other = tmp_path / "cancelled"
+    other.mkdir()
+    job = runner.submit(tasks.forever, {}, folder=other)
+    assert started(job)
+    runner.cancel(job.id)
+    assert not other.exists()
+
+
+def test_finished_results_are_forgotten_in_order():
+    runner = make(kept=2)
+    try:
+        jobs = []
+        for n in range(5):
+            jobs.append(runner.submit(tasks.echo, {"n": n}))
+            assert jobs[-1].finished.wait(DEADLINE)
+        known = [job for job in jobs if runner.find(job.id)]
+        assert known == jobs[-2:]
+    finally:
+        runner.close()
+
+
+@pytest.mark.parametrize("id", [None, "", "nonsense", 5, [], {}])
+def test_unknown_jobs_are_no_error(runner, id):
+    assert runner.find(id) is None
+    runner.cancel(id)
+
+
+def test_close_leaves_no_process():
+    runner = make()
+    job = runner.submit(tasks.forever, {})
+    assert started(job)
+    pid = int(job.note.split()[1])
+    runner.close()
+    assert gone(pid)
+    with pytest.raises(BusyError):
+        runner.submit(tasks.echo, {})
