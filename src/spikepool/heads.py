@@ -10,9 +10,10 @@ the heads span a top eigenvector of R.
 
 **Layers.** A layer of attention acts on positions only, so a stack is a product of (T, T) matrices, and the mean over
 rows makes one weight vector of it. Layers that ignore their scores give :func:`spikepool.causal_weights` with `layers`
-and `residual`. Real attention at the tau/d scaling ignores them in the first layer only: the outputs of a layer share
-tokens, so that their inner products are of order d and the scores of the next layer have non-zero limits. These
-are deterministic, see :func:`layered_weights`.
+and `residual`. Real attention at the tau/d scaling does so in the first two layers only: the outputs of a layer share
+tokens, so that their inner products are of order d and the scores of the next layer do not vanish. In the second layer
+they are equal along a row, which the softmax ignores; from the third on they are not. They are deterministic all the
+same, see :func:`layered_weights`.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def layered_weights(T: int, layers: int = 1, residual: float = 0.0, tau: float =
 
         B_0 = I,    B_{l+1} = ((1−r) softmax(tau B_l B_l' on the causal mask) + r I) B_l,    w = B_layers' 1/T
 
-    with an error of order d^{−1/2}. One layer, or ``tau = 0``, gives :func:`spikepool.causal_weights`.
+    with an error of order d^{−1/2}. Up to two layers, or with ``tau = 0``, this is
+    :func:`spikepool.causal_weights`.
 
     Parameters
     ----------

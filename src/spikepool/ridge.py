@@ -57,8 +57,8 @@ class RidgePrediction:
     accuracy_error : float
         Standard error of that number: 0 when it is exact, else from the draws behind it.
     mean, std : float
-        A test score is ``a·mean + std·g``, a = w'xi its pooled latent and g standard normal. For ``exact=True`` the
-        analogues: average signed score over tokens of unit class, and standard deviation of a score's noise.
+        A test score is ``a·mean + std·g``, a = w'xi its pooled latent and g standard normal; for ``exact=True`` g
+        has unit variance but need not be normal.
     """
 
     accuracy: float

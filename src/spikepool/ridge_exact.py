@@ -125,9 +125,10 @@ def exact_ridge_accuracy(
         )
     root = seed_sequence(rng)
     scores = token_scores(model, w, ridge, n_train, positions, child_seed(root, 0))
-    s = model.signs
-    mean = scores.signal + float(np.mean(s * scores.offsets)) * (model.latent == "signs")
-    std = float(np.sqrt(w @ w * scores.variances.mean()))
+    shared = float(np.mean(model.signs * scores.offsets)) if model.latent == "signs" else 0.0
+    mean = scores.signal + shared
+    scatter = float(scores.variances.mean() + np.mean((scores.offsets - shared * model.signs) ** 2))
+    std = float(np.sqrt(w @ w * scatter))
     if std == 0:  # beta = 0: no label information reached the training columns
         return RidgePrediction(0.5, 0.0, mean, 0.0)
     blocks = sign_blocks(model.R) if model.latent == "signs" else None
