@@ -52,10 +52,11 @@ def top_pairs(
     if clear.any():
         inverse = 1 / distance[clear]
         p, q, r = (inverse @ weight for weight in (U * U, U * G, G * G))
-        off = 1 / mu[clear, None] - q
-        # the null vector of [[−p, off], [off, −c − r]], from the row that is larger and so less cancelled
-        first = np.abs(p) > np.abs(c + r)
-        y = np.where(first[..., None], np.stack([off, p], -1), np.stack([c + r, off], -1))
+        strength = mu[clear, None]
+        # the null vector of mu M = [[−first, off], [off, −second]], from its larger and so less cancelled row
+        first, second, off = strength * p, strength * (c + r), 1 - strength * q
+        larger = (np.abs(first) > np.abs(second))[..., None]
+        y = np.where(larger, np.stack([off, first], -1), np.stack([second, off], -1))
         components = inverse * (y[..., :1] * U + y[..., 1:] * G)
         components /= np.linalg.norm(components, axis=2, keepdims=True)
         values[signal[clear]] = z[clear]
@@ -78,7 +79,7 @@ def _bisect(theta: FloatArray, U: FloatArray, G: FloatArray, c: float, mu: Float
     low[:, np.arange(1, k + 1) >= n] -= reach[:, None]
     high[:, 0] += reach
     # everything flat from here, one entry for each pair of mu and rank
-    low, high, inverse_mu = low.ravel(), high.ravel(), np.repeat(1 / mu, k)
+    low, high, strength = low.ravel(), high.ravel(), np.repeat(mu, k)
     wanted = np.tile(np.arange(1, k + 1) + 1 - n, len(mu))
     weights = np.stack([U * U, U * G, G * G], axis=1)
     tiny = np.finfo(float).eps * max(abs(descending[0]), abs(descending[-1]), float(reach.max()))
@@ -89,7 +90,7 @@ def _bisect(theta: FloatArray, U: FloatArray, G: FloatArray, c: float, mu: Float
             difference[difference == 0] = tiny
         p, q, r = (np.reciprocal(difference, out=difference) @ weights).T
         r += c
-        definite = p * r > (inverse_mu - q) ** 2
+        definite = (strength * p) * (strength * r) > (1 - strength * q) ** 2  # det M > 0
         negative = np.where(definite, 2 * (r > 0), 1)
         more = negative - np.searchsorted(theta, z, side="right") >= wanted
         low = np.where(more, z, low)
