@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from spikepool.sampling import Sample, sequence_blocks
 
 FloatArray = NDArray[np.float64]
 
-# A panel of the table, or a block of token positions, of this many entries is one task of one thread.
-_PANEL_ELEMENTS = 1 << 22
+# A panel of the table, or a block of token positions, of about this many entries is one task of one thread: large
+# against the cost of handing it over (some 50 microseconds), small enough to share out among many cores.
+_PANEL_ELEMENTS = 1 << 20
 
 Map = Callable[[Callable[[int], Any], int], list[Any]]
 
@@ -43,8 +45,11 @@ def threaded_map(pool: ThreadPoolExecutor) -> Map:
     return run
 
 
-def _slices(total: int, step: int) -> list[slice]:
-    return [slice(i, min(i + step, total)) for i in range(0, total, max(step, 1))]
+def _slices(total: int, width: int) -> list[slice]:
+    """Equal runs of `total` rows of `width` entries, of about ``_PANEL_ELEMENTS`` entries each."""
+    count = min(total, max(1, round(total * width / _PANEL_ELEMENTS)))
+    bounds = [total * i // count for i in range(count + 1)]
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
 class PoolingMatrix:
@@ -66,8 +71,8 @@ class PoolingMatrix:
         N, T = tokens.shape
         self.shape = (N, V)
         self._run = run
-        self._slices = _slices(N, max(1, _PANEL_ELEMENTS // T))
-        longest = self._slices[0].stop
+        self._slices = _slices(N, T)
+        longest = max(rows.stop - rows.start for rows in self._slices)
         pointers = np.arange(0, (longest + 1) * T, T, dtype=np.int32)
         shared = np.tile(w.astype(dtype), longest) if w.ndim == 1 else None
         self._blocks = []
@@ -127,7 +132,7 @@ class PooledNoise:
         self._table = sample.noise
         self._dtype = sample.noise.dtype
         self._run = run
-        self._panels = _slices(self.V, max(1, _PANEL_ELEMENTS // self.d))
+        self._panels = _slices(self.V, self.d)
         self.pooling = PoolingMatrix(sample.tokens, w, self.V, run=run, dtype=self._dtype)
         if model.latent == "signs":
             gain = self.pooling.pool(sample.signs.astype(self._dtype)).astype(np.float64, copy=False)

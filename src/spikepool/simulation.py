@@ -51,6 +51,9 @@ _DENSE_SIDE = 80
 # Beyond this size a dense decomposition is no answer to a Krylov space that did not converge.
 _DENSE_LIMIT = 6000
 
+# Entries of the table, or token positions, from which threads are worth their overhead.
+_THREADED_SIZE = 1 << 21
+
 # Largest dimension of a Krylov space; the orthogonalisation, quadratic in it, would dominate beyond.
 _KRYLOV_LIMIT = 600
 
@@ -249,7 +252,7 @@ class _pool:
     """Context with a map over pieces of work: threads for large models, a plain loop for small ones."""
 
     def __init__(self, model: SequenceModel, threads: int) -> None:
-        large = max(model.V * model.d, model.N * model.T) > 1 << 22
+        large = max(model.V * model.d, model.N * model.T) > _THREADED_SIZE
         self._executor = ThreadPoolExecutor(threads) if large and threads > 1 else nullcontext()
 
     def __enter__(self) -> Map:
