@@ -107,7 +107,7 @@ def test_unknown_format_is_refused_before_anything_is_written(tmp_path):
 
 def test_settings_of_the_caller_are_left_alone():
     before = dict(matplotlib.rcParams)
-    figure, axes = plotting.new_figure(2, 2)
+    axes = plotting.new_figure(2, 2)[1]
     assert axes.shape == (2, 2)
     with plotting.theme():
         assert matplotlib.rcParams["legend.frameon"] is False

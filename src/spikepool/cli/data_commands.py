@@ -37,11 +37,9 @@ def spectrum(
     else:
         print(fitted.summary())
     if out is not None and extension is not None:
-        from spikepool.plotting import new_figure, save_figure
+        from spikepool.plotting import save_figure
 
-        figure, axes = new_figure(width=7.0, height=4.0)
-        fitted.plot(ax=axes[0, 0])
-        written = save_figure(figure, out.with_suffix(""), (extension,))
+        written = save_figure(fitted.plot(), out.with_suffix(""), (extension,))
         if not as_json:
             print(f"Picture: {written[0]}")
 

@@ -22,6 +22,8 @@ Exact = Annotated[bool, typer.Option("--exact", help="Exact at finite T: use the
 
 # Targets of the trade-off table, next to the one asked for.
 _TARGETS = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
+# Multiples of the given vocabulary and signal in the table of both.
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def register(app: typer.Typer) -> None:
@@ -120,18 +122,21 @@ def plan(
     check.fraction(alignment, "alignment", closed=False)
     model = opt.build_model(d, V, N, T, mu, correlation, table, uncentered, latent)
     named = opt.parse_weights(weights, model.R)
-    requirements = {name: _requirements(model, w, alignment) for name, w in named.items()}
+    needs = {name: _requirements(model, w, alignment) for name, w in named.items()}
     targets = sorted({*_TARGETS, alignment})
-    trade_offs = {
-        name: [{"target": target, **_requirements(model, w, target)} for target in targets] for name, w in named.items()
+    by_target = {
+        name: [{"target": target, **_requirements(model, w, target, ("samples", "mu"))} for target in targets]
+        for name, w in named.items()
     }
+    by_size = {name: _samples_by_vocabulary(model, w, alignment) for name, w in named.items()}
     if as_json:
         print_json(
             {
                 "model": opt.model_fields(model, correlation),
                 "target": alignment,
-                "requirements": [{"weights": name, **item} for name, item in requirements.items()],
-                "trade_offs": trade_offs,
+                "requirements": [{"weights": name, **item} for name, item in needs.items()],
+                "requirements_by_target": by_target,
+                "samples_by_vocabulary_and_signal": by_size,
             }
         )
         return
@@ -139,48 +144,81 @@ def plan(
     print_table(
         f"To reach alignment {alignment:g} from {_describe(model, correlation)}",
         header,
-        [[name, *_requirement_cells(item)] for name, item in requirements.items()],
+        [
+            [name, number(item["alignment"]), *_requirement_cells(item), _vocabulary_cell(item["vocabulary"])]
+            for name, item in needs.items()
+        ],
     )
-    for name, items in trade_offs.items():
-        rows = [[number(item["target"]), *_requirement_cells(item)[1:]] for item in items]
-        print_table(f"Trade-offs with {name} weights", ["target alignment", *header[2:]], rows)
-    reasons = {item["reason"] for item in requirements.values() if item["reason"]}
-    for reason in sorted(reasons):
-        print(f"  – {reason}")
+    for name, item in needs.items():
+        for reason in item["reasons"].values():
+            print(f"  – {name}: {reason}")
+    for name in named:
+        rows = [[number(item["target"]), *_requirement_cells(item)] for item in by_target[name]]
+        print_table(f"Trade-offs ({name}): by target", ["target", *header[2:4]], rows)
+        grid = by_size[name]
+        print_table(
+            f"Trade-offs ({name}): sequences for alignment {alignment:g}, by vocabulary and signal",
+            ["vocabulary V", *(f"mu = {number(value)}" for value in grid[0]["mu"])],
+            [[number(row["V"]), *map(_samples_cell, row["samples"])] for row in grid],
+        )
 
 
-def _requirements(model: SequenceModel, w: NDArray[np.float64], target: float) -> dict[str, Any]:
+def _requirements(
+    model: SequenceModel,
+    w: NDArray[np.float64],
+    target: float,
+    quantities: tuple[str, ...] = ("samples", "mu", "vocabulary"),
+) -> dict[str, Any]:
     """What each single change would have to be; None, with the reason, where no value is enough."""
     from spikepool.errors import UnreachableError
 
-    result: dict[str, Any] = {"alignment": model.predict(w).alignment, "reason": ""}
-    try:
-        result["samples"] = model.required_samples(w, target)
-    except UnreachableError as error:
-        result["samples"], result["reason"] = None, str(error)
-    try:
-        result["mu"] = model.required_mu(w, target)
-    except UnreachableError as error:
-        result["mu"], result["reason"] = None, str(error)
-    try:
-        found = model.required_vocabulary(w, target)
-        result["vocabulary"] = {"minimum": found.minimum, "maximum": found.maximum}
-    except UnreachableError as error:
-        result["vocabulary"], result["reason"] = None, str(error)
+    solvers: dict[str, Any] = {
+        "samples": model.required_samples,
+        "mu": model.required_mu,
+        "vocabulary": model.required_vocabulary,
+    }
+    result: dict[str, Any] = {"alignment": model.predict(w).alignment, "reasons": {}}
+    for name in quantities:
+        try:
+            found = solvers[name](w, target)
+            result[name] = asdict(found) if name == "vocabulary" else found
+        except UnreachableError as error:
+            result[name] = None
+            result["reasons"][name] = str(error)
     return result
 
 
+def _samples_by_vocabulary(model: SequenceModel, w: NDArray[np.float64], target: float) -> list[dict[str, Any]]:
+    """Sequences needed when vocabulary and signal change together; None where no number is enough."""
+    from spikepool.errors import UnreachableError
+
+    strengths = [model.mu * factor for factor in _FACTORS]
+    rows = []
+    for V in sorted({2 * max(1, round(model.V * factor / 2)) for factor in _FACTORS}):
+        samples: list[int | None] = []
+        for strength in strengths:
+            try:
+                samples.append(model.replace(V=V, mu=strength).required_samples(w, target))
+            except UnreachableError:
+                samples.append(None)
+        rows.append({"V": V, "mu": strengths, "samples": samples})
+    return rows
+
+
 def _requirement_cells(item: dict[str, Any]) -> list[str]:
-    vocabulary = item["vocabulary"]
+    return [_samples_cell(item["samples"]), "never" if item["mu"] is None else number(item["mu"])]
+
+
+def _vocabulary_cell(vocabulary: dict[str, Any] | None) -> str:
     if vocabulary is None:
-        span = "unreachable"
-    elif vocabulary["maximum"] == float("inf"):
-        span = f"≥ {number(vocabulary['minimum'])}"
-    else:
-        span = f"{number(vocabulary['minimum'])} to {number(int(vocabulary['maximum']))}"
-    samples = "unreachable" if item["samples"] is None else number(int(item["samples"]))
-    signal = "unreachable" if item["mu"] is None else number(item["mu"])
-    return [number(item["alignment"]), samples, signal, span]
+        return "never"
+    if vocabulary["maximum"] == float("inf"):
+        return f"≥ {number(vocabulary['minimum'])}"
+    return f"{number(vocabulary['minimum'])} to {number(int(vocabulary['maximum']))}"
+
+
+def _samples_cell(samples: int | None) -> str:
+    return "never" if samples is None else number(int(samples))
 
 
 def simulate(
@@ -200,7 +238,6 @@ def simulate(
 ) -> None:
     """Draw data sets and compare the top eigenpair of S with the prediction."""
     from spikepool import _validation as check
-    from spikepool.figures.base import mean_and_error
 
     check.size(trials, "trials", minimum=2)
     model = opt.build_model(d, V, N, T, mu, correlation, table, uncentered, latent)
@@ -208,16 +245,16 @@ def simulate(
     for name, w in opt.parse_weights(weights, model.R).items():
         p = model.predict(w)
         s = model.simulate(w, trials=trials, rng=seed)
-        alignment, alignment_error = mean_and_error(s.alignment)
-        eigenvalue, eigenvalue_error = mean_and_error(s.eigenvalues[:, 0])
+        alignment, alignment_error = _mean_and_error(s.alignment)
+        eigenvalue, eigenvalue_error = _mean_and_error(s.eigenvalue)
         results.append(
             {
                 "weights": name,
-                "alignment": float(alignment),
-                "alignment_standard_error": float(alignment_error),
+                "alignment": alignment,
+                "alignment_standard_error": alignment_error,
                 "predicted_alignment": p.alignment,
-                "eigenvalue": float(eigenvalue),
-                "eigenvalue_standard_error": float(eigenvalue_error),
+                "eigenvalue": eigenvalue,
+                "eigenvalue_standard_error": eigenvalue_error,
                 "predicted_eigenvalue": p.eigenvalue,
             }
         )
@@ -243,3 +280,8 @@ def simulate(
     ]
     header = ["weights", "alignment", "predicted", "top eigenvalue", "predicted"]
     print_table(f"{_describe(model, correlation)}, {trials} trials, seed {seed}", header, rows)
+
+
+def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean over trials and its standard error."""
+    return float(values.mean()), float(values.std(ddof=1) / len(values) ** 0.5)

@@ -1,0 +1,240 @@
+"""The command line: same numbers as the library, one-line errors, documented exit codes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
+import spikepool as sp
+from spikepool.cli import main
+
+SMALL = ["--d", "60", "--V", "96", "--N", "120"]
+
+
+@pytest.fixture
+def run(capsys):
+    """Run in this process; (exit code, standard output, standard error)."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main(list(map(str, arguments)))
+        output = capsys.readouterr()
+        return stop.value.code, output.out, output.err
+
+    return call
+
+
+@pytest.fixture
+def model():
+    return sp.SequenceModel(d=60, V=96, N=120, R=sp.prefix_correlation(10, 3), mu=2.0)
+
+
+def test_version_needs_no_imports():
+    code = (
+        "import sys\n"
+        "from spikepool.cli import main\n"
+        "try: main(['--version'])\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "assert not {'numpy', 'typer', 'scipy', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"spikepool {sp.__version__}\n")
+
+
+def test_help_and_citation(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    for command in ("predict", "plan", "simulate", "sweep", "reproduce", "spectrum", "explore"):
+        assert command in out
+        assert run(command, "--help")[0] == 0
+    code, out, _ = run("--cite")
+    assert code == 0
+    assert "@article{seddik2026attention" in out
+    assert f"version = {{{sp.__version__}}}" in out
+    assert run("predict", "--version")[0] == 2  # a global option
+    assert run("--version", "predict")[1].startswith("spikepool ")
+
+
+def test_shell_completion_is_offered():
+    done = subprocess.run(
+        [sys.executable, "-c", "from spikepool.cli import main; main()"],
+        env={"_SPIKEPOOL_COMPLETE": "complete_bash", "COMP_WORDS": "spikepool re", "COMP_CWORD": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["reproduce"]
+
+
+def test_predict_prints_the_library_numbers(run, model):
+    code, out, err = run("predict", *SMALL, "--mu", 2, "--json", "--uncentered")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["model"]["delta"] == 60 / 96
+    weights = {"mean": sp.mean_weights(10), "causal": sp.causal_weights(10), "optimal": sp.optimal_weights(model.R)}
+    assert [p["weights"] for p in answer["predictions"]] == list(weights)
+    for entry in answer["predictions"]:
+        p = model.replace(centered=False).predict(weights[entry["weights"]])
+        assert entry["alignment"] == p.alignment
+        assert entry["edge"] == p.edge
+        assert entry["mu_sample"] == p.mu_sample
+        assert [o["eigenvalue"] for o in entry["outliers"]] == [o.eigenvalue for o in p.outliers]
+    table = run("predict", *SMALL, "--mu", 2)[1]
+    assert f"{model.predict(weights['causal']).alignment:.4g}" in table
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("prefix:3", sp.prefix_correlation(10, 3)),
+        ("markov:0.5", sp.markov_correlation(10, 0.5)),
+        ("equi:0.2", sp.equicorrelation(10, 0.2)),
+        ("identity", np.eye(10)),
+    ],
+)
+def test_correlations(run, model, text, expected):
+    answer = json.loads(run("predict", *SMALL, "--mu", 2, "-R", text, "-w", "causal", "--json")[1])
+    assert answer["predictions"][0]["alpha"] == sp.alpha_kappa(sp.causal_weights(10), expected)[0]
+
+
+def test_weights_and_correlation_from_files(run, tmp_path):
+    R = sp.markov_correlation(4, 0.3)
+    w = np.array([0.4, 0.3, 0.2, 0.1])
+    np.save(tmp_path / "R.npy", R)
+    np.savetxt(tmp_path / "mine.csv", w, delimiter=",")
+    arguments = ("predict", *SMALL, "--T", 4, "-R", tmp_path / "R.npy", "--json")
+    answer = json.loads(run(*arguments, "-w", tmp_path / "mine.csv", "-w", "0.4,0.3,0.2,0.1", "-w", "causal:2")[1])
+    names = [p["weights"] for p in answer["predictions"]]
+    assert names == ["mine", "0.4,0.3,0.2,0.1", "causal:2"]
+    assert answer["predictions"][0]["alpha"] == answer["predictions"][1]["alpha"] == sp.alpha_kappa(w, R)[0]
+    assert answer["predictions"][2]["kappa"] == sp.alpha_kappa(sp.causal_weights(4, layers=2), R)[1]
+
+
+def test_plan_agrees_with_the_library_and_names_what_is_out_of_reach(run, model):
+    code, out, _ = run("plan", *SMALL, "--mu", 2, "--alignment", 0.7, "-w", "mean", "--json")
+    assert code == 0
+    (entry,) = json.loads(out)["requirements"]
+    w = sp.mean_weights(10)
+    assert entry["samples"] == model.required_samples(w, 0.7)
+    assert entry["mu"] == model.required_mu(w, 0.7)
+    assert entry["vocabulary"]["minimum"] == model.required_vocabulary(w, 0.7).minimum
+    code, out, _ = run("plan", *SMALL, "--mu", 0.3, "--alignment", 0.9, "-w", "mean", "--json")
+    (entry,) = json.loads(out)["requirements"]
+    assert code == 0
+    assert entry["samples"] is None
+    assert "no number of sequences" in entry["reasons"]["samples"]
+    text = run("plan", *SMALL, "--mu", 0.3, "--alignment", 0.9, "-w", "mean")[1]
+    assert "never" in text
+    assert "Trade-offs" in text
+
+
+def test_plan_trades_vocabulary_against_signal(run, model):
+    out = run("plan", *SMALL, "--mu", 2, "--alignment", 0.6, "-w", "mean", "--json")[1]
+    grid = json.loads(out)["samples_by_vocabulary_and_signal"]["mean"]
+    for row in grid:
+        for mu, samples in zip(row["mu"], row["samples"], strict=True):
+            changed = model.replace(V=row["V"], mu=mu)
+            try:
+                expected = changed.required_samples(sp.mean_weights(10), 0.6)
+            except sp.UnreachableError:
+                expected = None
+            assert samples == expected
+    assert any(samples is not None for row in grid for samples in row["samples"])
+
+
+def test_simulate_is_reproducible_and_near_the_prediction(run, model):
+    arguments = ("simulate", *SMALL, "--mu", 2, "--trials", 6, "--seed", 3, "-w", "causal", "--json")
+    first, second = run(*arguments)[1], run(*arguments)[1]
+    assert first == second
+    (entry,) = json.loads(first)["simulations"]
+    s = model.simulate(sp.causal_weights(10), trials=6, rng=3)
+    assert entry["alignment"] == pytest.approx(s.alignment.mean())
+    assert entry["alignment_standard_error"] == pytest.approx(s.alignment.std(ddof=1) / np.sqrt(6))
+    # 6 draws at d = 60: three standard errors and a bias of 6/d
+    gap = abs(entry["alignment"] - entry["predicted_alignment"])
+    assert gap < 3 * entry["alignment_standard_error"] + 6 / 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["predict", "-R", "prefix:30"], 2, "L must be at most T = 10"),
+        (["predict", "-R", "block:3"], 2, "correlation is not understood"),
+        (["predict", "-R", "missing.npy"], 2, "cannot read the correlation from missing.npy"),
+        (["predict", "-w", "median"], 2, "weights are not understood"),
+        (["predict", "-w", "0.5,0.6"], 2, "must have one entry for each of the 10 positions"),
+        (["predict", "--V", "7"], 2, "V must be even"),
+        (["predict", "--mu", "nan"], 2, "mu must be finite"),
+        (["predict", "--table", "none"], 2, "table must be one of"),
+        (["predict", "--nonsense"], 2, "No such option"),
+        (["plan", "--alignment", "1.5"], 2, "alignment must lie in (0, 1)"),
+        (["simulate", "--trials", "1"], 2, "trials must be at least 2"),
+        (["sweep", "missing.toml"], 2, "cannot read the sweep missing.toml"),
+        (["reproduce", "99"], 2, "no such figure"),
+        (["spectrum", "table.npy", "--out", "picture.bmp"], 2, "--out must end in"),
+        (["unknown"], 2, "No such command"),
+    ],
+)
+def test_errors_are_one_line_with_a_code(run, tmp_path, monkeypatch, arguments, code, words):
+    monkeypatch.chdir(tmp_path)
+    got, out, err = run(*arguments)
+    assert got == code
+    assert words in err
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1
+    assert err.startswith("spikepool: error: ")
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_debug_shows_the_traceback_wherever_it_stands(run, place):
+    arguments = ["predict", "--V", "7"]
+    arguments.insert(place, "--debug")
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "Traceback" in err
+    assert "SizeError" in err
+
+
+def test_no_arguments_gives_help_and_a_usage_code(run):
+    code, out, _ = run()
+    assert code == 2
+    assert "Usage" in out
+
+
+def test_a_closed_pipe_is_not_an_error():
+    done = subprocess.run(
+        f"{sys.executable} -m spikepool.cli predict --json | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "{\n"
+
+
+def test_spectrum_reads_a_file(run, tmp_path):
+    rng = np.random.default_rng(0)
+    E = rng.standard_normal((300, 40)) + 4 * np.outer(rng.standard_normal(300), np.eye(40)[0])
+    np.save(tmp_path / "table.npy", E)
+    code, out, _ = run("spectrum", tmp_path / "table.npy", "--json", "--out", tmp_path / "picture.svg")
+    assert code == 0
+    assert json.loads(out) is not None
+    assert (tmp_path / "picture.svg").read_text().lstrip().startswith("<?xml")
+    code, out, _ = run("spectrum", tmp_path / "table.npy")
+    assert code == 0
+    assert len(out.splitlines()) > 2
+    assert run("spectrum", tmp_path / "absent.npy")[0] == 2
+
+
+def test_explore_passes_its_options(run, monkeypatch):
+    explorer = pytest.importorskip("spikepool.explorer")
+    called = {}
+    monkeypatch.setattr(explorer, "serve", lambda **options: called.update(options), raising=False)
+    assert run("explore", "--port", 8051, "--no-browser", "--host", "127.0.0.1", "--token", "t")[0] == 0
+    assert called == {"host": "127.0.0.1", "port": 8051, "open_browser": False, "token": "t"}
