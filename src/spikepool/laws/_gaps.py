@@ -185,6 +185,27 @@ class GapFinder:
         s[k[deep], c[deep] + 1], g[k[deep], c[deep] + 1] = where[deep], value[deep]
         return g
 
+    def slopes(self, s: FloatArray, y: FloatArray, yt: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return d log y/d log z = s(Q̃ − s)/(Q Q̃ − s²), and d log ỹ/d log z = s(Q − s)/(Q Q̃ − s²)."""
+        Q, Qt = self.usage.terms(y)[1], self.noise.terms(yt)[1]
+        with np.errstate(divide="ignore"):
+            scale = s / (Q * Qt - s * s)
+        return scale * (Qt - s), scale * (Q - s)
+
+    def beyond(self, t: FloatArray, *, usage: bool) -> FloatArray:
+        """Outliers of spikes t of the usage (or of the noise): points of the last gap with y = −t (or ỹ = −t).
+
+        Spikes too small to leave the bulk give none.
+        """
+        own, other, windows = (self.usage, self._n, self._u) if usage else (self.noise, self._u, self._n)
+        t = t[t > own.pieces[-1, 1]]
+        if not len(t):
+            return np.empty(0)
+        s, _ = own.terms(-t)
+        keep = s > max(self.gaps[-1].s_low, float(windows.low[0]))
+        t, s = t[keep], s[keep]
+        return np.asarray(s * t * other.invert(s, np.zeros(len(s), dtype=np.intp)))
+
     def solve(self, z: FloatArray, gap: Gap) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(s, y, ỹ) at real points of a gap."""
         n = len(z)

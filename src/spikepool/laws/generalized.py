@@ -254,6 +254,29 @@ class GeneralizedLaw(SpectralLaw):
             s[rows], y[rows], yt[rows] = self._finder.solve(flat[rows], self._finder.gaps[k])
         return y, yt, s
 
+    @property
+    def right_curve_start(self) -> float:
+        """Parameter s < 0 of the right edge; points beyond the support have s between it and 0."""
+        return self._finder.gaps[-1].s_low
+
+    def right_curve(self, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(y, ỹ, z) to the right of the support, as functions of s = delta(1 + z m(z))."""
+        zero = np.zeros(len(s), dtype=np.intp)
+        y, yt = self._finder.pair(s, zero, zero)
+        return y, yt, -s * y * yt
+
+    def right_curve_slopes(self, s: FloatArray, y: FloatArray, yt: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Derivatives of log y and log ỹ with respect to log z there."""
+        return self._finder.slopes(s, y, yt)
+
+    def usage_outliers(self, t: FloatArray) -> FloatArray:
+        """Outliers of isolated eigenvalues t of M, where 1 + e t = 0; none for those that stay in the bulk."""
+        return self._finder.beyond(check.finite_array(t, "t", ndim=1, empty=True), usage=True)
+
+    def noise_outliers(self, a: FloatArray) -> FloatArray:
+        """Outliers of isolated eigenvalues a of A, where 1 + ẽ a = 0; none for those that stay in the bulk."""
+        return self._finder.beyond(check.finite_array(a, "a", ndim=1, empty=True), usage=False)
+
     def moment(self, k: int) -> float:
         """Moment of order `k`: closed forms for k ≤ 2, else the residue of −z^k m(z) at infinity.
 
