@@ -21,8 +21,10 @@ _MODULES: tuple[str, ...] = (
     "fig03_bulk",
     "fig04_alignment",
     "fig05_thresholds",
+    "fig07_real_table",
     "fig08_errata",
     "fig09_second_outlier",
+    "fig10_finite_length",
     "fig11_attention",
 )
 
