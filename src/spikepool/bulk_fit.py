@@ -11,13 +11,14 @@ from spikepool.laws.free_product import FreeProductLaw
 
 FloatArray = NDArray[np.float64]
 
-# Quantile of the Tracy-Widom law (beta = 1) at 0.1 % in the upper tail: the margin beyond the edge, in units of the
-# edge's fluctuation scale, that a pure-noise spectrum exceeds once in a thousand draws. It leaves room for the error
-# of the fit and of finite sequences, so that false outliers stay below one draw in a hundred.
-TRACY_WIDOM_QUANTILE = 3.27
+# Margin beyond the edge in units of the edge's fluctuation scale. The Tracy-Widom law (beta = 1) exceeds 3.3 once in a
+# thousand draws; the rest is room for the error of the fit and for tokens that a draw happens to use much more often
+# than others, so that false outliers stay below one draw in a hundred, also with four effective tokens a sequence.
+TRACY_WIDOM_MARGIN = 3.6
 # Central quantiles used for the robust start; the top fifth may hold outliers.
 _LEVELS = np.linspace(0.05, 0.8, 16)
-_MAX_ROUNDS = 30
+# Sequences and tokens of the draw behind the edge of finite sequences.
+_USAGE_SIZE = 1000
 
 
 @dataclass(frozen=True)
@@ -30,21 +31,19 @@ class BulkFit:
         The fitted law.
     n_outliers : int
         Eigenvalues beyond the edge and its margin.
+    edge : float
+        Right edge of the bulk: that of the law times the edge factor.
     margin : float
-        Width added to the edge: the Tracy-Widom scale times its 0.1 % quantile.
+        Width added to the edge, 3.6 times its fluctuation scale.
     distance : float
         Kolmogorov-Smirnov distance between the bulk eigenvalues and the law.
     """
 
     law: FreeProductLaw
     n_outliers: int
+    edge: float
     margin: float
     distance: float
-
-    @property
-    def edge(self) -> float:
-        """Right edge of the fitted law."""
-        return self.law.support()[1]
 
 
 def edge_scale(law: FreeProductLaw, d: int) -> float:
@@ -57,7 +56,28 @@ def edge_scale(law: FreeProductLaw, d: int) -> float:
     return float((b * d) ** (-2 / 3))
 
 
-def fit_bulk(eigenvalues: FloatArray, gamma: float, delta: float | None = None) -> BulkFit:
+def edge_factor(weights: FloatArray, d: int, V: int, n: int) -> float:
+    """How far the edge of a finite sequence length lies beyond that of the spread-out limit, as a ratio.
+
+    The exact law for one draw of uniform tokens (:class:`spikepool.GeneralizedLaw`), whose edge depends on the weights
+    and the ratios only; sizes are therefore scaled down to what is quick to decompose.
+    """
+    from spikepool.laws.atomic import AtomicLaw
+    from spikepool.laws.generalized import GeneralizedLaw
+
+    shrink = min(1.0, _USAGE_SIZE / max(V, n))
+    small_V, small_n = max(2, round(V * shrink)), max(2, round(n * shrink))
+    tokens = np.random.default_rng(0).integers(0, small_V, size=(small_n, len(weights)))
+    W = np.zeros((small_V, small_n))
+    np.add.at(W, (tokens.ravel(), np.repeat(np.arange(small_n), len(weights))), np.tile(weights, small_n))
+    W -= W.mean(axis=1, keepdims=True)
+    usage = AtomicLaw(np.maximum(np.linalg.eigvalsh(W @ W.T) * small_V / small_n, 0.0))
+    exact = GeneralizedLaw(noise=AtomicLaw([1.0]), usage=usage, delta=d / V).support()[1]
+    limit = FreeProductLaw(d / V, d / n, float(weights @ weights)).support()[1]
+    return max(1.0, exact / limit)
+
+
+def fit_bulk(eigenvalues: FloatArray, gamma: float, delta: float | None = None, factor: float = 1.0) -> BulkFit:
     """Fit ``scale · (MP_delta ⊠ MP_gamma)`` to all d eigenvalues of a sample covariance.
 
     A robust start matches central quantiles; then the eigenvalues beyond the edge are set aside and the first two
@@ -72,22 +92,19 @@ def fit_bulk(eigenvalues: FloatArray, gamma: float, delta: float | None = None) 
         Ratio d over the number of samples.
     delta : float, optional
         Ratio d/V when the vocabulary is known; fitted when not.
+    factor : float
+        Ratio of the bulk's edge to that of the law, from :func:`edge_factor` when weights and vocabulary are known.
     """
     d = len(eigenvalues)
     law = _start(eigenvalues, gamma, delta)
     seen: set[int] = set()
-    margin = 0.0
-    for _ in range(_MAX_ROUNDS):
-        margin = TRACY_WIDOM_QUANTILE * edge_scale(law, d)
-        count = int(np.sum(eigenvalues > law.support()[1] + margin))
-        count = min(count, d - 2)
+    while True:
+        edge, margin = factor * law.support()[1], TRACY_WIDOM_MARGIN * edge_scale(law, d)
+        count = min(int(np.sum(eigenvalues > edge + margin)), d - 2)
         if count in seen:
-            break
+            return BulkFit(law, count, edge, margin, _distance(eigenvalues[count:], law))
         seen.add(count)
         law = _match_moments(eigenvalues[count:], gamma, delta)
-    margin = TRACY_WIDOM_QUANTILE * edge_scale(law, d)
-    count = min(int(np.sum(eigenvalues > law.support()[1] + margin)), d - 2)
-    return BulkFit(law, count, margin, _distance(eigenvalues[count:], law))
 
 
 def _match_moments(bulk: FloatArray, gamma: float, delta: float | None) -> FreeProductLaw:

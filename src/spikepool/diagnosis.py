@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
 from spikepool import spikes
-from spikepool.bulk_fit import BulkFit, fit_bulk
+from spikepool.bulk_fit import BulkFit, edge_factor, fit_bulk
 from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError
 from spikepool.fluctuations import eigenvalue_std, spike_alignment_std
 from spikepool.laws.free_product import FreeProductLaw
@@ -170,7 +170,8 @@ def diagnose(
     V : int, optional
         Vocabulary size; fitted from the bulk when not given.
     weights : array_like of shape (T,), optional
-        Pooling weights; with them the variance of a token's noise is reported (``noise_variance``).
+        Pooling weights; with them the variance of a token's noise is reported (``noise_variance``), and with `V` as
+        well the edge is that of sequences of finite length.
     alpha : float, optional
         Signal gain w'Rw. The spectrum shows the direction mu·u + zeta along which *this table's* classes differ, and
         the alignment is with that direction. With `alpha` and `weights` it is turned into the alignment with u
@@ -204,8 +205,9 @@ def diagnose(
             f"the smaller side of C must be at most {_LARGEST_DIMENSION}", features.shape, "Reduce the dimension first"
         )
     target = check.fraction(target, "target", closed=False)
-    delta = None if V is None else d / check.size(V, "V", minimum=2)
-    kappa = None if weights is None else float(np.sum(check.weight_vector(weights) ** 2))
+    V = None if V is None else check.size(V, "V", minimum=2)
+    w = None if weights is None else check.weight_vector(weights)
+    kappa = None if w is None else float(w @ w)
     if alpha is not None:
         alpha = check.positive(alpha, "alpha")
         if kappa is None:
@@ -217,8 +219,9 @@ def diagnose(
     if eigenvalues[0] <= 1e-14 * max(float(np.sum(mean**2)), 1e-300):
         raise InvalidInputError("all rows of C are equal", remedy="Pass features that vary between samples")
     # centring takes one degree of freedom
-    fit = fit_bulk(eigenvalues * n / (n - 1), d / (n - 1), delta)
     eigenvalues = eigenvalues * n / (n - 1)
+    factor = 1.0 if V is None or w is None else edge_factor(w, d, V, n)
+    fit = fit_bulk(eigenvalues, d / (n - 1), None if V is None else d / V, factor)
     mean_is_top = _mean_is_top(mean, fit, eigenvalues)
     if mean_is_top:
         warnings.warn(
@@ -278,7 +281,7 @@ def _explain(value: float, fit: BulkFit, d: int, target: float, signal_noise: fl
     """Invert an outlier to its spike; `signal_noise` is alpha times the token noise, when the gains are known."""
     delta, gamma, scale = fit.law.delta, fit.law.gamma, fit.law.scale
     x = float(spikes.excess_from_eigenvalue(value, delta, gamma, scale))
-    # the strength itself scatters with the latent; its law is unknown, so a Gaussian one is assumed (signs scatter less)
+    # the strength itself scatters with the latent, whose law is unknown: a Gaussian one is assumed (signs scatter less)
     latent_std = math.sqrt(2 * gamma / d)
     error = eigenvalue_std(x, delta, gamma, scale, d, strength_std=latent_std)
     inner_error = eigenvalue_std(x, delta, gamma, scale, d)
