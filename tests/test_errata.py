@@ -51,7 +51,7 @@ def test_mean_pooling_ratio_tends_to_one():
 
 
 def test_printed_derivative_of_the_population_transform():
-    # m'(z) at m = −1/rho is (1/rho²)(rho−delta)²/((rho−delta)²−delta): checked by differentiating the branch numerically
+    # m′ at m = −1/rho is (rho−delta)²/((rho−delta)²−delta)/rho²: checked by differentiating the branch numerically
     delta, rho = mp.mpf("0.625"), mp.mpf("2.3")
     z = rho * (rho - delta + 1) / (rho - delta)
 
