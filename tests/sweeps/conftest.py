@@ -1,6 +1,13 @@
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+# for the helper module beside the tests, which is also a driver process of its own
+sys.path.insert(0, str(Path(__file__).parent))
+
 from sweep_problem import problem
 
 from spikepool.sweeps import run

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+import time
 import warnings
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ from spikepool.sweeps.worker import Outcome, run_cell
 
 if TYPE_CHECKING:
     import xarray as xr
+
+# What starting a local cluster costs on two cores; work that takes no longer is done in the calling process.
+STARTUP_SECONDS = 6.0
 
 
 def sweep(
@@ -66,7 +70,8 @@ def sweep(
         Address of a Dask scheduler (``"tcp://127.0.0.1:8786"``) or a client. Its workers must have this version of
         spikepool and see the store at the same path. By default processes are started on this machine.
     workers : int, optional
-        Processes to start when there is no `scheduler`; 0 works in this process. By default the number of cores.
+        Processes to start when there is no `scheduler`; 0 works in this process. By default one for each core,
+        once the work proves long enough to be worth starting them.
     progress : bool, optional
         Show a progress bar; by default on a terminal only.
     retry_failed : bool
@@ -131,7 +136,10 @@ def run(
     if store is None:
         with tempfile.TemporaryDirectory(prefix="spikepool-") as folder:
             return _run(spec, Path(folder) / "sweep.zarr", scheduler, workers, progress, retry_failed)
-    return _run(spec, Path(store).absolute(), scheduler, workers, progress, retry_failed)
+    if "://" in str(store):
+        raise InvalidInputError("the store must be a folder of a file system", store, "Pass a path, not a URL")
+    path = Path(store).expanduser().absolute()
+    return _run(spec, path, scheduler, workers, progress, retry_failed)
 
 
 def _run(
@@ -185,60 +193,88 @@ def _pending(store: Store, retry_failed: bool) -> list[Cell]:
 
 
 def _compute(store: Store, pending: list[Cell], scheduler: Any, workers: int | None, progress: bool | None) -> None:
-    if workers is None:
-        workers = min(cluster.default_workers(), len(pending))
-        workers = 0 if workers == 1 else workers  # one process more would only cost its start
-    here = scheduler is None and workers == 0
-    outcomes = _here(store, pending) if here else _on_dask(store, pending, scheduler, workers)
+    if scheduler is not None:
+        outcomes = _on_dask(store, pending, cluster.remote(scheduler))
+    elif workers is None:
+        outcomes = _here_then_on_dask(store, pending)
+    elif workers == 0:
+        outcomes = _here(store, pending)
+    else:
+        outcomes = _on_dask(store, pending, cluster.local(workers))
     with closing(outcomes), Progress(len(pending), "sweep", show=progress) as bar:
-        for cell, outcome in outcomes:
+        for outcome in outcomes:
             if outcome.status == "unwritable":
                 raise StoreWriteError(outcome.message.rstrip("."))
             if outcome.status == "refused":
-                raise SweepError(f"{cell}: {outcome.message.rstrip('.')}")
+                raise SweepError(
+                    outcome.message.rstrip("."),
+                    remedy="Workers need this version of spikepool and a store at a path that all machines share",
+                )
             bar.advance()
 
 
-def _here(store: Store, pending: list[Cell]) -> Generator[tuple[Cell, Outcome], None, None]:
+def _here(store: Store, pending: list[Cell]) -> Generator[Outcome, None, None]:
     for cell in pending:
-        yield cell, run_cell(cell, str(store.path), store.fingerprint, __version__)
+        yield run_cell(cell, str(store.path), store.fingerprint, __version__)
+
+
+def _here_then_on_dask(store: Store, pending: list[Cell]) -> Generator[Outcome, None, None]:
+    """In this process while the rest should take no longer than starting others; the numbers are the same."""
+    cores = cluster.default_workers()
+    for i in range(len(pending)):
+        start = time.monotonic()
+        yield from _here(store, pending[i : i + 1])
+        rest = pending[i + 1 :]
+        if cores > 1 and (time.monotonic() - start) * len(rest) > STARTUP_SECONDS:
+            yield from _on_dask(store, rest, cluster.local(min(cores, len(rest))))
+            return
 
 
 def _on_dask(
-    store: Store, pending: list[Cell], scheduler: Any, workers: int
-) -> Generator[tuple[Cell, Outcome], None, None]:
+    store: Store, pending: list[Cell], connection: AbstractContextManager[Any]
+) -> Generator[Outcome, None, None]:
     distributed = require("distributed", "sweeps")
-    with cluster.local(workers) if scheduler is None else cluster.remote(scheduler) as client:
-        futures = client.map(
-            run_cell,
-            pending,
-            path=str(store.path),
-            fingerprint=store.fingerprint,
-            version=__version__,
-            pure=False,  # a task's answer is what it leaves in this store, never that of an earlier run
-        )
+
+    def submit(batch: list[Cell]) -> list[Any]:
+        common = {"path": str(store.path), "fingerprint": store.fingerprint, "version": __version__}
+        # impure: a task's answer is what it leaves in this store, never that of an earlier run
+        futures: list[Any] = client.map(run_cell, batch, pure=False, **common)
+        return futures
+
+    with connection as client:
+        futures = submit(pending)
         cell_of = dict(zip((future.key for future in futures), pending, strict=True))
+        suspects = []
         try:
             for future in distributed.as_completed(futures, loop=client.loop):
-                cell = cell_of[future.key]
-                yield cell, _outcome(future, store, cell, distributed)
+                outcome = _outcome(future, distributed)
+                if outcome is None:
+                    suspects.append(cell_of[future.key])
+                else:
+                    yield outcome
                 future.release()
+            for cell in suspects:  # Dask also blames cells that only waited on a worker that died: one at a time
+                yield _outcome(submit([cell])[0], distributed) or _give_up(store, cell)
         finally:
             client.cancel([future for future in futures if not future.done()])
 
 
-def _outcome(future: Any, store: Store, cell: Cell, distributed: Any) -> Outcome:
-    """The answer of a worker. A cell that has killed several is given up, with that as its error."""
+def _outcome(future: Any, distributed: Any) -> Outcome | None:
+    """The answer of a worker; None when several died on the task."""
     try:
         outcome: Outcome = future.result()
-    except distributed.scheduler.KilledWorker as err:
-        message = f"{type(err).__name__}: every worker that tried it died, perhaps for want of memory"
-        store.write(cell, blank(store.spec, cell, message), failed=True)
-        return Outcome("failed", message)
+    except distributed.scheduler.KilledWorker:
+        return None
     except Exception as err:
         raise SweepError(
-            f"the Dask cluster failed on {cell} ({describe(err)})",
+            f"the Dask cluster failed ({describe(err)})",
             remedy="Check its logs and that its workers have spikepool installed, then run again: finished "
             "cells are kept",
         ) from err
     return outcome
+
+
+def _give_up(store: Store, cell: Cell) -> Outcome:
+    message = "KilledWorker: every worker that tried it died, perhaps for want of memory"
+    store.write(cell, blank(store.spec, cell, message), failed=True)
+    return Outcome("failed", message)

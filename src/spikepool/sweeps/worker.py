@@ -61,7 +61,7 @@ def _store(path: str, fingerprint: str) -> Store:
     """The store, opened once a process; `fingerprint` tells it from an earlier one at the same path."""
     store = Store.open(Path(path))
     if store.fingerprint != fingerprint:
-        raise SweepError("the store on this worker is another one", path, "Use a path that all machines share")
+        raise SweepError("the store there is another one", path)
     return store
 
 
@@ -72,7 +72,7 @@ def run_cell(cell: Cell, path: str, fingerprint: str, version: str) -> Outcome:
     try:
         store = _store(path, fingerprint)
     except SweepError as err:
-        return Outcome("refused", f"a worker cannot open the store: {err}")
+        return Outcome("refused", f"a worker cannot use the store: {err}")
     with _single_threaded_blas:
         values, failed = compute(store.spec, cell)
     try:
