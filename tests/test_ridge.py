@@ -320,3 +320,28 @@ def test_worlds_outside_the_theory_are_refused():
         simulate_ridge(paper_model(1.0), WEIGHTS["mean"], [[1.0]])
     with pytest.raises(ValueError, match="binary"):
         RidgeClassifier().fit(np.ones((3, 2)), [1, 2, 3])
+
+
+@given(
+    logs=st.tuples(st.floats(-12, 12), st.floats(-6, 4), st.floats(-6, 3), st.floats(-6, 6), st.floats(-4, 0)),
+    share=st.floats(-1, 1),
+)
+def test_moments_are_finite_over_twenty_decades(logs, share):
+    ridge, ratio, delta, strength, kappa = (10.0**x for x in logs)
+    mean, var = ridge_moments(
+        alpha=0.3, kappa=kappa, covariance=share * 0.3**0.5, strength=strength, delta=delta, ratio=ratio, ridge=ridge
+    )
+    assert np.isfinite(mean)
+    assert 0 <= var < np.inf
+    assert mean * share >= 0
+
+
+def test_overwhelming_signal_leaves_the_vote_of_the_suffix():
+    """mu → ∞: the score is a itself, so the accuracy is P(y a > 0), counting ties as half."""
+    free = np.array(list(itertools.product([-1, 1], repeat=7)))
+    votes = 3 + free.sum(axis=1)
+    expected = np.mean(votes > 0) + np.mean(votes == 0) / 2
+    for exact in (False, True):
+        assert paper_model(1e6).ridge_accuracy(WEIGHTS["optimal"], exact=exact) == pytest.approx(1, abs=1e-9)
+    large = sp.SequenceModel(d=30, V=50, N=10**7, R=R, mu=1e6).ridge_accuracy(WEIGHTS["mean"], 1e-6)
+    assert large == pytest.approx(expected, abs=1e-6)

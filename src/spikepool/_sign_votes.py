@@ -22,8 +22,13 @@ ComplexArray = NDArray[np.complex128]
 
 # Gaussian tails beyond this many standard deviations, and exp(−t²/2) beyond this t, are below 1e-18.
 _TAIL = 9.0
-_MAX_NODES = 10_000_000
+_MAX_NODES = 1_000_000
 _CHUNK = 1 << 12
+
+
+def node_count(bound: float, noise: float) -> float:
+    """Terms of the sum that :func:`positive_probability` needs."""
+    return _TAIL * bound / (2 * np.pi * noise) + 1 if noise > 0 else np.inf
 
 
 def positive_probability(transform: Callable[[FloatArray], ComplexArray], bound: float, noise: float) -> float:
@@ -39,7 +44,7 @@ def positive_probability(transform: Callable[[FloatArray], ComplexArray], bound:
         Smallest standard deviation of the Gaussian part: |phi(t)| <= exp(−noise² t²/2).
     """
     step = 2 * np.pi / bound
-    nodes = int(np.ceil(_TAIL / (noise * step))) + 1 if noise > 0 else _MAX_NODES + 1
+    nodes = node_count(bound, noise)
     if nodes > _MAX_NODES:
         raise ConvergenceError(
             "the noise of the score is too small against its signal for an exact sum over many signs",
@@ -48,8 +53,8 @@ def positive_probability(transform: Callable[[FloatArray], ComplexArray], bound:
             residual=noise / bound,
         )
     total = 0.0
-    for start in range(0, nodes, _CHUNK):
-        t: FloatArray = (np.arange(start, min(start + _CHUNK, nodes), dtype=np.float64) + 0.5) * step
+    for start in range(0, int(np.ceil(nodes)), _CHUNK):
+        t: FloatArray = (np.arange(start, min(start + _CHUNK, np.ceil(nodes)), dtype=np.float64) + 0.5) * step
         total += float(np.sum(transform(t).imag / t))
     # outside [0, 1] by rounding only
     return float(min(max(0.5 + step / np.pi * total, 0.0), 1.0))

@@ -99,7 +99,9 @@ def ridge_moments(
     def equation(m: float) -> float:
         return float(ridge * m + ratio * integrals(m)[1] - 1)
 
-    m = float(brentq(equation, 1 / (ridge + ratio * kappa), 1 / ridge, xtol=1e-300, rtol=1e-15, maxiter=500))
+    # ∫ ms/(1+ms) lies between 0 and m·kappa; the margins keep the bracket valid when both ends round together
+    low, high = (1 - 1e-12) / (ridge + ratio * kappa), (1 + 1e-12) / ridge
+    m = float(brentq(equation, low, high, xtol=1e-300, rtol=1e-15, maxiter=500))
     I1, _, mJ, square = integrals(m)
     chi = ratio * square
     q = m * strength * I1

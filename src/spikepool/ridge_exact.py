@@ -32,7 +32,8 @@ from scipy.special import ndtr
 from spikepool import _validation as check
 from spikepool._blocks import SignBlocks, sign_blocks, sign_patterns
 from spikepool._labels import block_label, labels_of
-from spikepool._sign_votes import ComplexArray, positive_probability
+from spikepool._memory import require_memory
+from spikepool._sign_votes import ComplexArray, node_count, positive_probability
 from spikepool.errors import InvalidInputError
 from spikepool.ridge import RidgePrediction
 from spikepool.sampling import child_seed, draw_tokens, seed_sequence
@@ -44,6 +45,8 @@ FloatArray = NDArray[np.float64]
 
 # Test tokens drawn at most when the average over test sequences is by Monte Carlo: bounds the memory.
 _MAX_TEST_TOKENS = 20_000_000
+# Longest Fourier sum, each term of which runs over the vocabulary.
+_MAX_TERMS = 10_000
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,9 @@ def token_scores(
 ) -> TokenScores:
     """Draw a training set of `n_train` sequences and solve for the law of the token scores."""
     d, V, mu = model.d, model.V, model.mu
+    require_memory(
+        40 * V**2, f"the usage of V = {V} tokens", "Use the closed form (exact=False) for large vocabularies"
+    )
     tokens, latent = draw_tokens(model.replace(N=n_train), rng)
     y = labels_of(latent, positions)
     a = latent @ w
@@ -88,7 +94,9 @@ def token_scores(
     def equation(rho: float) -> float:
         return float(rho * (d - np.sum(values / (rho + values))) - ridge)
 
-    rho = float(brentq(equation, ridge / d, (ridge + values.sum()) / d, xtol=1e-300, rtol=1e-14, maxiter=500))
+    # tr A R lies between 0 and tr A/rho; margins as the ends round together for a large ridge
+    low, high = (1 - 1e-12) * ridge / d, (1 + 1e-12) * (ridge + float(values.sum())) / d
+    rho = float(brentq(equation, low, high, xtol=1e-300, rtol=1e-14, maxiter=500))
     R = 1 / (rho + values)
     b_hat, g_hat = vectors.T @ b, vectors.T @ g
     numerator = float(a @ y) / n_train - float(g_hat @ (R * b_hat))
@@ -133,7 +141,9 @@ def exact_ridge_accuracy(
         return RidgePrediction(0.5, 0.0, mean, 0.0)
     blocks = sign_blocks(model.R) if model.latent == "signs" else None
     if blocks is not None:
-        return RidgePrediction(_block_accuracy(model, w, scores, blocks, positions), 0.0, mean, std)
+        accuracy = _block_accuracy(model, w, scores, blocks, positions)
+        if accuracy is not None:
+            return RidgePrediction(accuracy, 0.0, mean, std)
     count = max(2, min(check.size(draws, "draws", minimum=2), _MAX_TEST_TOKENS // model.T))
     tokens, latent = draw_tokens(model.replace(N=count), child_seed(root, 1))
     y = labels_of(latent, positions)
@@ -146,8 +156,11 @@ def exact_ridge_accuracy(
 
 def _block_accuracy(
     model: SequenceModel, w: FloatArray, scores: TokenScores, blocks: SignBlocks, positions: NDArray[np.intp]
-) -> float:
-    """Exact average over test sequences by Fourier inversion, for signs in independent blocks."""
+) -> float | None:
+    """Exact average over test sequences by Fourier inversion, for signs in independent blocks.
+
+    None when the noise is so small against the scores that the sum would be long; drawing is then as good.
+    """
     block_label(blocks, w, positions)  # refuses labels that can tie or have too many signs
     member = np.zeros(len(w))
     member[positions] = 1.0
@@ -189,4 +202,7 @@ def _block_accuracy(
     bounded = float(np.abs(w).sum() * np.abs(f).max())
     weight2 = float(w @ w)
     bound = bounded + 9.0 * float(np.sqrt(weight2 * scores.variances.max()))
-    return positive_probability(transform, bound, float(np.sqrt(weight2 * scores.variances.min())))
+    noise = float(np.sqrt(weight2 * scores.variances.min()))
+    if node_count(bound, noise) > _MAX_TERMS:
+        return None
+    return positive_probability(transform, bound, noise)
