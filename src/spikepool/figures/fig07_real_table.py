@@ -145,10 +145,11 @@ FIGURE = FigureSpec(
     name="real-table",
     title="Spectrum of a real embedding table",
     caption=(
-        "A pretrained embedding table: by default the small public table that comes with the wordllama package (32000 "
-        "tokens, 256 coordinates); give any other with --table, GPT-2's model.safetensors included. (a) Singular values "
-        "of the centred table. (b) Eigenvalues with the fitted Silverstein law of a coloured bulk and its edge. (c) The "
-        "number of outliers depends on what counts as noise; the verdict rests on the coloured null."
+        "A pretrained embedding table: by default the small public table that comes with the wordllama "
+        "package (32000 tokens, 256 coordinates); give any other with --table, GPT-2's model.safetensors "
+        "included. (a) Singular values of the centred table. (b) Eigenvalues with the fitted Silverstein "
+        "law of a coloured bulk and its edge. (c) The number of outliers depends on what counts as noise; "
+        "the verdict rests on the coloured null."
     ),
     compute=compute,
     draw=draw,

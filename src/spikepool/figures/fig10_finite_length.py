@@ -43,7 +43,7 @@ def kolmogorov_distance(eigenvalues: NDArray[np.float64], law: SpectralLaw) -> f
 
 def compute(settings: Settings) -> xr.Dataset:
     """Spectra of pure noise (mu = 0, independent positions) for several lengths, against both laws."""
-    d, trials = (1200, 3) if settings.full else (300, 4)
+    d, trials = (1200, 3) if settings.full else (300, 3)
     V, N = 2 * round(d / DELTA / 2), round(d / GAMMA)
     shape = (len(METHODS), len(LAWS), len(LENGTHS))
     distance, error = np.empty(shape), np.empty(shape)
@@ -136,10 +136,11 @@ FIGURE = FigureSpec(
     name="finite-length",
     title="Finite sequences",
     caption=(
-        "Kolmogorov distance between simulated spectra of S (pure noise, independent positions) and two laws. Open "
-        "markers: the paper's closed law, which holds for long sequences with spread-out weights. Filled: the law "
-        "given the token usage, exact at any length. Shaded: distances that the finite size of the matrix explains. "
-        "Causal weights spread slowly (their noise gain is twice that of the mean), so the closed law is worse for them."
+        "Kolmogorov distance between simulated spectra of S (pure noise, independent positions) and two "
+        "laws. Open markers: the paper's closed law, which holds for long sequences with spread-out "
+        "weights. Filled: the law given the token usage, exact at any length. Shaded: distances that the "
+        "finite size of the matrix explains. Causal weights spread slowly (their noise gain is twice that "
+        "of the mean), so the closed law is worse for them."
     ),
     compute=compute,
     draw=draw,
