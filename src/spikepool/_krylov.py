@@ -9,6 +9,7 @@ residual over the gap.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -52,14 +53,14 @@ class KrylovSpace:
         return not self.coupling.any()
 
 
-def krylov_spaces(
+def krylov_space(
     apply: Callable[[FloatArray], FloatArray],
     start: FloatArray,
-    finished: Callable[[KrylovSpace], bool],
+    excess: Callable[[KrylovSpace], float],
     *,
     max_dimension: int,
 ) -> KrylovSpace:
-    """Grow the space until `finished` says so, it is invariant, or it has `max_dimension`.
+    """Grow the space until its `excess` is gone, it is invariant, or it has `max_dimension`.
 
     Parameters
     ----------
@@ -67,8 +68,9 @@ def krylov_spaces(
         x -> A x for a vector of length d.
     start : numpy.ndarray of shape (p, d)
         Linearly independent starting vectors, as rows.
-    finished : callable
-        Looks at the space from time to time, at ever larger intervals.
+    excess : callable
+        Logarithm of the error of what is wanted from a space over what is tolerated; not above 0 when done. It falls
+        about linearly with the steps, and is computed where the line through its last two values reaches 0.
     max_dimension : int
         Of the space; never more than d.
     """
@@ -77,7 +79,8 @@ def krylov_spaces(
     basis = np.empty((min(capacity, 32 * p), d))
     H = np.zeros((len(basis), len(basis)))
     basis[:p], R = _orthonormal_rows(start)
-    n, steps, size, next_look = p, 0, 0.0, _FIRST_LOOK
+    n, steps, size = p, 0, 0.0
+    next_look, looks = _FIRST_LOOK, [(0, math.inf)]
     space = KrylovSpace(H[:0, :0], np.zeros((0, p)), np.zeros((p, p)), 0)
     while True:
         block = np.stack([apply(row) for row in basis[n - p : n]])
@@ -95,20 +98,30 @@ def krylov_spaces(
         exhausted = n + p > capacity
         broken = float(np.abs(np.diag(coupling)).min()) <= _BREAKDOWN * size
         if exhausted or broken or steps >= next_look:
-            next_look = max(steps + 2, int(1.2 * steps))
             corner = H[:n, :n]
             corner[n - p :, n - p :] = (corner[n - p :, n - p :] + corner[n - p :, n - p :].T) / 2
             coordinates = np.zeros((n, p))
             coordinates[:p] = R
             space = KrylovSpace(corner, coordinates, np.zeros((p, p)) if broken else coupling, steps)
-            if exhausted or broken or finished(space):
+            looks.append((steps, excess(space)))
+            if exhausted or broken or looks[-1][1] <= 0:
                 return space
+            next_look = _next_look(looks)
         if n + p > len(basis):
             larger = min(capacity, 2 * len(basis))
             basis = np.concatenate([basis, np.empty((larger - len(basis), d))])
             H = np.pad(H, (0, larger - len(H)))
         basis[n : n + p] = following
         n += p
+
+
+def _next_look(looks: list[tuple[int, float]]) -> int:
+    """Step at which the line through the last two looks reaches 0, at most half as many steps further on."""
+    (before, first), (now, last) = looks[-2:]
+    reach = now + max(2, now // 2)
+    if not (math.isfinite(first) and math.isfinite(last) and last < first):
+        return min(reach, now + 4)
+    return min(reach, now + max(1, math.ceil(last * (now - before) / (first - last))))
 
 
 def _orthonormal_rows(block: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -18,11 +18,16 @@ def available_bytes() -> int | None:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 found.append(int(line.split()[1]) * 1024)
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text().strip()
         if limit != "max":
-            found.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+            used = int((group / "memory.current").read_text())
+            for line in (group / "memory.stat").read_text().splitlines():
+                if line.startswith("inactive_file "):  # file cache, which the kernel gives up when asked
+                    used -= int(line.split()[1])
+            found.append(int(limit) - used)
     except (OSError, ValueError):
-        pass
+        pass  # no such file here: another system, or no container
     if not found:
         try:
             found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

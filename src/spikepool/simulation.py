@@ -9,6 +9,7 @@ one where the Krylov space stops early, are decomposed densely on the smaller Gr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -20,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _dense_gram, _secular
 from spikepool import _validation as check
-from spikepool._krylov import KrylovSpace, krylov_spaces
+from spikepool._krylov import KrylovSpace, krylov_space
 from spikepool._memory import require_memory
 from spikepool._pooling_operator import Map, PooledNoise, serial_map, threaded_map
 from spikepool._progress import Progress
@@ -281,12 +282,18 @@ def _top(noise: PooledNoise, mus: FloatArray, k: int) -> tuple[FloatArray, Float
     return values, (vectors @ U) ** 2
 
 
-def _converged(values: FloatArray, residuals: FloatArray) -> bool:
-    """Whether Ritz values (m, k + 1), descending, are accurate but for the last, which only bounds a gap."""
+def _excess(values: FloatArray, residuals: FloatArray) -> float:
+    """Log of the largest (residual/gap)² over the tolerance, of Ritz values (m, k + 1), descending.
+
+    The last value is not wanted and only bounds a gap.
+    """
     steps = values[:, :-1] - values[:, 1:]
     gaps = steps.copy()
     gaps[:, 1:] = np.minimum(gaps[:, 1:], steps[:, :-1])
-    return bool(np.all(residuals[:, :-1] ** 2 <= TOLERANCE * gaps**2))
+    if np.any(gaps <= 0):
+        return math.inf
+    worst = float(np.max(residuals[:, :-1] / gaps))
+    return 2 * math.log(worst) - math.log(TOLERANCE) if worst else -math.inf
 
 
 def _start(noise: PooledNoise, *vectors: FloatArray) -> FloatArray:
@@ -299,19 +306,18 @@ def _krylov_single(noise: PooledNoise, mu: float, k: int) -> tuple[FloatArray, F
     """One mu: Krylov space of S(mu) at u; None when it did not converge."""
     found: list[tuple[FloatArray, FloatArray]] = []
 
-    def finished(space: KrylovSpace) -> bool:
+    def excess(space: KrylovSpace) -> float:
         p = len(space.coupling)
         if len(space.projected) <= k + 1:
-            return False
+            return math.inf
         theta, Y = np.linalg.eigh(space.projected)
         values, vectors = theta[::-1][: k + 1], Y[:, ::-1][:, : k + 1]
-        residuals = np.linalg.norm(space.coupling @ vectors[-p:], axis=0)
-        if not _converged(values[None], residuals[None]):
-            return False
-        found.append((values[None, :k], vectors[0:1, :k] ** 2))
-        return True
+        over = _excess(values[None], np.linalg.norm(space.coupling @ vectors[-p:], axis=0)[None])
+        if over <= 0 and not space.invariant:
+            found.append((values[None, :k], vectors[0:1, :k] ** 2))
+        return over
 
-    krylov_spaces(lambda x: noise.covariance(x, mu), _start(noise, noise.u), finished, max_dimension=_KRYLOV_LIMIT)
+    krylov_space(lambda x: noise.covariance(x, mu), _start(noise, noise.u), excess, max_dimension=_KRYLOV_LIMIT)
     return found[0] if found else None
 
 
@@ -324,21 +330,22 @@ def _krylov_grid(noise: PooledNoise, mus: FloatArray, k: int) -> tuple[FloatArra
     length = float(np.linalg.norm(g))
     found: list[tuple[FloatArray, FloatArray]] = []
 
-    def finished(space: KrylovSpace) -> bool:
+    def excess(space: KrylovSpace) -> float:
         p = len(space.coupling)
         if len(space.projected) <= k + 1:
-            return False
+            return math.inf
         theta, Y = np.linalg.eigh(space.projected)
         ends = space.coupling @ Y[-p:]
         # the noise part alone first: it is the hardest, and costs no search
-        if not _converged(theta[None, ::-1][:, : k + 1], np.linalg.norm(ends, axis=0)[None, ::-1][:, : k + 1]):
-            return False
+        alone = _excess(theta[None, ::-1][:, : k + 1], np.linalg.norm(ends, axis=0)[None, ::-1][:, : k + 1])
+        if alone > 0:
+            return alone
         U, G = space.start[:, 0] @ Y, length * (space.start[:, 1] @ Y)
         values, vectors = _secular.top_pairs(theta, U, G, c, mus, k + 1)
-        if not _converged(values, np.linalg.norm(vectors @ ends.T, axis=2)):
-            return False
-        found.append((values[:, :k], (vectors[:, :k] @ U) ** 2))
-        return True
+        over = _excess(values, np.linalg.norm(vectors @ ends.T, axis=2))
+        if over <= 0 and not space.invariant:
+            found.append((values[:, :k], (vectors[:, :k] @ U) ** 2))
+        return over
 
-    krylov_spaces(lambda x: noise.covariance(x, 0.0), _start(noise, noise.u, g), finished, max_dimension=_KRYLOV_LIMIT)
+    krylov_space(lambda x: noise.covariance(x, 0.0), _start(noise, noise.u, g), excess, max_dimension=_KRYLOV_LIMIT)
     return found[0] if found else None
