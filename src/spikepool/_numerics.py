@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-_GOLDEN = (3 - 5**0.5) / 2
-
 
 @dataclass(frozen=True)
 class Report:
@@ -115,39 +113,105 @@ def find_root(
     return Report(value, residual, converged & bracketed, steps)
 
 
-def minimise(
-    f: Callable[[FloatArray, NDArray[np.intp]], FloatArray],
+def newton(
+    f: Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]],
+    negative: FloatArray,
+    positive: FloatArray,
+    start: FloatArray,
+    *,
+    max_steps: int = 200,
+) -> Report:
+    """Roots of many monotone functions by Newton's method, kept inside shrinking brackets.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, index)`` gives values and slopes at points `x` of the problems `index`.
+    negative, positive : numpy.ndarray
+        Ends of the brackets at which f is negative and positive, in either order; they are not evaluated.
+    start : numpy.ndarray
+        First guesses inside the brackets.
+    max_steps : int
+        Limit on the iterations.
+
+    Returns
+    -------
+    Report
+        `residual` is the length of the last step relative to the root.
+    """
+    a, b = np.array(negative, dtype=np.float64), np.array(positive, dtype=np.float64)
+    x = np.array(start, dtype=np.float64)
+    residual = np.full(len(x), np.inf)
+    previous = np.full(len(x), np.inf)
+    active = np.arange(len(x))
+    steps = 0
+    for steps in range(1, max_steps + 1):  # noqa: B007 (reported after the loop)
+        if not len(active):
+            break
+        i, w = active, x[active]
+        value, slope = f(w, i)
+        below = value < 0
+        a[i], b[i] = np.where(below, w, a[i]), np.where(below, b[i], w)
+        left, right = np.minimum(a[i], b[i]), np.maximum(a[i], b[i])
+        size = np.abs(value)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fresh = w - value / slope
+        # a step that stays inside but did not halve the value is followed by a bisection
+        safe = (fresh >= left) & (fresh <= right) & (size <= 0.5 * previous[i])
+        previous[i] = np.where(safe | np.isinf(previous[i]), size, np.inf)
+        fresh = np.where(safe, fresh, (left + right) / 2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            residual[i] = np.abs(fresh - w) / np.abs(w)
+        # Newton squares the error: a step of 1e-10 leaves nothing but rounding
+        done = (safe & (residual[i] <= 1e-10)) | (right - left <= 4e-16 * np.abs(w)) | (value == 0)
+        residual[i] = np.where(value == 0, 0.0, residual[i])
+        x[i] = np.where(done & ~safe, w, fresh)
+        active = i[~done]
+    converged = np.ones(len(x), dtype=bool)
+    converged[active] = False
+    return Report(x, residual, converged, steps)
+
+
+def dips_below(
+    f: Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]],
     lo: FloatArray,
     hi: FloatArray,
     *,
-    below: float | None = None,
-    steps: int = 40,
-) -> tuple[FloatArray, FloatArray]:
-    """Minima of many unimodal functions on open intervals by golden sections; ``(where, value)``.
+    max_steps: int = 100,
+) -> tuple[NDArray[np.bool_], FloatArray]:
+    """Which convex functions, infinite at the ends of their intervals, take a negative value, and where.
 
-    With `below`, a problem is left as soon as a value below it is found.
+    Bisection on the sign of the slope, ended as soon as a negative value is found or the tangents at the two ends
+    of the bracket meet above zero.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, index)`` gives values and slopes at points `x` of the problems `index`.
+    lo, hi : numpy.ndarray
+        The intervals.
     """
-    everything = np.arange(len(lo))
     a, b = lo.astype(np.float64), hi.astype(np.float64)
-    x1, x2 = a + _GOLDEN * (b - a), b - _GOLDEN * (b - a)
-    f1, f2 = f(x1, everything), f(x2, everything)
-    active = everything
-    for _ in range(steps):
-        if below is not None:
-            active = active[np.minimum(f1[active], f2[active]) >= below]
+    fa, fb = np.full(len(a), np.inf), np.full(len(a), np.inf)
+    da, db = np.full(len(a), -np.inf), np.full(len(a), np.inf)
+    where = (a + b) / 2
+    negative = np.zeros(len(a), dtype=bool)
+    active = np.arange(len(a))
+    for _ in range(max_steps):
         if not len(active):
             break
         i = active
-        left = f1[i] < f2[i]
-        b[i] = np.where(left, x2[i], b[i])
-        a[i] = np.where(left, a[i], x1[i])
-        fresh = np.where(left, a[i] + _GOLDEN * (b[i] - a[i]), b[i] - _GOLDEN * (b[i] - a[i]))
-        value = f(fresh, i)
-        kept, kept_value = np.where(left, x1[i], x2[i]), np.where(left, f1[i], f2[i])
-        x1[i], f1[i] = np.where(left, fresh, kept), np.where(left, value, kept_value)
-        x2[i], f2[i] = np.where(left, kept, fresh), np.where(left, kept_value, value)
-    where = np.where(f1 < f2, x1, x2)
-    return where, np.minimum(f1, f2)
+        x = (a[i] + b[i]) / 2
+        value, slope = f(x, i)
+        where[i], negative[i] = x, value < 0
+        left = slope > 0
+        b[i], fb[i], db[i] = np.where(left, x, b[i]), np.where(left, value, fb[i]), np.where(left, slope, db[i])
+        a[i], fa[i], da[i] = np.where(left, a[i], x), np.where(left, fa[i], value), np.where(left, da[i], slope)
+        with np.errstate(invalid="ignore", over="ignore"):
+            meet = (fa[i] * db[i] - fb[i] * da[i] + da[i] * db[i] * (b[i] - a[i])) / (db[i] - da[i])
+        hopeless = np.isfinite(meet) & (meet > 0)
+        active = i[~(negative[i] | hopeless | (b[i] - a[i] <= 1e-15 * np.abs(x)))]
+    return negative, where
 
 
 def tanh_sinh(n: int = 200, reach: float = 3.4) -> tuple[FloatArray, FloatArray, FloatArray]:

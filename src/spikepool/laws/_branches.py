@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool._numerics import find_root, minimise
+from spikepool._numerics import dips_below, newton
 from spikepool.errors import ConvergenceError
 from spikepool.laws._population import AtomPopulation, Population
 from spikepool.laws.base import FloatArray
@@ -93,40 +93,24 @@ class Windows:
             share = np.nan_to_num((s - sa) / (sb - sa), nan=0.5)
         x = a + np.clip(share, 0.0, 1.0) * (b - a)
         central = self.central[index]
-        active = np.arange(len(s))
-        previous = np.full(len(s), np.inf)
-        for _ in range(200):
-            i = active
-            w = x[i]
+
+        def miss(w: FloatArray, i: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
             with np.errstate(divide="ignore", invalid="ignore"):
                 y = self.y(w, index[i])
                 value, Q = pop.terms(np.where(np.isfinite(y), y, 1e300))
-                gap = value - s[i]
-                slope = (Q - value) / np.where(central[i], w * (1 - w), w)
-                fresh = w - gap / slope
-            below = gap < 0
-            a[i] = np.where(below, w, a[i])
-            b[i] = np.where(below, b[i], w)
-            left, right = np.minimum(a[i], b[i]), np.maximum(a[i], b[i])
-            size = np.abs(gap)
-            # a Newton step that stays inside but did not halve the residual is followed by a bisection
-            safe = (fresh > left) & (fresh < right) & (size <= 0.5 * previous[i])
-            previous[i] = np.where(safe | np.isinf(previous[i]), size, np.inf)
-            fresh = np.where(safe, fresh, (left + right) / 2)
-            done = (size <= 1e-15 * np.abs(s[i])) | (right - left <= 4e-16 * np.abs(w))
-            done |= safe & (np.abs(fresh - w) <= 1e-10 * np.abs(w))  # the next error is the square of this step
-            x[i] = np.where(done & ~safe, w, fresh)
-            active = i[~done]
-            if not len(active):
-                return np.asarray(x)
-        worst = int(active[0])
-        raise ConvergenceError(
-            "a real branch could not be inverted at s",
-            float(s[worst]),
-            "Merge atoms that agree to more than 13 digits",
-            point=float(s[worst]),
-            residual=float(previous[worst]),
-        )
+                return value - s[i], (Q - value) / np.where(central[i], w * (1 - w), w)
+
+        report = newton(miss, a, b, x)
+        if not report.converged.all():
+            worst = int(np.argmin(report.converged))
+            raise ConvergenceError(
+                "a real branch could not be inverted at s",
+                float(s[worst]),
+                "Merge atoms that agree to more than 13 digits",
+                point=float(s[worst]),
+                residual=float(report.residual[worst]),
+            )
+        return np.asarray(report.value)
 
     def invert(self, s: FloatArray, index: NDArray[np.intp]) -> FloatArray:
         """Points y on the windows `index` at which s(y) takes given values."""
@@ -150,33 +134,39 @@ def windows(pop: Population, bound: float) -> Windows:
 def _central_window(pop: Population, bound: float) -> tuple[FloatArray, FloatArray]:
     """Ends omega (large: s lowest; small: s highest) of {Q < bound} on the central branch."""
     low, top = pop.pieces[0, 0], pop.pieces[-1, 1]
+    target = np.sqrt(bound)
 
-    def excess(omega: FloatArray, _: Any = None) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            y = top * omega / (1 - omega)
-        value = np.full(len(omega), -np.sqrt(bound))
-        finite = np.isfinite(y)
-        # the square root is nearly linear in omega: few steps
-        value[finite] += np.sqrt(pop.terms(y[finite])[1])
-        return value
+    def excess(omega: FloatArray, _: Any = None) -> tuple[FloatArray, FloatArray]:
+        # the square root of Q is nearly linear in omega: few steps
+        _, Q, C = pop.cubes(top * omega / (1 - omega))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.sqrt(Q) - target, (C - Q) / (np.sqrt(Q) * omega * (1 - omega))
 
     def reach(near: float, widen: Callable[[float], float]) -> float:
         """The first of a sequence of parameters at which Q exceeds the bound."""
-        while excess(np.array([near]))[0] < 0:
+        while excess(np.array([near]))[0][0] < 0:
             near = widen(near)
         return near
 
-    far = reach(2.0, lambda omega: 1 + 4 * (omega - 1))
-    right = find_root(excess, np.ones(1), np.array([far])).value
+    # Q ≤ mass (omega − 1)² on the right, with equality for one atom
+    first = 1 + target / np.sqrt(pop.mass)
+    far = reach(first, lambda omega: 1 + 4 * (omega - 1))
+    right = newton(excess, np.ones(1), np.array([far]), np.array([first])).value
     # towards the smallest mass, where omega_min = −low/(top − low); Q passes through `mass` at omega = 0
     if pop.mass >= bound or low == 0:
-        if excess(np.array([_HARD]))[0] <= 0:  # mass reaches down to zero, and Q stays below the bound up to there
+        if excess(np.array([_HARD]))[0][0] <= 0:  # mass reaches to zero, and Q stays below the bound up to there
             return right, np.array([_HARD])
-        left = find_root(excess, np.array([_HARD]), np.ones(1))
+        guess = max(0.5 * (2 - first), 1e-3)
+        left = newton(excess, np.ones(1), np.array([_HARD]), np.array([guess]))
     else:
         floor = -low / (top - low) if top > low else -np.inf
-        near = reach(max(-1.0, floor / 2), lambda omega: max(4 * omega, floor + (omega - floor) / 4))
-        left = find_root(excess, np.array([near]), np.zeros(1) - _HARD)
+        guess = max(2 - first, floor / 2)
+
+        def nearer(omega: float) -> float:
+            return 4 * omega if top == low else max(4 * omega, floor + (omega - floor) / 4)
+
+        near = reach(guess, nearer)
+        left = newton(excess, np.zeros(1) - _HARD, np.array([near]), np.array([near]))
     return right, left.value
 
 
@@ -192,13 +182,22 @@ def _inner_windows(pop: Population, bound: float) -> tuple[FloatArray, FloatArra
     if not len(low):
         return low, high
 
-    def excess(x: FloatArray, _: NDArray[np.intp]) -> FloatArray:
-        return np.asarray(pop.terms(-x)[1] - bound)
+    def excess(x: FloatArray, _: Any = None) -> tuple[FloatArray, FloatArray]:
+        _, Q, C = pop.cubes(-x)
+        return Q - bound, 2 * (C - Q) / x
 
-    where, value = minimise(excess, low, high, below=0.0)
-    deep = value < 0
+    deep, where = dips_below(excess, low, high)
     low, high, where = low[deep], high[deep], where[deep]
     inside = 1e-14 * np.abs(where)
-    left = find_root(excess, np.minimum(low + inside, where), where)
-    right = find_root(excess, where, np.maximum(high - inside, where))
-    return left.value, right.value
+
+    def root_excess(x: FloatArray, _: Any = None) -> tuple[FloatArray, FloatArray]:
+        # next to a pole 1/sqrt(Q) is linear
+        value, slope = excess(x)
+        Q = value + bound
+        return 1 / np.sqrt(bound) - 1 / np.sqrt(Q), slope / (2 * Q * np.sqrt(Q))
+
+    left, right = np.minimum(low + inside, where), np.maximum(high - inside, where)
+    # 1/sqrt(Q) is about distance/sqrt(squares): start where the line from the pole says
+    start = newton(root_excess, where, left, (left + where) / 2)
+    stop = newton(root_excess, where, right, (right + where) / 2)
+    return start.value, stop.value

@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool._numerics import find_root, minimise
+from spikepool._numerics import Report, find_root
 from spikepool.errors import ConvergenceError
 from spikepool.laws._branches import Windows, windows
 from spikepool.laws._population import Population
@@ -81,18 +81,19 @@ class GapFinder:
 
     def _find(self) -> list[Gap]:
         ranges = self._gap_ranges()
-        found = []
-        for s_low, s_high, i, j in ranges:
-            ends = [-np.inf if s_low == 0 else 0.0, np.inf if s_high == 0 else 0.0]
-            for k, s in enumerate((s_low, s_high)):
-                if s != 0:
-                    ends[k] = float(self.point(np.array([s]), np.array([i]), np.array([j]))[0])
-            found.append(Gap(ends[0], ends[1], s_low, s_high, i, j))
-        found.sort(key=lambda gap: gap.low)
+        low, high = np.array([r[0] for r in ranges]), np.array([r[1] for r in ranges])
+        i, j = np.array([r[2] for r in ranges], dtype=np.intp), np.array([r[3] for r in ranges], dtype=np.intp)
+        s = np.concatenate([low, high])
+        finite = s != 0
+        z = np.where(np.arange(len(s)) < len(low), -np.inf, np.inf)
+        z[finite] = self.point(s[finite], np.tile(i, 2)[finite], np.tile(j, 2)[finite])
         # a hard edge: the first gap ends at zero, up to rounding and to the distance kept from a singularity
-        if found[0].high < 1e-14 * self.usage.mean * self.noise.mean:
-            first = found[0]
-            found[0] = Gap(first.low, 0.0, first.s_low, first.s_high, first.usage, first.noise)
+        first = int(np.argmin(z[: len(low)])) + len(low)
+        if z[first] < 1e-14 * self.usage.mean * self.noise.mean:
+            z[first] = 0.0
+        columns = zip(z[: len(low)], z[len(low) :], low, high, i, j, strict=True)
+        found = [Gap(float(a), float(b), float(c), float(d), int(k), int(q)) for a, b, c, d, k, q in columns]
+        found.sort(key=lambda gap: gap.low)
         for left, right in pairwise(found):
             if not (left.low < left.high < right.low < right.high):
                 raise ConvergenceError(
@@ -122,16 +123,64 @@ class GapFinder:
         zero = np.zeros(2, dtype=np.intp)
         ends = np.array([max(u.low[0], n.low[0]), min(u.high[0], n.high[0])])
         # in log |s|: the edge may lie orders of magnitude below the end of the window
-        floor = np.log(np.abs(ends)) - 60.0
-        top = np.log(np.abs(ends))
-
-        def excess(v: FloatArray, q: NDArray[np.intp]) -> FloatArray:
-            return self._excess(np.sign(ends[q]) * np.exp(v), zero[q], zero[q])
-
-        root = find_root(excess, floor, top, xtol=1e-10)
+        depth = np.concatenate([np.linspace(0.0, 6.0, 25)[1:], [10.0, 20.0, 60.0]])
+        s = ends[:, None] * np.exp(-np.concatenate([[1e-9], depth]))
+        many = np.zeros(s.size, dtype=np.intp)
+        outside = self._excess(s.ravel(), many, many).reshape(s.shape) >= 0
+        place = outside.sum(axis=1)  # the first point of the gap, counted from the end of the window
+        rows = np.arange(2)
+        far, near = s[rows, np.maximum(place, 1) - 1], s[rows, np.minimum(place, s.shape[1] - 1)]
+        edge, good = self._polish((far + near) / 2, zero, zero, np.minimum(far, near), np.maximum(far, near))
         # without a sign change the criterion holds up to the end of the window: a hard edge at zero
-        s = np.where(root.converged, np.sign(ends) * np.exp(root.value), ends)
-        return [(float(s[0]), 0.0, 0, 0), (0.0, float(s[1]), 0, 0)]
+        hard = place == 0
+        slow = np.flatnonzero(~good & ~hard)
+        if len(slow):
+            root = find_root(lambda x, q: self._excess(x, zero[q], zero[q]), far[slow], near[slow], xtol=1e-10)
+            self._found(root)
+            edge[slow] = root.value
+        edge = np.where(hard, ends, edge)
+        return [(float(edge[0]), 0.0, 0, 0), (0.0, float(edge[1]), 0, 0)]
+
+    @staticmethod
+    def _found(root: Report) -> None:
+        if not root.converged.all():
+            worst = int(np.argmin(root.converged))
+            raise ConvergenceError(
+                "an edge of the support was not found near s",
+                float(root.value[worst]),
+                "Merge atoms that nearly coincide",
+                point=float(root.value[worst]),
+                residual=float(root.residual[worst]),
+            )
+
+    def _polish(
+        self, s: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp], low: FloatArray, high: FloatArray
+    ) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Newton for s(y) = s̃(ỹ), Q Q̃ = s s̃ in (log |y|, log |ỹ|), and where it succeeded with low < s < high."""
+        with np.errstate(all="ignore"):
+            y, yt = self.pair(s, i, j)
+            length = np.full(len(s), np.inf)
+            for _ in range(25):
+                a, Q, C = self.usage.cubes(y)
+                b, Qt, Ct = self.noise.cubes(yt)
+                f1, f2 = a - b, np.log(Q / np.abs(a)) + np.log(Qt / np.abs(b))
+                da, db = Q - a, Qt - b
+                ga, gb = 2 * (C - Q) / Q - da / a, 2 * (Ct - Qt) / Qt - db / b
+                determinant = da * gb + db * ga
+                step, step_t = -(f1 * gb + f2 * db) / determinant, (f1 * ga - f2 * da) / determinant
+                length = np.maximum(np.abs(step), np.abs(step_t))
+                shrink = np.minimum(1.0, 0.7 / length)
+                y, yt = y * np.exp(step * shrink), yt * np.exp(step_t * shrink)
+                if np.all((length < 1e-9) | ~np.isfinite(length)):
+                    break
+            a = self.usage.terms(y)[0]
+            good = (length < 1e-9) & (a > low) & (a < high)
+            # the branch: the windows' own inverse must give the same point
+            if good.any():
+                back = self.pair(a[good], i[good], j[good])
+                same = (np.abs(back[0] / y[good] - 1) <= 1e-6) & (np.abs(back[1] / yt[good] - 1) <= 1e-6)
+                good[good] = same
+        return a, good
 
     def _inner_ranges(self) -> list[tuple[float, float, int, int]]:
         """Bounded gaps: the parts of pairs of windows, at least one of them inner, where the criterion holds."""
@@ -161,28 +210,34 @@ class GapFinder:
         k, c = np.nonzero(inside[:, 1:] != inside[:, :-1])
         if not len(k):
             return []
-        root = find_root(lambda x, q: self._excess(x, i[k[q]], j[k[q]]), s[k, c], s[k, c + 1], xtol=1e-10)
-        if not root.converged.all():
-            bad = int(np.argmin(root.converged))
-            raise ConvergenceError(
-                "an edge of the support was not found near s",
-                float(root.value[bad]),
-                "Merge atoms that nearly coincide",
-                point=float(root.value[bad]),
-                residual=float(root.residual[bad]),
+        start, stop, own_i, own_j = s[k, c], s[k, c + 1], i[k], j[k]
+        edges, good = self._polish((start + stop) / 2, own_i, own_j, start, stop)
+        if not good.all():
+            bad = np.flatnonzero(~good)
+            root = find_root(
+                lambda x, q: self._excess(x, own_i[bad[q]], own_j[bad[q]]), start[bad], stop[bad], xtol=1e-10
             )
-        return [
-            (float(root.value[q]), float(root.value[q + 1]), int(i[k[q]]), int(j[k[q]])) for q in range(0, len(k), 2)
-        ]
+            self._found(root)
+            edges[bad] = root.value
+        return [(float(edges[q]), float(edges[q + 1]), int(own_i[q]), int(own_j[q])) for q in range(0, len(k), 2)]
 
     def _deepen(self, s: FloatArray, g: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp]) -> FloatArray:
         """Follow local minima of the criterion that the grid left positive: a narrow gap may hide in them."""
-        k, c = np.nonzero((g[:, 1:-1] > 0) & (g[:, 1:-1] <= g[:, :-2]) & (g[:, 1:-1] <= g[:, 2:]))
+        k, c = np.nonzero((g[:, 1:-1] > 0) & (g[:, 1:-1] < 1) & (g[:, 1:-1] <= g[:, :-2]) & (g[:, 1:-1] <= g[:, 2:]))
         if not len(k):
             return g
-        where, value = minimise(lambda x, q: self._excess(x, i[k[q]], j[k[q]]), s[k, c], s[k, c + 2], below=0.0)
-        deep = value < 0
-        s[k[deep], c[deep] + 1], g[k[deep], c[deep] + 1] = where[deep], value[deep]
+        low, high = s[k, c], s[k, c + 2]
+        unit = np.linspace(0.0, 1.0, 9)
+        rows = np.arange(len(k))
+        for _ in range(4):  # a ninefold grid around the lowest point, four times
+            fine = low[:, None] + (high - low)[:, None] * unit
+            fine = np.where(fine == 0, 1e-9 * (high - low)[:, None], fine)
+            value = self._excess(fine.ravel(), np.repeat(i[k], 9), np.repeat(j[k], 9)).reshape(fine.shape)
+            lowest = np.clip(value.argmin(axis=1), 1, 7)
+            low, high = fine[rows, lowest - 1], fine[rows, lowest + 1]
+        where, depth = fine[rows, lowest], value[rows, lowest]
+        deep = depth < 0
+        s[k[deep], c[deep] + 1], g[k[deep], c[deep] + 1] = where[deep], depth[deep]
         return g
 
     def slopes(self, s: FloatArray, y: FloatArray, yt: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -52,6 +52,10 @@ class Population(ABC):
         """s(y) and Q(y) at a flat array of real or complex points."""
 
     @abstractmethod
+    def cubes(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """s, Q and C = scale ∫ t³/(t+y)³ dH at real points; dQ/d log y = 2(C − Q)."""
+
+    @abstractmethod
     def angle(self, y: NDArray[np.complex128]) -> FloatArray:
         """Return scale ∫ arg(1 + t/y) dH(t), for y in the lower half plane: each argument lies in (0, π)."""
 
@@ -113,6 +117,17 @@ class AtomPopulation(Population):
                 r *= r
                 Q[rows] = r @ self.squares
         return s, Q
+
+    def cubes(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        s, Q, C = np.empty_like(y), np.empty_like(y), np.empty_like(y)
+        for rows in self._blocks(len(y)):
+            tau = self._t / (self._t + y[rows][:, None])
+            s[rows] = tau @ self._p
+            square = tau * tau
+            Q[rows] = square @ self._p
+            square *= tau
+            C[rows] = square @ self._p
+        return s, Q, C
 
     def angle(self, y: NDArray[np.complex128]) -> FloatArray:
         e = 1 / y
@@ -177,6 +192,15 @@ class LawPopulation(Population):
             s[near] = self.scale * (1 - w * m)
             Q[near] = s[near] - self.scale * (w * m) + self.scale * (w * w * slope)
         return s, Q
+
+    def cubes(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        s, Q = self.terms(y)
+
+        def squares(points: NDArray[Any]) -> NDArray[Any]:
+            return self.terms(points.ravel())[1].reshape(points.shape)
+
+        radius = np.minimum(self._radius(-y), 0.35 * np.abs(y))
+        return s, Q, Q + y * derivative(squares, y, radius).real / 2
 
     def angle(self, y: NDArray[np.complex128]) -> FloatArray:
         if self._nodes is None:
