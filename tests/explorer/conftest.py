@@ -1,16 +1,26 @@
 import shutil
+import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+# for the helper modules beside the tests, which worker processes import by name too
+sys.path.insert(0, str(Path(__file__).parent))
 
 pytest.importorskip("dash", reason="the explorer needs dash")
 
 from spikepool.explorer import Settings, create_app
 
-BROWSER_ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync --no-first-run"
-).split()
+BROWSER_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 UPLOAD_LIMIT = 400_000
 
 

@@ -132,7 +132,7 @@ def test_large_simulations_are_refused(application):
 def test_downloads(application, simulated):
     from urllib.parse import quote
 
-    query, result, _ = simulated
+    query = simulated[0]
     state = quote(query)
     for kind, check in {
         "csv": lambda body: body.startswith(b"panel,series"),

@@ -141,9 +141,12 @@ def _check_origin() -> Response | None:
 
 def _check_callback(callbacks: Mapping[str, Any]) -> Response | None:
     """Refuse bodies that Dash would trip over: it trusts their shape."""
-    if request.content_length is None or request.content_length > MAX_CALLBACK_BYTES:
+    if (request.content_length or 0) > MAX_CALLBACK_BYTES:
         return _answer(413, "The request is too large.")
-    body = request.get_json(silent=True)
+    try:
+        body = request.get_json(silent=True) if request.content_length else None
+    except RecursionError:
+        body = None
     if not isinstance(body, dict):
         return _answer(400, "The request is not a JSON object.")
     output = body.get("output")

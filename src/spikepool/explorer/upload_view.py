@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.explorer.figures import INK, MUTED, SIGNAL, Figure, axis, layout, note, packed
+from spikepool.explorer.figures import COLORS, INK, MUTED, SIGNAL, Figure, axis, layout, note, packed
 
 _SHOWN_EDGES = 4.0
 
@@ -33,19 +33,21 @@ def present(result: dict[str, Any], theme: str) -> UploadView:
         title = f"Embedding table: {rows:,} tokens in {columns:,} dimensions"
         counts = ", ".join(f"{name} {number}" for name, number in result["counts"].items())
         caption = f"Outliers, largest first ({count} in all). Counts under each null: {counts}."
-        names = ("Eigenvalue", "In the population", "Distance beyond the edge")
-        keys = ("eigenvalue", "population_eigenvalue", "statistic")
+        names: tuple[str, ...] = ("Eigenvalue", "In the population", "Beyond the edge (noise units)")
+        keys: tuple[str, ...] = ("eigenvalue", "population_eigenvalue", "distance")
     else:
         title = f"Pooled features: {rows:,} sequences in {columns:,} dimensions"
         caption = f"Outliers, largest first ({count} in all). Alignment: 0 unrelated to the truth, 1 identical."
-        names = ("Eigenvalue", "Standard error", "Estimated alignment")
-        keys = ("eigenvalue", "standard_error", "alignment")
+        names = ("Eigenvalue", "± error", "Estimated alignment", "± error", "Sequences for 0.8")
+        keys = ("eigenvalue", "standard_error", "alignment", "alignment_standard_error", "required_samples")
     cells = tuple(tuple(_cell(outlier[key]) for key in keys) for outlier in result["outliers"])
     return UploadView(title, result["verdict"], figure, caption if count else "No outliers.", names, cells)
 
 
-def _cell(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+def _cell(value: float | int | None) -> str:
+    if value is None:
+        return "never enough"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _spectrum(result: dict[str, Any], theme: str) -> Figure:
@@ -63,6 +65,11 @@ def _spectrum(result: dict[str, Any], theme: str) -> Figure:
             "type": "bar", "name": "eigenvalues", "x": packed((edges[1:] + edges[:-1]) / 2), "y": packed(density),
             "width": packed(np.diff(edges)), "marker": {"color": MUTED[theme], "opacity": 0.55, "line": {"width": 0}},
             "hovertemplate": "λ %{x:.3g}: density %{y:.3g}<extra></extra>",
+        },
+        {
+            "type": "scatter", "mode": "lines", "name": "fitted bulk", "x": packed(result["curve"][0]),
+            "y": packed(result["curve"][1]), "line": {"color": COLORS[theme]["causal"], "width": 2},
+            "hoverinfo": "skip",
         },
         {
             "type": "scatter", "mode": "markers", "name": "outliers", "x": near, "y": [0.04 * top] * len(near),
@@ -83,6 +90,6 @@ def _spectrum(result: dict[str, Any], theme: str) -> Figure:
         shapes=[{"type": "line", "x0": edge, "x1": edge, "y0": 0, "y1": 0.9, "yref": "paper", "line": line}],
         annotations=notes,
         bargap=0,
-        showlegend=bool(near),
+        showlegend=True,
     )
     return {"data": data, "layout": shown}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from spikepool.errors import InvalidInputError, TableFormatError
 from spikepool.explorer.histogram import histogram
 from spikepool.explorer.jobs import Report
+
+if TYPE_CHECKING:
+    from spikepool.diagnosis import Diagnosis
 
 FloatArray = NDArray[np.float64]
 
@@ -22,6 +26,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 MAX_VOCABULARY = 10_000_000
 MAX_CSV_COLUMNS = 20_000
 LISTED_OUTLIERS = 20
+CURVE_POINTS = 240
+TARGET_ALIGNMENT = 0.8
 
 
 class UploadError(InvalidInputError):
@@ -54,45 +60,84 @@ def upload_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
 
 def _analyse_table(path: Path, report: Report) -> dict[str, Any]:
     from spikepool.tables import TableSpectrum, open_table
+    from spikepool.tables.plots import smooth_density
 
     source: Any = read_csv(path) if path.suffix == ".csv" else open_table(path)
     report(0.2, "spectrum, nulls and held-out check")
-    spectrum = TableSpectrum(progress=False).fit(source)
-    V, d = spectrum.shape_
+    fit = TableSpectrum(progress=False).fit(source)
+    x, density = smooth_density(fit)
+    # the curve is of the nonzero bulk alone, the histogram a share of all eigenvalues
+    share = (fit.rank_ - fit.n_outliers_) / len(fit.eigenvalues_)
     return {
         "kind": "table",
-        "shape": [int(V), int(d)],
-        "verdict": str(spectrum.verdict_),
-        "edge": float(spectrum.edge_),
-        "histogram": histogram(spectrum.eigenvalues_, float(spectrum.edge_)),
-        "outlier_count": int(spectrum.n_outliers_),
+        "shape": [int(size) for size in fit.shape_],
+        "verdict": str(fit.verdict_),
+        "edge": float(fit.edge_),
+        "curve": [np.asarray(x).tolist(), (share * np.asarray(density)).tolist()],
+        "histogram": histogram(fit.eigenvalues_, float(fit.edge_)),
+        "outlier_count": int(fit.n_outliers_),
         "outliers": [
-            {"eigenvalue": o.eigenvalue, "population_eigenvalue": o.population_eigenvalue, "statistic": o.statistic}
-            for o in spectrum.outliers_[:LISTED_OUTLIERS]
+            {"eigenvalue": o.eigenvalue, "population_eigenvalue": o.population_eigenvalue, "distance": o.distance}
+            for o in fit.outliers_[:LISTED_OUTLIERS]
         ],
-        "counts": {str(name): int(count) for name, count in spectrum.counts_.items()},
+        "counts": {str(name): int(count) for name, count in fit.counts_.items()},
     }
 
 
 def _analyse_features(path: Path, V: int | None, report: Report) -> dict[str, Any]:
-    from spikepool.diagnosis import diagnose
+    from spikepool.diagnosis import UncenteredWarning, diagnose
 
     C = read_matrix(path)
     report(0.3, "bulk, outliers and alignments")
-    found = diagnose(C, V=V)
-    eigenvalues = np.linalg.svd(C - C.mean(axis=0), compute_uv=False) ** 2 / len(C)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncenteredWarning)  # it is part of the verdict below
+        found = diagnose(C, V=V, target=TARGET_ALIGNMENT)
+    low, high = found.bulk.support()
+    x = low + (high - low) * np.linspace(0, 1, CURVE_POINTS + 2)[1:-1] ** 2
     return {
         "kind": "features",
         "shape": list(C.shape),
-        "verdict": str(found.verdict),
+        "verdict": features_verdict(found),
         "edge": float(found.edge),
-        "histogram": histogram(eigenvalues, float(found.edge)),
+        "curve": [x.tolist(), np.asarray(found.bulk.pdf(x)).tolist()],
+        "histogram": histogram(found.eigenvalues, float(found.edge)),
         "outlier_count": len(found.outliers),
         "outliers": [
-            {"eigenvalue": o.eigenvalue, "standard_error": o.standard_error, "alignment": o.alignment}
+            {
+                "eigenvalue": o.eigenvalue,
+                "standard_error": o.standard_error,
+                "alignment": o.alignment,
+                "alignment_standard_error": o.alignment_standard_error,
+                "required_samples": o.required_samples,
+            }
             for o in found.outliers[:LISTED_OUTLIERS]
         ],
     }
+
+
+def features_verdict(found: Diagnosis) -> str:
+    """What `diagnose` found, in plain words."""
+    if found.verdict == "poor fit":
+        text = (
+            "The bulk of these features does not look like pooled noise, so neither the number of outliers nor their "
+            "alignments can be trusted."
+        )
+    elif found.verdict == "no signal":
+        text = f"Nothing stands out from the noise: with {found.n_samples:,} sequences no component can be trusted."
+    else:
+        top = found.outliers[0]
+        count = len(found.outliers)
+        text = (
+            f"{count} component{'s' if count > 1 else ''} can be trusted: the top one aligns {top.alignment:.2f} "
+            f"(± {top.alignment_standard_error:.2f}) with the direction behind it."
+        )
+        if top.required_samples is None:
+            text += f" No number of sequences brings it to {found.target:g}."
+        elif top.required_samples > found.n_samples:
+            text += f" {top.required_samples - found.n_samples:,} more sequences bring it to {found.target:g}."
+    if found.mean_is_top:
+        text += " Centre the features before use: without that their mean is the top component."
+    return text
 
 
 def read_matrix(path: Path) -> FloatArray:

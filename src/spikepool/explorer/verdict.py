@@ -52,9 +52,20 @@ def _comparison_sentence(panels: Panels) -> str | None:
     return f"{name[0].upper()}{name[1:]} would reach {_decimal(panels.predictions[best].alignment)}."
 
 
+def _why_not(panels: Panels) -> list[str]:
+    """Why the signal is not detected, and how many sequences would change that."""
+    prediction, plan, state = panels.prediction, panels.plan, panels.state
+    if prediction.alpha == 0:
+        return ["These weights cancel the signal: none of it is left in the pooled vectors."]
+    reason = f"The strength μ = {state.mu:g} is below these weights' threshold, {prediction.mu_sample:.3g}."
+    if plan.samples is None:
+        return [reason, f"No number of sequences brings the alignment to {plan.target:g}."]
+    return [reason, f"{plan.samples - state.N:,} more sequences bring the alignment to {plan.target:g}."]
+
+
 def verdict(panels: Panels) -> Verdict:
     """The verdict on the chosen weights."""
-    prediction, state = panels.prediction, panels.state
+    prediction = panels.prediction
     details = []
     signal = prediction.signal
     covered = signal is not None and prediction.alignment == 0 and signal.alignment > 0
@@ -76,13 +87,7 @@ def verdict(panels: Panels) -> Verdict:
         tone = "none"
     else:
         headline = "Not detectable: the top component will be unrelated to the signal."
-        details.append(
-            f"The signal strength μ = {state.mu:g} is below the threshold {prediction.mu_sample:.3g} for these weights."
-        )
-        if panels.plan.samples is not None:
-            details.append(f"{panels.plan.samples - state.N:,} more sequences bring it to {panels.plan.target:g}.")
-        else:
-            details.append(_samples_sentence(panels).replace("brings it", "brings the alignment"))
+        details += _why_not(panels)
         tone = "none"
     comparison = _comparison_sentence(panels)
     if comparison:

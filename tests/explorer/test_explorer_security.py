@@ -1,0 +1,256 @@
+"""Who is let in, and what a request may look like."""
+
+import json
+
+import pytest
+
+from spikepool.errors import InvalidInputError
+from spikepool.explorer import Settings, create_app
+from spikepool.explorer.security import COOKIE
+from spikepool.explorer.settings import is_loopback
+
+TOKEN = "a-long-enough-token"
+CALLBACK = "/_dash-update-component"
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    app = create_app(Settings(host="0.0.0.0", token=TOKEN))
+    yield app
+    app.server.extensions["spikepool"].close()
+
+
+def theory_body(query="", theme="light"):
+    """The request the page sends when a control moves."""
+    return {
+        "output": None,
+        "outputs": None,
+        "inputs": [
+            {"id": "query", "property": "data", "value": query},
+            {"id": "theme", "property": "data", "value": theme},
+            {"id": "shown-job", "property": "data", "value": None},
+        ],
+        "changedPropIds": ["query.data"],
+        "state": [],
+    }
+
+
+@pytest.fixture(scope="module")
+def theory_output(application):
+    return next(key for key in application.app.callback_map if "spectrum.figure" in key)
+
+
+def as_request(body, output):
+    names = output.strip(".").split("...")
+    outputs = [dict(zip(("id", "property"), name.rsplit(".", 1), strict=True)) for name in names]
+    return {**body, "output": output, "outputs": outputs}
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("127.8.8.8", True), ("0.0.0.0", False),
+     ("192.168.1.4", False), ("example.org", False), ("", False)],
+)  # fmt: skip
+def test_loopback(host, local):
+    assert is_loopback(host) is local
+
+
+def test_other_machines_need_a_token():
+    with pytest.raises(InvalidInputError, match="needs a token"):
+        Settings(host="0.0.0.0")
+    with pytest.raises(InvalidInputError, match="at least 12"):
+        Settings(token="short")
+    with pytest.raises(InvalidInputError, match="letters"):
+        Settings(token="white space is not it")
+
+
+@pytest.mark.parametrize("name", ["threads", "max_upload_bytes", "job_seconds", "max_running"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+def test_limits_must_be_limits(name, value):
+    with pytest.raises(InvalidInputError, match=name):
+        Settings(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/data", "/_dash-layout", "/_dash-dependencies", "/export/spikepool.csv", "/assets/explorer.js"]
+)
+def test_without_the_token_nothing_is_answered(guarded, path):
+    assert guarded.server.test_client().get(path).status_code == 401
+    assert guarded.server.test_client().get(path + "?token=wrong-token-wrong").status_code == 401
+
+
+def test_callbacks_and_uploads_need_the_token_too(guarded):
+    client = guarded.server.test_client()
+    assert client.post(CALLBACK, json={}).status_code == 401
+    assert client.post("/upload?kind=table&name=a.npy", data=b"x").status_code == 401
+    # a token in the address is for opening the page, not for changing things
+    assert client.post(f"{CALLBACK}?token={TOKEN}", json={}).status_code == 401
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_address(guarded):
+    client = guarded.server.test_client()
+    answer = client.get(f"/?token={TOKEN}&d=100&custom=1,2")
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == "/?d=100&custom=1,2"
+    cookie = answer.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert client.get("/").status_code == 200
+    assert client.get("/_dash-layout").status_code == 200
+    client.set_cookie(COOKIE, "something-else-entirely")
+    assert client.get("/").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "/%5Cevil.example", "//evil.example/%2F.."])
+def test_the_redirect_stays_here(guarded, path):
+    answer = guarded.server.test_client().get(f"{path}?token={TOKEN}")
+    location = answer.headers.get("Location", "/")
+    assert location.startswith("/")
+    assert not location.startswith(("//", "/\\"))
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8050", "127.0.0.1.evil.example", ""])
+def test_a_foreign_host_name_is_refused(application, host):
+    assert application.client.get("/", headers={"Host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8050", "127.0.0.1:1", "[::1]:8050", "[::1]"])
+def test_names_of_this_machine_are_accepted(application, host):
+    assert application.client.get("/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:9999"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_requests_of_other_pages_are_refused(application, headers):
+    for path in (CALLBACK, "/upload?kind=table&name=a.npy"):
+        answer = application.client.post(path, data=b"{}", headers={"Host": "localhost:8050", **headers})
+        assert answer.status_code == 403
+
+
+def test_headers(application):
+    for path in ("/", "/_dash-layout", "/export/spikepool.csv", "/nothing/here", "/upload"):
+        headers = application.client.get(path).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Frame-Options"] == "DENY"
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe-eval" not in policy
+        script = next(part for part in policy.split(";") if "script-src" in part)
+        assert "unsafe-inline" not in script
+        assert "http" not in policy
+
+
+def test_nothing_comes_from_elsewhere(application):
+    """Every script and style of the page is served by this server."""
+    import re
+
+    page = application.client.get("/").get_data(as_text=True)
+    sources = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(sources) > 5
+    assert all(source.startswith("/") and not source.startswith("//") for source in sources)
+    for source in sources:
+        assert application.client.get(source).status_code == 200
+
+
+def test_a_well_formed_callback_is_answered(application, theory_output):
+    answer = application.client.post(CALLBACK, json=as_request(theory_body("mu=0.9"), theory_output))
+    assert answer.status_code == 200
+    assert "0.9" in json.dumps(answer.get_json()["response"]["alignment-caption"], ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda body: [],
+        lambda body: None,
+        lambda body: "text",
+        lambda body: {},
+        lambda body: {**body, "output": 5},
+        lambda body: {**body, "output": "nothing.here"},
+        lambda body: {**body, "outputs": None},
+        lambda body: {**body, "outputs": body["outputs"][:-1]},
+        lambda body: {**body, "outputs": [5] * len(body["outputs"])},
+        lambda body: {**body, "inputs": {}},
+        lambda body: {**body, "inputs": body["inputs"][:1]},
+        lambda body: {**body, "inputs": [None, None, None]},
+        lambda body: {**body, "inputs": list(reversed(body["inputs"]))},
+        lambda body: {**body, "state": [{"id": "a", "property": "b"}]},
+        lambda body: {**body, "changedPropIds": 7},
+        lambda body: {**body, "changedPropIds": [7]},
+        lambda body: {**body, "changedPropIds": ["nodot"]},
+        lambda body: {**body, "background": {"id": 1}},
+        lambda body: {**body, "cancelJob": ["x"]},
+    ],
+)
+def test_a_malformed_callback_is_refused_before_it_is_run(application, theory_output, spoil):
+    body = spoil(as_request(theory_body(), theory_output))
+    answer = application.client.post(CALLBACK, json=body)
+    assert answer.status_code == 400
+    assert answer.get_json()["error"]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[" * 50_000, b"null"])
+def test_a_body_that_is_not_json_is_refused(application, data):
+    assert application.client.post(CALLBACK, data=data, content_type="application/json").status_code == 400
+
+
+def test_a_callback_has_a_largest_size(application, theory_output):
+    body = as_request(theory_body("x" * 300_000), theory_output)
+    assert application.client.post(CALLBACK, json=body).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("query", "theme"), [(5, "light"), ([], "light"), ({"a": 1}, None), ("mu=x", 7), ("mu=1", {"x": []}), (None, None)]
+)
+def test_values_of_any_type_give_a_message(application, theory_output, query, theme):
+    answer = application.client.post(CALLBACK, json=as_request(theory_body(query, theme), theory_output))
+    assert answer.status_code in (200, 204)
+
+
+def test_serve_makes_a_token_for_other_machines(monkeypatch, capsys):
+    """The warning and the token are printed; the server itself is replaced."""
+    import waitress
+
+    from spikepool.explorer import serve
+
+    seen = {}
+
+    class Server:
+        effective_port = 8050
+
+        def run(self):
+            raise KeyboardInterrupt
+
+    def create_server(application, **options):
+        seen.update(options, application=application)
+        return Server()
+
+    monkeypatch.setattr(waitress, "create_server", create_server)
+    serve(host="0.0.0.0", port=8050, open_browser=False)
+    printed = capsys.readouterr()
+    assert "warning" in printed.err
+    token = printed.out.split("token=")[1].split()[0]
+    assert len(token) >= 24
+    assert seen["host"] == "0.0.0.0"
+    assert seen["application"].test_client().get("/").status_code == 401
+    assert seen["application"].test_client().get(f"/?token={token}").status_code == 303
+    serve(open_browser=False)
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "http://127.0.0.1:8050/ " in printed.out
+
+
+@pytest.mark.parametrize("port", [-1, 70_000, "8050", 80.5, True])
+def test_serve_checks_the_port(port):
+    from spikepool.explorer import serve
+
+    with pytest.raises(InvalidInputError, match="port"):
+        serve(port=port, open_browser=False)
