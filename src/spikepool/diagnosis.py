@@ -136,9 +136,9 @@ class Diagnosis:
         ax.axvline(self.edge + self.margin, color="tab:green", ls="--", lw=1, label="edge and margin")
         for number, o in enumerate(self.outliers):
             ax.axvline(o.eigenvalue, color="tab:red", lw=1.2, label="outliers" if number == 0 else None)
-        ax.set(xlabel="eigenvalue of the covariance", ylabel="density", title=f"{self.verdict}")
+        ax.set(xlabel="eigenvalue of the covariance", ylabel="density", title=self.verdict)
         ax.set_ylim(0, 1.15 * max(float((counts * share).max()), float(self.bulk.pdf(x)[len(x) // 20 :].max())))
-        ax.legend(frameon=False)
+        ax.legend(framealpha=1, edgecolor="none")
         return ax
 
 
