@@ -49,16 +49,18 @@ class Moments:
         b = len(block)
         if b == 0:
             return
-        mean = block.mean(axis=0)
-        block -= mean
-        self.lower = dsyrk(1.0, block.T, beta=1.0, c=self.lower, overwrite_c=1, lower=1)
-        self._shift(b, mean)
+        with _overflow_is_reported_later():
+            mean = block.mean(axis=0)
+            block -= mean
+            self.lower = dsyrk(1.0, block.T, beta=1.0, c=self.lower, overwrite_c=1, lower=1)
+            self._shift(b, mean)
 
     def merge(self, other: Moments) -> None:
         """Add the rows of `other`."""
         if other.n:
-            self.lower += other.lower
-            self._shift(other.n, other.mean)
+            with _overflow_is_reported_later():
+                self.lower += other.lower
+                self._shift(other.n, other.mean)
 
     def _shift(self, b: int, mean: FloatArray) -> None:
         step = mean - self.mean
@@ -98,10 +100,14 @@ class Moments:
         return self.lower
 
 
+def _overflow_is_reported_later() -> np.errstate:
+    """Silence numpy's warnings; the eigenvalues of an overflown matrix raise a named error instead."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
 def stream_moments(source: TableSource, rows: int | None = None) -> Moments:
     """Moments of all the rows of `source`, in one pass."""
     moments = Moments.zero(source.shape[1])
-    with np.errstate(over="ignore", invalid="ignore"):  # reported by Moments as a named error
-        for block in source.blocks(rows):
-            moments.add(block)
+    for block in source.blocks(rows):
+        moments.add(block)
     return moments

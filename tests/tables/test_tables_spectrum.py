@@ -1,0 +1,257 @@
+"""The estimator: attributes, conventions, nulls, held-out prediction, report, figure."""
+
+import json
+
+import numpy as np
+import pytest
+from coloured import detection_threshold, log_uniform, rows, sample_eigenvalues
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import spikepool as sp
+from spikepool.tables import nulls
+from spikepool.tables.rows import token_names
+
+
+@pytest.fixture(scope="module")
+def planted():
+    rng = np.random.default_rng(0)
+    noise = log_uniform(118, rng)
+    spikes = np.array([4.0, 2.5]) * detection_threshold(noise, 0.1)
+    E = rows(np.concatenate([spikes, noise]), 1200, rng, rotate=True)
+    return E, sp.TableSpectrum(repetitions=19, tokenizer=[f"w{i}" for i in range(1200)]).fit(E)
+
+
+def test_eigenvalues_are_those_of_the_centred_table(planted):
+    E, fit = planted
+    exact = sample_eigenvalues(E)
+    np.testing.assert_allclose(fit.eigenvalues_, exact, rtol=1e-10)
+    np.testing.assert_allclose(fit.singular_values_, np.sqrt(1200 * exact), rtol=1e-10)
+    assert (fit.shape_, fit.rank_, fit.n_features_in_) == ((1200, 120), 120, 120)
+
+
+def test_attributes_agree_with_each_other(planted):
+    _, fit = planted
+    assert fit.n_outliers_ == fit.counts_["coloured"] == len(fit.outliers_) == 2
+    assert fit.n_outliers_ == np.sum(fit.eigenvalues_ > fit.threshold_)
+    assert fit.edge_ < fit.threshold_ < fit.outliers_[-1].eigenvalue
+    assert set(fit.counts_) == {"white", "coloured", "permuted", "row_norm", "screenot"} == set(nulls.MEANINGS)
+    assert fit.components_.shape == (2, 120)
+    np.testing.assert_allclose(fit.components_ @ fit.components_.T, np.eye(2), atol=1e-10)
+    assert fit.population_.law().support()[1] == pytest.approx(fit.edge_, rel=1e-8)
+
+
+def test_held_out_half_is_predicted_within_sampling_error(planted):
+    _, fit = planted
+    held = fit.heldout_
+    assert held.within_sampling_error
+    assert held.distance < held.limit
+    assert held.distance < held.plug_in_distance
+    assert "within sampling error" in fit.verdict_
+
+
+@pytest.mark.statistical
+def test_p_values_are_fair_and_notice_a_table_that_is_not_one_sample():
+    """Under the model p exceeds .05 nearly always; rows whose scale varies wildly are noticed."""
+    rng = np.random.default_rng(1)
+    settings = {"null_draws": 0, "repetitions": 19, "influential": 0}
+    fair = [
+        sp.TableSpectrum(**settings, random_state=i).fit(rows(log_uniform(60, rng), 600, rng)).heldout_.p_value
+        for i in range(12)
+    ]
+    assert np.sum(np.array(fair) <= 0.05) <= 2  # P(3 or more of 12 at 5 %) = 2 %
+    assert np.median(fair) > 0.15
+    heavy = rows(log_uniform(60, rng), 600, rng) * rng.standard_t(1.2, size=600)[:, None]
+    fit = sp.TableSpectrum(**settings).fit(heavy)
+    assert not fit.heldout_.within_sampling_error
+    assert "not a test" in fit.verdict_
+
+
+def test_same_seed_same_answer(planted):
+    E, fit = planted
+    again = clone(fit).fit(E)
+    assert json.dumps(again.to_dict()) == json.dumps(fit.to_dict())
+
+
+def test_global_random_state_is_left_alone(planted):
+    E, _ = planted
+    np.random.seed(3)  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    sp.TableSpectrum(null_draws=1, repetitions=0).fit(E)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_white_null_on_white_noise():
+    rng = np.random.default_rng(2)
+    fit = sp.TableSpectrum(null_draws=2, repetitions=0).fit(rng.standard_normal((1000, 100)))
+    assert fit.n_outliers_ == 0
+    assert fit.counts_["white"] <= 1
+    assert fit.counts_["row_norm"] <= 1
+    assert fit.counts_["permuted"] <= 1
+    assert "No eigenvalues stand" in fit.verdict_
+
+
+def test_permutation_keeps_columns_and_breaks_their_correlation():
+    """Columns of unequal variance without correlation: nothing above the shuffled tables. Correlated: something."""
+    rng = np.random.default_rng(3)
+    E = rng.standard_normal((900, 60)) * np.geomspace(0.3, 3, 60)
+    settings = {"null_draws": 3, "repetitions": 0}
+    assert sp.TableSpectrum(**settings).fit(E).counts_["permuted"] <= 1
+    E += rng.standard_normal((900, 1)) * 2
+    assert sp.TableSpectrum(**settings).fit(E).counts_["permuted"] >= 1
+
+
+def test_permuted_limit_law_stands_in_for_large_tables(monkeypatch):
+    rng = np.random.default_rng(4)
+    E = rng.standard_normal((900, 60)) * np.geomspace(0.3, 3, 60)
+    drawn = sp.TableSpectrum(null_draws=3, repetitions=0).fit(E)
+    monkeypatch.setattr(nulls, "PERMUTATION_BYTES", 0)
+    limit = sp.TableSpectrum(null_draws=3, repetitions=0).fit(E)
+    by_name = [{null.name: null for null in fit.nulls_}["permuted"] for fit in (drawn, limit)]
+    assert "too large" in by_name[1].note
+    # the largest of three draws and the 99 % point differ by a few Tracy-Widom scales, here 2 % of the edge each
+    assert by_name[0].threshold == pytest.approx(by_name[1].threshold, rel=0.1)
+
+
+def test_row_norms_are_kept():
+    """Isotropic rows whose norms differ a hundredfold: their own null explains them, white noise does not."""
+    rng = np.random.default_rng(5)
+    E = rng.standard_normal((2000, 80)) * np.exp(rng.standard_normal(2000))[:, None]
+    fit = sp.TableSpectrum(null_draws=3, repetitions=0).fit(E)
+    assert fit.counts_["row_norm"] <= 1
+    assert fit.counts_["white"] > 3
+
+
+def test_a_planted_heavy_row_is_named():
+    rng = np.random.default_rng(6)
+    E = rng.standard_normal((1000, 60))
+    E[417] += 40 * np.ones(60) / np.sqrt(60) * 5
+    fit = sp.TableSpectrum(null_draws=0, repetitions=0, tokenizer=lambda i: f"token {i}").fit(E)
+    heavy = fit.influential_rows_[0]
+    assert (heavy.row, heavy.token, heavy.direction) == (417, "token 417", 1)
+    centred = E - E.mean(axis=0)
+    u = np.linalg.svd(centred, full_matrices=False)[2][0]
+    assert heavy.share == pytest.approx((u @ centred[417]) ** 2 / np.sum((centred @ u) ** 2), rel=1e-8)
+    assert "1 row carries" in fit.verdict_
+
+
+def test_token_names():
+    class Tokenizer:
+        def id_to_token(self, row):
+            return f"<{row}>"
+
+    assert token_names(None) is None
+    assert token_names(Tokenizer())(3) == "<3>"
+    assert token_names(["a", "b"])(1) == "b"
+    with pytest.raises(sp.InvalidInputError, match="tokenizer"):
+        token_names(3)
+
+
+def test_wide_table_and_low_rank():
+    rng = np.random.default_rng(7)
+    fit = sp.TableSpectrum(null_draws=1, repetitions=19).fit(rng.standard_normal((80, 120)))
+    assert fit.rank_ == 79  # centring costs one
+    assert fit.n_outliers_ == 0
+    low = rng.standard_normal((500, 50)) @ rng.standard_normal((50, 90))
+    assert sp.TableSpectrum(null_draws=1, repetitions=19).fit(low).rank_ == 50
+
+
+def test_without_centring_the_mean_is_an_outlier():
+    E = np.random.default_rng(8).standard_normal((1000, 60)) + 2
+    assert sp.TableSpectrum(null_draws=0, repetitions=0).fit(E).n_outliers_ == 0
+    raw = sp.TableSpectrum(center=False, null_draws=0, repetitions=19).fit(E)
+    np.testing.assert_allclose(raw.eigenvalues_, np.linalg.svd(E, compute_uv=False) ** 2 / 1000, rtol=1e-10)
+    assert raw.n_outliers_ == 1
+
+
+def test_plug_in_population_is_wider(planted):
+    E, fit = planted
+    naive = sp.TableSpectrum(population="plug-in", null_draws=0, repetitions=0).fit(E)
+    assert naive.n_outliers_ == fit.n_outliers_
+    assert np.var(naive.population_.atoms) > np.var(fit.population_.atoms)
+    assert naive.edge_ > fit.edge_
+
+
+def test_lazy_arrays_give_the_same(planted, tmp_path):
+    dask = pytest.importorskip("dask.array", reason="dask is not installed")
+    E, _ = planted
+    np.save(tmp_path / "a.npy", E)
+    quick = sp.TableSpectrum(null_draws=0, repetitions=0)
+    here = quick.fit(E).to_dict()
+    for lazy in (dask.from_array(E, chunks=(500, 60)), np.load(tmp_path / "a.npy", mmap_mode="r")):
+        other = clone(quick).fit(lazy).to_dict()
+        np.testing.assert_allclose(other["eigenvalues"], here["eigenvalues"], rtol=1e-12)
+    from_file = sp.TableSpectrum.from_file(tmp_path / "a.npy", null_draws=0, repetitions=0)
+    assert from_file.n_outliers_ == here["n_outliers"]
+    as_list = clone(quick).fit(E.tolist())
+    np.testing.assert_allclose(as_list.eigenvalues_, here["eigenvalues"], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("table", "error"),
+    [
+        (np.ones((50, 40)), sp.DomainError),
+        (np.full((50, 40), 0.1), sp.DomainError),
+        (np.ones(50), sp.ShapeError),
+        (np.empty((0, 40)), sp.ShapeError),
+        (np.random.default_rng(0).standard_normal((50, 10)), sp.SizeError),
+        (np.full((50, 40), np.nan), sp.NonFiniteError),
+        (np.ones((50, 40), dtype=complex), sp.InvalidInputError),
+        ("a table", sp.InvalidInputError),
+    ],
+)
+def test_bad_tables(table, error):
+    with pytest.raises(error):
+        sp.TableSpectrum(null_draws=0, repetitions=0).fit(table)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"margin": 0},
+        {"margin": np.nan},
+        {"population": "best"},
+        {"null_draws": -1},
+        {"repetitions": 5},
+        {"max_outliers": -1},
+        {"random_state": "seed"},
+        {"influential": 1.5},
+    ],
+)
+def test_bad_parameters(parameters):
+    with pytest.raises(sp.InvalidInputError):
+        sp.TableSpectrum(**parameters).fit(np.eye(40))
+
+
+def test_conventions(planted):
+    _, fit = planted
+    assert clone(fit).get_params()["repetitions"] == 19
+    assert "TableSpectrum" in repr(sp.TableSpectrum(margin=5))
+    with pytest.raises(NotFittedError):
+        sp.TableSpectrum().summary()
+
+
+def test_report(planted):
+    _, fit = planted
+    text = fit.summary()
+    for word in ("1200 tokens x 120", "outliers: 2", "held-out half", "screenot", "verdict:", "'w"):
+        assert word in text
+    back = json.loads(json.dumps(fit.to_dict()))
+    assert back["counts"] == fit.counts_
+    assert back["heldout"]["within_sampling_error"] is True
+    assert len(back["eigenvalues"]) == 120
+
+
+def test_figure(planted, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    _, fit = planted
+    figure = fit.plot()
+    decay, bulk, bars = figure.axes
+    assert decay.get_yscale() == "log"
+    # the drawn density has mass one over the nonzero eigenvalues, and ends at the edge
+    x, y = next(line for line in bulk.lines if len(line.get_xdata()) > 10).get_data()
+    assert np.trapezoid(y, x) == pytest.approx(1, abs=0.01)
+    assert x[-1] == pytest.approx(fit.edge_, rel=0.02)
+    assert sorted(patch.get_width() for patch in bars.patches) == sorted(fit.counts_.values())
+    figure.savefig(tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 10_000
