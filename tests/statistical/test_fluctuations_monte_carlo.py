@@ -13,8 +13,8 @@ R = sp.prefix_correlation(10, 3)
 WEIGHTS = {"mean": sp.mean_weights(10), "causal": sp.causal_weights(10), "optimal": sp.optimal_weights(R)}
 D, V, N, TRIALS = 160, 256, 320, 500
 # Relative standard error of a standard deviation over 500 draws is 1/sqrt(2·500) = .032. Besides, the delta method
-# leaves relative terms of order 1/sqrt(d) and the spread-out limit is off for few tokens: .08 together.
-BIAS = 0.08
+# leaves relative terms of order 1/sqrt(d) and the spread-out limit is off for few tokens: .05 together.
+BIAS = 0.05
 
 
 def scatter(model, w, seed):
