@@ -6,7 +6,7 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
 import spikepool as sp
-from spikepool.attention_scalars import attention_scalars, average_correlation, predict_attention, softmax_square
+from spikepool.attention_gains import attention_scalars, average_correlation, predict_attention, softmax_square
 
 
 @pytest.mark.parametrize("tau", [0.05, 1.0, 4.0, 20.0])
