@@ -197,7 +197,9 @@ class SequenceModel:
                 f,
                 "Pass counts or probabilities",
             )
-        shares: FloatArray = f / f.sum()
+        # what is normalised already keeps its bits, so that `replace` and a copy through text change nothing
+        total = float(f.sum())
+        shares: FloatArray = f / total if abs(total - 1) > 1e-12 else f.copy()
         shares.setflags(write=False)
         return shares
 
@@ -218,7 +220,7 @@ class SequenceModel:
         norm = float(np.linalg.norm(u))
         if len(u) != self.d or norm == 0:
             raise ShapeError(f"direction must be a non-zero vector of length d = {self.d}", u, "Match d")
-        unit: FloatArray = u / norm
+        unit: FloatArray = u / norm if abs(norm - 1) > 1e-12 else u.copy()
         unit.setflags(write=False)
         return unit
 

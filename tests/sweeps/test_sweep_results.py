@@ -172,6 +172,15 @@ def test_every_kind_of_field_can_vary():
     np.testing.assert_allclose(at.eigenvalues.values, expected.eigenvalues, rtol=1e-7)
 
 
+def test_exact_predictions():
+    model = small_model(frequencies=1 / np.arange(1.0, 65))
+    w = sp.causal_weights(6)
+    ds = sp.sweep(model, {"causal": w}, mu=[1.0, 2.0], trials=0, seed=5, exact=True, workers=0)
+    expected = model.replace(mu=2.0).predict(w, exact=True, rng=prediction_seed(5, model))
+    at = ds.sel(weights="causal", mu=2.0)
+    assert (float(at.predicted_alignment), float(at.edge)) == (expected.alignment, expected.edge)
+
+
 def test_without_trials_there_are_predictions_alone():
     ds = sp.sweep(small_model(), ["optimal"], mu=np.linspace(0, 2, 5), trials=0, workers=0)
     assert "alignment" not in ds

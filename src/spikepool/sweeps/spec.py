@@ -201,7 +201,7 @@ def differences(old: Any, new: Any, path: str = "") -> list[str]:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Equality up to rounding: fields that a model normalises (frequencies, direction) move by an ulp or two."""
+    """Equality up to rounding: the same script on another machine may differ in last bits. The store's are used."""
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_same, old, new))
     if isinstance(old, float) and isinstance(new, float):
