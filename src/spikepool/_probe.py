@@ -170,7 +170,7 @@ def directional_gram(
         covariances = np.stack([_cross_covariance(x[fold == k], omega[fold == k]) for k in range(N_FOLDS)])
         everything = covariances.sum(axis=0)
         sums, pairs = np.zeros((N_FOLDS, P, P)), np.zeros((N_FOLDS, P, P))
-        along, level, tokens = 0.0, 0.0, 0
+        along, signal, tokens = 0.0, 0.0, 0
         for k in range(N_FOLDS):
             U = _leading(everything - covariances[k])
             mine = fold == k
@@ -181,8 +181,11 @@ def directional_gram(
             sums[k] -= np.diag(np.einsum("ntp,nt->p", member[mine], norms))
             c = member[mine].sum(axis=1)
             pairs[k] = c.T @ c - np.diag(c.sum(axis=0))
+            # along = s + q·noise and total = s + d·noise, for signal variance s and noise in each direction
+            q = U.shape[1]
+            total = float(np.einsum("ntd,ntd->", x[mine], x[mine]))
+            signal += (float(norms.sum()) - total * q / d) / (1 - q / d) if q < d else float(norms.sum())
             along += float(norms.sum())
-            level += float(np.einsum("ntd,ntd->", x[mine], x[mine])) * U.shape[1] / d
             tokens += int(observed[mine].sum())
         gram = PositionalGram(np.where(pairs > 0, sums, 0.0), pairs, np.zeros((P, d)), along / tokens)
         shrunk = shrink(gram)
@@ -192,7 +195,7 @@ def directional_gram(
     squares = np.where(seen, G**2 - np.where(seen, shrunk.standard_error, 0.0) ** 2, 0.0)
     # the same weighting as in the antisymmetric energy, where unobserved tokens are zeros
     energy = float(((count / m) ** 2 * squares).sum())
-    return DirectionalGram(gram, (along - level) / tokens, max(energy, 0.0))
+    return DirectionalGram(gram, signal / tokens, max(energy, 0.0))
 
 
 def _cross_covariance(x: FloatArray, omega: FloatArray) -> FloatArray:
