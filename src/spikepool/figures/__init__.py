@@ -21,6 +21,7 @@ _MODULES: tuple[str, ...] = (
     "fig03_bulk",
     "fig04_alignment",
     "fig05_thresholds",
+    "fig06_classification",
     "fig07_real_table",
     "fig08_errata",
     "fig09_second_outlier",
