@@ -227,6 +227,26 @@ class GeneralizedLaw(SpectralLaw):
         s, _ = self._usage.terms(y)
         return np.asarray(self._noise.resolvent(yt) / (s * y))
 
+    def boundary_values(self, x: ArrayLike) -> tuple[ComplexArray, ComplexArray]:
+        """(e, ẽ) at x + i0, for real points x inside the intervals: the solution behind `pdf` and `cdf`.
+
+        Raises
+        ------
+        DomainError
+            At a point outside the intervals, where there is no solution in the upper half plane.
+        """
+        points = real_points(x)
+        flat = points.ravel()
+        inside, y = self._solve_inside(flat)
+        if not inside.all():
+            raise DomainError(
+                "x must lie inside the intervals of the continuous part",
+                float(flat[~inside][0]),
+                "Use stieltjes outside of them",
+            )
+        s, _ = self._usage.terms(y)
+        return (1 / y).reshape(points.shape), (-s * y / flat).reshape(points.shape)
+
     def real_solution(self, z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(y, ỹ, s) = (1/e, 1/ẽ, delta(1 + z m)) at real points off the support.
 
