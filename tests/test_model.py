@@ -258,3 +258,10 @@ def test_closed_form_refuses_what_it_does_not_cover():
         model(frequencies=np.arange(800) + 1.0).predict(WEIGHTS["mean"])
     with pytest.raises(sp.InvalidInputError, match="exact=True"):
         model(covariance=np.linspace(0.5, 1.5, 500)).predict(WEIGHTS["mean"])
+
+
+def test_vanishing_signals_do_not_divide_by_zero():
+    for table in ("sampled", "class_centered"):
+        for mu in (0.0, 1e-200, 1e-160):
+            p = model(mu=mu, table=table).predict(WEIGHTS["mean"])
+            assert p.alignment == pytest.approx(0, abs=1e-12)

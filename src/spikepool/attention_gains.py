@@ -37,9 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
-from spikepool import spikes
 from spikepool.errors import DomainError, ShapeError
-from spikepool.laws.free_product import FreeProductLaw
 from spikepool.weights import causal_weights
 
 if TYPE_CHECKING:
@@ -221,29 +219,8 @@ def _sampled_scalars(R: FloatArray, tau: float, draws: int | None, rng: Any) -> 
 
 def predict_attention(model: SequenceModel, tau: float) -> Prediction:
     """What :meth:`SequenceModel.predict` says of weights, for data-dependent attention at tau/sqrt(d) scaling."""
-    from spikepool.model import Prediction
-
-    if model.frequencies is not None or model.covariance is not None:
-        raise DomainError(
-            "the scores are N(0, tau²) for isotropic noise and uniform token frequencies only",
-            remedy="Drop frequencies and covariance",
-        )
     gains = attention_scalars(model.R, tau)
-    alpha, kappa, delta, gamma = gains.alpha, gains.kappa, model.delta, model.gamma
-    signal = model._outlier("signal", alpha * (model.mu**2 + model.class_mean_power), kappa, model.purity)
-    mean = model._outlier("mean", model.mean_strength, kappa, 0.0)
-    outliers = tuple(sorted((o for o in (signal, mean) if o is not None), key=lambda o: o.eigenvalue, reverse=True))
-    return Prediction(
-        alpha=alpha,
-        kappa=kappa,
-        bulk=FreeProductLaw(delta, gamma, kappa),
-        edge=float(spikes.bulk_edge(delta, gamma, kappa)),
-        outliers=outliers,
-        alignment=outliers[0].alignment if outliers else 0.0,
-        detectable=signal is not None,
-        mu_population=model._threshold(float(spikes.population_threshold(delta)), alpha, kappa),
-        mu_sample=model._threshold(float(spikes.sample_threshold(delta, gamma)), alpha, kappa),
-    )
+    return model.predict_gains(gains.alpha, gains.kappa)
 
 
 __all__ = [

@@ -270,7 +270,7 @@ class SequenceModel:
     def purity(self) -> float:
         """Squared cosine between the spike's direction mu·u + zeta and u."""
         power = self.mu**2 + self.class_mean_power
-        return self.mu**2 / power if self.mu > 0 else 0.0
+        return self.mu**2 / power if power > 0 else 0.0
 
     def predict(self, w: ArrayLike, *, exact: bool = False, rng: Any = None) -> Prediction:
         """Bulk, outliers and alignments of S for pooling weights `w`.
@@ -298,14 +298,21 @@ class SequenceModel:
             from spikepool.exact import predict_exact
 
             return predict_exact(self, w, rng=rng)
+        return self.predict_gains(*alpha_kappa(w, self.R))
+
+    def predict_gains(self, alpha: float, kappa: float) -> Prediction:
+        """The closed form of :meth:`predict` for any weighting with signal gain `alpha` and noise gain `kappa`.
+
+        Weights that vary by sequence enter through the means of their gains; see
+        :func:`spikepool.attention_scalars`.
+        """
+        alpha, kappa = check.non_negative(alpha, "alpha"), check.positive(kappa, "kappa")
         if self.frequencies is not None or self.covariance is not None:
             raise InvalidInputError(
                 "the closed form holds for uniform token frequencies and isotropic noise",
                 remedy="Use predict(w, exact=True), which takes both into account",
             )
-        alpha, kappa = alpha_kappa(w, self.R)
         delta, gamma = self.delta, self.gamma
-        bulk = FreeProductLaw(delta, gamma, kappa)
         found = (
             self._outlier("signal", alpha * (self.mu**2 + self.class_mean_power), kappa, self.purity),
             self._outlier("mean", self.mean_strength, kappa, 0.0),
@@ -316,7 +323,7 @@ class SequenceModel:
         return Prediction(
             alpha=alpha,
             kappa=kappa,
-            bulk=bulk,
+            bulk=FreeProductLaw(delta, gamma, kappa),
             edge=float(spikes.bulk_edge(delta, gamma, kappa)),
             outliers=outliers,
             alignment=outliers[0].alignment if outliers else 0.0,

@@ -41,7 +41,9 @@ def causal_weights(T: int, layers: int = 1, residual: float = 0.0) -> FloatArray
         w_1 = (1 + H_{T−1})/T,    w_s = (H_{T−1} − H_{s−1})/T  for s = 2..T.
 
     Several layers, each ``(1−r) A + r I`` with A the score-free causal average, give
-    ``w = ((1−r) A' + r I)^layers 1 / T``. Exact in O(layers · T) operations, so T of a million is immediate.
+    ``w = ((1−r) A' + r I)^layers 1 / T``. Exact in O(layers · T) operations, so T of a million is immediate. The layers
+    ignore their scores; real attention does so in its first two layers only, see
+    :func:`spikepool.heads.layered_weights` for the third and later ones.
 
     Parameters
     ----------
