@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 import spikepool as sp
 
 TRACY_WIDOM_99 = 2.0234
-SPREAD, EQUAL = (1.5, 2.0, 3.0), (1.5, 1.5, 1.5)
+SPREAD, EQUAL, STRONG = (1.5, 2.0, 3.0), (1.5, 1.5, 1.5), (2.0, 2.5, 3.0)
 # (d, V): the ratios .01, .1, .5, 1.5 at d = 300, and larger tables where 300 x 200 is too small for the oracle itself.
 SIZES = [(300, 30000), (300, 3000), (300, 600), (300, 200), (900, 600), (1500, 1000)]
 
@@ -79,12 +79,12 @@ def run(d: int, V: int, multiples: tuple[float, ...], draws: int) -> dict[str, o
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--draws", type=int, default=100)
-    parser.add_argument("--quick", action="store_true", help="only the four ratios at d = 300, without equal spikes")
+    parser.add_argument("--quick", action="store_true", help="the four ratios at d = 300, spikes at 1.5, 2, 3")
     options = parser.parse_args()
     rows = []
     print(f"{'d':>5} {'V':>6} {'d/V':>5} {'spikes/threshold':>17} {'right':>9} {'oracle':>7} {'white MP':>9}")
     for d, V in SIZES[:4] if options.quick else SIZES:
-        for multiples in ((), SPREAD) if options.quick else ((), SPREAD, EQUAL):
+        for multiples in ((), SPREAD) if options.quick else ((), SPREAD, EQUAL, STRONG):
             draws = options.draws if d == 300 else max(options.draws // 2, 1)
             row = run(d, V, multiples, draws)
             rows.append(row)

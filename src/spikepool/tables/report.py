@@ -10,6 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from spikepool.tables.spectrum import TableSpectrum
 
+NEAR = 0.8  # share of the margin from which a rejected count is worth mentioning
 HEAVY = 0.05  # share of an eigenvalue that makes a single row heavy
 
 
@@ -18,6 +19,10 @@ def verdict(fit: TableSpectrum) -> str:
     k = fit.n_outliers_
     noun = "eigenvalue stands" if k == 1 else "eigenvalues stand"
     text = f"{k or 'No'} {noun} beyond a bulk of unknown colour (edge {fit.edge_:.4g})."
+    rest = fit.statistics_[k:]
+    if len(rest) and rest.max() > NEAR * fit.margin_:
+        more = k + int(rest.argmax()) + 1
+        text += f" A margin of {rest.max():.3g} units instead of {fit.margin_:.3g} would count {more}."
     held = fit.heldout_
     if held is not None:
         error = f"{100 * held.distance:.2g} % of the mean eigenvalue"

@@ -59,7 +59,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     ----------
     center : bool, default=True
         Subtract the mean of each column.
-    margin : float, default=4.3
+    margin : float, default=4.7
         Least distance of an outlier beyond the edge; see :mod:`spikepool.tables.edge` for the choice.
     max_outliers : int, optional
         Most outliers considered; a tenth of the eigenvalues by default.
@@ -86,6 +86,10 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         Singular values of the centred table.
     edge_, threshold_ : float
         Right edge of the bulk law; eigenvalues above the threshold are outliers.
+    margin_ : float
+        The margin used: `margin`, or more for tables of fewer than 100 eigenvalues.
+    statistics_ : ndarray
+        T_k for k = 1, 2, ...: how far the k-th eigenvalue stands beyond the edge of those after it.
     n_outliers_ : int
     outliers_ : tuple of TableOutlier
     components_ : ndarray of shape (n_outliers_, d)
@@ -232,6 +236,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         k = edge.n_outliers
         self.n_outliers_ = k
         self.threshold_ = edge.threshold
+        self.margin_ = edge.margin
         self.components_ = vectors[:, :k].T.copy()
         self.population_: Population = (
             fit_bulk(nonzero, size, rows, edge)
@@ -268,7 +273,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
                 self.threshold_,
                 self.n_outliers_,
                 nulls.MEANINGS["coloured"],
-                f"edge {self.edge_:.4g} of the fitted bulk and {self.margin:g} units of margin",
+                f"edge {self.edge_:.4g} of the fitted bulk and {self.margin_:.3g} units of margin",
             ),
             nulls.screenot(nonzero, d, rows, max(most, 1)),
         ]
