@@ -1,6 +1,7 @@
 """One draw at V = 128,000, d = 4,096, N = 1,000,000, T = 64: top eigenpair, alignment, time and peak memory.
 
-The gathered array of the plain way would hold N·T·d numbers: a petabyte. Prediction beside simulation.
+The gathered array of the plain way would hold N·T·d numbers, a terabyte in single precision. The prediction is
+printed beside the simulation.
 
     python benchmarks/large.py [--scale 1.0]
 """
