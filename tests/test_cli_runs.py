@@ -16,6 +16,7 @@ pytest.importorskip("zarr")
 pytest.importorskip("distributed")
 
 import spikepool as sp  # noqa: E402
+from spikepool.figures import FIGURES  # noqa: E402
 
 SPEC = """
 trials = 3
@@ -72,7 +73,7 @@ def test_reproduce_writes_a_report(tmp_path):
     summary = json.loads(done.stdout)
     assert [figure["number"] for figure in summary["figures"]] == [1, 3]
     assert all(figure["verdict"] == "agrees" for figure in summary["figures"])
-    assert (tmp_path / "report" / "report.html").is_file()
+    assert (tmp_path / "report" / "index.html").is_file()
     listed = spikepool("reproduce", "--list", "--json")
     assert [figure["number"] for figure in json.loads(listed.stdout)] == list(range(1, 12))
 
@@ -135,3 +136,10 @@ def test_figure_4_on_a_cluster_equals_the_local_run(tmp_path, cluster):
             data.append(ds.load())
     assert data[0].identical(data[1])
     assert np.isfinite(data[0]["simulated"].values).all()
+    checks = {check.name: check for check in FIGURES[4].judge(data[0])}
+    assert checks["exact curve, prefix model"].passed
+    assert checks["exact curve, spiked model"].passed
+    assert checks["published curve, spiked model"].passed
+    assert not checks["published curve, prefix model"].passed
+    figure = FIGURES[4].picture(data[0])
+    assert [len(ax.lines) > 6 for ax in figure.axes] == [True, True]

@@ -1,6 +1,6 @@
 """The reproduction report: figures, verdicts and how they were made, in one self-contained HTML file.
 
-Beside ``report.html`` are written the pictures (PNG and SVG) and each figure's data set (netCDF), so that any number
+Beside ``index.html`` are written the pictures (PNG and SVG) and each figure's data set (netCDF), so that any number
 of the report can be looked up and any picture drawn again without computing.
 """
 
@@ -155,7 +155,7 @@ class Report:
 
 
 def make_report(specs: Sequence[FigureSpec], settings: Settings, out: str | Path) -> Report:
-    """Compute, judge and draw `specs`, and write ``report.html`` with pictures and data sets to `out`.
+    """Compute, judge and draw `specs`, and write ``index.html`` with pictures and data sets to `out`.
 
     A figure that fails is reported with its error and the others go on.
     """
@@ -171,7 +171,7 @@ def make_report(specs: Sequence[FigureSpec], settings: Settings, out: str | Path
     seconds = time.perf_counter() - start
     errata = next((e.dataset for e in entries if e.spec.number == 8 and e.dataset is not None), None)
     report = Report(
-        directory / "report.html",
+        directory / "index.html",
         tuple(entries),
         () if errata is None else published_rows(errata),
         settings,

@@ -163,12 +163,12 @@ FIGURE = FigureSpec(
     caption=(
         "Squared cosine between the top eigenvector of the centred S and the hidden direction. Solid: "
         "exact; dotted: the paper's printed formula; markers: simulated means with error bars of two "
-        "standard errors. (a) In the prefix model the printed curves are off by up to a third: a finite "
-        "table has class means of its own, which make the signal detectable earlier and keep its "
-        "direction from being recovered fully. (b) In the spiked model with real-valued latents these "
-        "means play no part, and the printed curves are the exact ones. The paper does not print the sign "
-        "pattern of its spiked model; with the one used here, − − + + +, mean and causal weights do about "
-        "equally badly, as it describes."
+        "standard errors. (a) In the prefix model the printed curves are off by up to 0.4: a finite table "
+        "has class means of its own, which make the signal detectable earlier and keep its direction from "
+        "being recovered fully. (b) In the spiked model with real-valued latents these means play no "
+        "part, and the printed curves are the exact ones. The paper does not print the sign pattern of "
+        "its spiked model; with the one used here, − − + + +, mean and causal weights do about equally "
+        "badly, as it describes."
     ),
     compute=compute,
     draw=draw,
