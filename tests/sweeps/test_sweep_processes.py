@@ -57,7 +57,7 @@ def kill(driver):
 # -- drivers -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("workers", "moments"), [("0", [-1, 0, 1, 20, 50]), ("2", [3, 50])])
+@pytest.mark.parametrize(("workers", "moments"), [("0", [-1, 0, 1, 20, 40]), ("2", [3, 40])])
 def test_a_driver_killed_at_several_moments_loses_nothing_but_the_cell_in_hand(tmp_path, reference, workers, moments):
     """Moments are numbers of finished cells; −1 as soon as the store's folder exists, 0 as soon as it is made."""
     store = tmp_path / "a.zarr"
@@ -73,7 +73,7 @@ def test_a_driver_killed_at_several_moments_loses_nothing_but_the_cell_in_hand(t
         assert not alive  # workers do not outlive their driver
         assert before <= finished_cells(store) < total
         before = finished_cells(store)
-    assert before >= 50
+    assert before >= 40
     done = {file: file.stat().st_mtime_ns for file in store.glob("status/c/*/*")}
     driver = start_driver(store, "--workers", workers)
     assert finish(driver) == (0, "")
