@@ -55,7 +55,15 @@ def hint(key: str, about: str) -> html.Span:
 def number(id: str, name: str, symbol: str, *, slider: tuple[float, float], step: float = 1, log: bool = False) -> Any:
     """A slider and a field for one number, kept in step by the page's script."""
     low, high = RANGES[id]
-    spec = {"low": slider[0], "high": slider[1], "step": step, "log": log, "even": id == "V", "steps": LOG_STEPS}
+    spec = {
+        "id": id,
+        "low": slider[0],
+        "high": slider[1],
+        "step": step,
+        "log": log,
+        "even": id == "V",
+        "steps": LOG_STEPS,
+    }
     ends = {"min": 0, "max": LOG_STEPS, "step": 1} if log else {"min": slider[0], "max": slider[1], "step": step}
     return html.Div(
         className="control",
@@ -66,7 +74,8 @@ def number(id: str, name: str, symbol: str, *, slider: tuple[float, float], step
                 children=[
                     html.Label([html.Span(name), html.Var(symbol)], htmlFor=id),
                     hint(id, name),
-                    dcc.Input(id=id, type="number", min=low, max=high, step=step, className="field"),
+                    # read when the typing pauses: on the way to 13 it is not to become 1
+                    dcc.Input(id=id, type="number", min=low, max=high, step=step, className="field", debounce=0.35),
                 ],
             ),
             html.Label(f"{name}, slider", htmlFor=f"{id}-slider", className="unseen"),

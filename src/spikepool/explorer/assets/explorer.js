@@ -24,12 +24,34 @@
     return Math.round((spec.steps * Math.log(inside / spec.low)) / Math.log(spec.high / spec.low));
   }
 
+  const known = {}; // what Dash holds for each field and slider
+
   own.couple = function (value, position, spec) {
-    const slider = dash.callback_context.triggered.some((item) => item.prop_id.includes("-slider."));
-    if (slider && position !== undefined && position !== null) return [fromSlider(position, spec), same()];
-    if (value === null || value === undefined) return [same(), same()];
-    return [same(), toSlider(value, spec)];
+    const slider = spec.id + "-slider";
+    known[spec.id] = value;
+    known[slider] = Number(position);
+    if (triggered(slider) && Number.isFinite(known[slider])) {
+      known[spec.id] = fromSlider(position, spec);
+      return [known[spec.id], same()];
+    }
+    // what is typed but not allowed arrives as NaN; the slider then stays where it is
+    if (!Number.isFinite(value)) return [same(), same()];
+    known[slider] = toSlider(value, spec);
+    return [same(), known[slider]];
   };
+
+  /* Dash ignores an input that returns to what was last entered in it, even if the value was changed by other means
+     in between: type 12, slide to 13, type 12 again. Such an entry is passed on here. */
+  document.addEventListener("input", function (event) {
+    const field = event.target;
+    if (!(field.id in known)) return;
+    setTimeout(function () {
+      const value = Number(field.value);
+      if (field.value === "" || !field.checkValidity() || value === known[field.id]) return;
+      dash.set_props(field.id, { value: value });
+    }, field.type === "range" ? 50 : 700); // fields are read when the typing pauses
+
+  });
 
   /* ---- asking the server: one question at a time, the latest last ---- */
   let asked = null;
@@ -69,7 +91,7 @@
 
   /* ---- the state ---- */
   const text = (id, value) => {
-    if (value !== null && value !== undefined) return String(value);
+    if (typeof value === "string" || Number.isFinite(value)) return String(value);
     const field = document.getElementById(id);
     return field ? field.value : "";
   };
