@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
+import signal
 import sys
 import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +109,8 @@ def serve(
     settings = replace(base, host=host, token=token)
     app = create_app(settings)
     services = app.server.extensions["spikepool"]
+    # a queue of a few requests is ordinary under load, not worth a line each
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     try:
         server = waitress.create_server(
             app.server,
@@ -117,11 +123,29 @@ def serve(
             ident="spikepool",
         )
         _announce(settings, server.effective_port if hasattr(server, "effective_port") else port, open_browser)
-        server.run()
+        with _termination_as_interrupt():
+            server.run()
     except KeyboardInterrupt:
         pass
     finally:
         services.close()
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM end the server as Ctrl-C does, so that its workers and their files go with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals belong to the main thread
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _announce(settings: Settings, port: int, open_browser: bool) -> None:
