@@ -238,3 +238,11 @@ def test_explore_passes_its_options(run, monkeypatch):
     monkeypatch.setattr(explorer, "serve", lambda **options: called.update(options), raising=False)
     assert run("explore", "--port", 8051, "--no-browser", "--host", "127.0.0.1", "--token", "t")[0] == 0
     assert called == {"host": "127.0.0.1", "port": 8051, "open_browser": False, "token": "t"}
+
+
+def test_figures_can_be_listed(run):
+    pytest.importorskip("xarray")
+    code, out, _ = run("reproduce", "--list", "--json")
+    assert code == 0
+    assert [figure["number"] for figure in json.loads(out)] == list(range(1, 12))
+    assert "Phase diagrams" in run("reproduce", "--list")[1]

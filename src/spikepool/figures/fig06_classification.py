@@ -28,7 +28,7 @@ FloatArray = NDArray[np.float64]
 D, V, N_TRAIN, RIDGE = 300, 500, 640, 1.0
 METHODS = ("mean", "causal", "optimal", "learned")
 FIXED = METHODS[:3]
-MU_QUICK = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
+MU_QUICK = (0.0, 0.5, 1.0, 1.5, 2.5, 5.0)
 MU_FULL = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
 # Finite-size bias of the accuracy conditional on token usage, of order 1/d.
 BIAS = 1.5
@@ -54,7 +54,7 @@ def _learned(sample: Sample, mu: float, y: FloatArray, restarts: int, rng: np.ra
 
 def compute(settings: Settings) -> xr.Dataset:
     """Accuracies on draws shared by all mu and weights; learning, which is slow, on the first few of them."""
-    n_test, trials, learning, restarts = (4000, 40, 24, 5) if settings.full else (2000, 16, 4, 2)
+    n_test, trials, learning, restarts = (4000, 40, 24, 5) if settings.full else (2000, 12, 4, 2)
     mus = np.array(MU_FULL if settings.full else MU_QUICK)
     T, L = PREFIX["T"], PREFIX["L"]
     R = prefix_correlation(T, L)
