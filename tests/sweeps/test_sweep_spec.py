@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,14 @@ def test_a_model_is_needed():
         sp.sweep({"d": 3}, weights=["mean"])
     with pytest.raises(sp.InvalidInputError, match="SweepSpec"):
         sp.sweeps.run("spec.toml")
+
+
+@pytest.mark.parametrize("module", ["zarr", "xarray"])
+def test_a_missing_dependency_is_named_before_any_work(tmp_path, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(sp.MissingDependencyError, match=rf"'{module}'.*spikepool\[sweeps\]"):
+        sp.sweep(small_model(), ["mean"], store=tmp_path / "a.zarr")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_differences_are_named():

@@ -119,7 +119,7 @@ def test_a_store_with_much_damage_is_computed_again_to_the_same_bits(finished, t
 
 
 @pytest.mark.parametrize("damage", [cut_short, one_bit_flipped, deleted])
-@pytest.mark.parametrize("name", ["alignments/c/0/0/1/0", "error/c/0/0/1", "edge/c/0/0"])
+@pytest.mark.parametrize("name", ["alignments/c/0/0/1/0", "error/c/0/0/1", "edge/c/0/0", "edge/zarr.json"])
 def test_reading_results_names_the_damaged_file(finished, tmp_path, damage, name):
     _, original, _ = finished
     store = tmp_path / "a.zarr"

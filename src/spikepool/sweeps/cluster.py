@@ -72,8 +72,9 @@ def _main_hidden() -> Iterator[None]:
 
 def check_scheduler(scheduler: Any) -> None:
     """Raise unless `scheduler` is None, an address or a client."""
-    distributed = require("distributed", "sweeps")
-    if scheduler is not None and not isinstance(scheduler, (str, distributed.Client)):
+    if scheduler is None or isinstance(scheduler, str):
+        return
+    if not isinstance(scheduler, require("distributed", "sweeps").Client):
         raise InvalidInputError(
             "scheduler must be an address or a distributed.Client", scheduler, 'Pass "tcp://127.0.0.1:8786"'
         )

@@ -36,9 +36,10 @@ def open_results(path: str | Path) -> xr.Dataset:
 def load(store: Store) -> xr.Dataset:
     """The dataset of `store`, all of whose cells must be finished and whole."""
     scan = store.scan()
-    if scan.damaged:
+    damaged = [*store.damaged_skeleton(), *scan.damaged]
+    if damaged:
         raise StoreCorruptError(
-            f"{len(scan.damaged)} file(s) of the store are missing or damaged, the first is {scan.damaged[0]}",
+            f"{len(damaged)} file(s) of the store are missing or damaged, the first is {damaged[0]}",
             remedy="Run the sweep again with this store: only what is damaged is computed again",
         )
     finished = len(scan.done) + len(scan.failed)

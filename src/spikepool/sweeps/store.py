@@ -110,7 +110,7 @@ class Store:
                 remedy="Choose another store, or delete this one",
             )
         store._remove_partial_files()
-        store._repair_skeleton(schema.skeleton(store.spec))
+        store._repair_skeleton()
         return store
 
     def _remove_partial_files(self) -> None:
@@ -118,28 +118,26 @@ class Store:
         for file in self.path.rglob("*.partial"):
             file.unlink(missing_ok=True)
 
-    def _repair_skeleton(self, expected: Mapping[str, bytes]) -> None:
-        """Write again what the spec alone decides and is absent or unreadable: array metadata, coordinates."""
-        for name, content in expected.items():
+    def _repair_skeleton(self) -> None:
+        for file, content in self.damaged_skeleton().items():
+            warnings.warn(f"{file} was missing or damaged; written again", UserWarning, stacklevel=2)
+            _replace(file, content)
+
+    def damaged_skeleton(self) -> dict[Path, bytes]:
+        """What the spec alone decides (array metadata, coordinates) and is absent or damaged; its right content.
+
+        An array's metadata that reads well, but as that of another array, raises :class:`StoreCorruptError`.
+        """
+        damaged = {}
+        for name, content in schema.skeleton(self.spec).items():
             file = self.path / name
-            if name == ROOT:
+            if name == ROOT:  # checked by `open`
                 continue
             raw = _read(file)
-            if file.name != ROOT:
-                whole = raw is not None and checksum_holds(raw)
-            else:
-                found, wanted = _parse(raw), json.loads(content)
-                whole = found == wanted
-                if found is not None:
-                    wrong = [key for key in _DECISIVE if found.get(key) != wanted.get(key)]
-                    if wrong:
-                        raise StoreCorruptError(
-                            f"the store's metadata file {file} does not fit its spec: {', '.join(wrong)} differ",
-                            remedy="Restore that file, or delete the store and run the sweep again",
-                        )
+            whole = _describes_the_same(file, raw, content) if file.name == ROOT else checksum_holds(raw or b"")
             if not whole:
-                warnings.warn(f"{file} was missing or damaged; written again", UserWarning, stacklevel=2)
-                _replace(file, content)
+                damaged[file] = content
+        return damaged
 
     # -- cells ---------------------------------------------------------------------------------------------
 
@@ -159,7 +157,7 @@ class Store:
             raw = _read(self.file(status, cell))
             if raw is None:
                 continue
-            if not checksum_holds(raw):
+            if not checksum_holds(raw) or raw[0] not in (schema.DONE, schema.FAILED):
                 result.damaged.append(self.file(status, cell))
                 continue
             bad = [file for v in data if not checksum_holds(_read(file := self.file(v, cell)) or b"")]
@@ -226,12 +224,20 @@ def _read(file: Path) -> bytes | None:
         ) from err
 
 
-def _parse(raw: bytes | None) -> dict[str, Any] | None:
+def _describes_the_same(file: Path, raw: bytes | None, content: bytes) -> bool:
+    """Whether the array metadata `raw` is `content`; an error when it is whole but of another array."""
+    wanted = json.loads(content)
     try:
-        content = json.loads(raw or b"")
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) else None
+        found = dict(json.loads(raw or b""))
+    except (ValueError, TypeError):
+        return False
+    wrong = [key for key in _DECISIVE if found.get(key) != wanted.get(key)]
+    if wrong:
+        raise StoreCorruptError(
+            f"the store's metadata file {file} does not fit its spec: {', '.join(wrong)} differ",
+            remedy="Restore that file, or delete the store and run the sweep again",
+        )
+    return bool(found == wanted)
 
 
 def _replace(file: Path, content: bytes) -> None:
