@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("xarray")
 
+import spikepool as sp
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.figures import FIGURES, select
 from spikepool.figures.base import Settings, alignment_bias, compare, mean_and_error, within
@@ -79,3 +80,21 @@ def test_registry_is_complete_and_selection_names_mistakes():
     assert select() == list(FIGURES.values())
     with pytest.raises(InvalidInputError, match="no such figure"):
         select([12])
+
+
+@pytest.mark.statistical
+def test_the_stated_bias_bounds_the_alignment_at_the_threshold_and_shrinks_with_size():
+    """At mu_samp the limit is 0; finite matrices have a mean alignment of order d^(-1/3)."""
+    found = []
+    for d, trials in ((60, 80), (480, 40)):
+        model = sp.SequenceModel(d=d, V=8 * d // 5, N=2 * d, R=sp.prefix_correlation(10, 3), mu=1.0)
+        w = sp.mean_weights(10)
+        critical = model.predict(w).mu_sample
+        draws = model.replace(mu=critical).simulate(w, trials=trials, k=1, rng=0).alignment
+        mean, error = mean_and_error(draws)
+        assert mean < alignment_bias(critical, critical, d) + 3 * error
+        found.append((float(mean), float(error)))
+    (small, small_error), (large, large_error) = found
+    # the scaling says half; three standard errors of the ratio either way
+    ratio, spread = large / small, 3 * np.hypot(large_error / small, small_error * large / small**2)
+    assert abs(ratio - 0.5) < spread + 0.1
