@@ -45,11 +45,14 @@ class BulkEdge:
     ----------
     n_outliers : int
     edge : float
-        Right edge of the bulk, by the regression on the eigenvalues after the last outlier.
+        Right edge of the bulk, by the regression on the eigenvalues after the last outlier; not below the first
+        of them.
     scale : float
         sqrt(σ² + (2s)²), the unit of `statistics`.
     margin : float
         Units beyond the edge that make an outlier.
+    threshold : float
+        Eigenvalues above this are outliers.
     statistics : ndarray
         T_k for k = 1, 2, ..., the most that were considered.
     """
@@ -58,12 +61,8 @@ class BulkEdge:
     edge: float
     scale: float
     margin: float
+    threshold: float
     statistics: FloatArray
-
-    @property
-    def threshold(self) -> float:
-        """Eigenvalues above this are outliers."""
-        return self.edge + self.margin * self.scale
 
 
 def find_edge(eigenvalues: FloatArray, margin: float = MARGIN, max_outliers: int | None = None) -> BulkEdge:
@@ -96,6 +95,7 @@ def find_edge(eigenvalues: FloatArray, margin: float = MARGIN, max_outliers: int
     margin *= max(1.0, float(np.sqrt(100 / n)))
     beyond = np.flatnonzero(statistics > margin)
     k = int(beyond[-1]) + 1 if len(beyond) else 0
-    # So that the threshold agrees with the count: the largest eigenvalue kept in the bulk is not beyond it.
-    edge = max(float(coefficients[k, 0]), float(eigenvalues[k]) - margin * float(scale[k]))
-    return BulkEdge(k, edge, float(scale[k]), margin, statistics)
+    # What is kept in the bulk is not beyond its edge, nor beyond the threshold, whatever the regression says.
+    edge = max(float(coefficients[k, 0]), float(eigenvalues[k]))
+    threshold = max(float(coefficients[k, 0] + margin * scale[k]), float(eigenvalues[k]))
+    return BulkEdge(k, edge, float(scale[k]), margin, threshold, statistics)

@@ -54,14 +54,16 @@ def draw_bulk(fit: TableSpectrum, ax: Any) -> None:
     x, density = smooth_density(fit)
     ax.plot(x, density, color=LAW, linewidth=1.2, label="Silverstein law, fitted population")
     ax.axvline(fit.edge_, color=EDGE, linestyle="--", linewidth=1, label=f"edge {fit.edge_:.3g}")
-    ax.set_xlim(0, 1.03 * max(fit.threshold_, float(bulk[0])))
+    limit = 1.03 * max(min(fit.threshold_, 1.25 * fit.edge_), float(bulk[0]))
+    if fit.threshold_ < limit:
+        ax.axvline(fit.threshold_, color=OUTLIER, linestyle=":", linewidth=1, label="outliers start here")
+    ax.set_xlim(0, limit)
     top = float(np.histogram(bulk, bins=bins, density=True)[0].max())
     ax.set_ylim(0, 1.45 * top)
-    ax.axvline(fit.threshold_, color=OUTLIER, linestyle=":", linewidth=1, label="outliers start here")
     ax.set_xlabel("eigenvalue of $E^\\top E/V$")
     ax.set_ylabel("density")
-    ax.set_title(f"(b) bulk; {fit.n_outliers_} outliers beyond")
-    ax.legend(frameon=False, loc="upper right", fontsize="small")
+    ax.set_title(f"(b) bulk; outliers beyond it: {fit.n_outliers_}")
+    ax.legend(loc="upper right", fontsize="small", framealpha=1, edgecolor="none")
 
 
 def smooth_density(fit: TableSpectrum, points: int = 300) -> tuple[Any, Any]:

@@ -32,8 +32,8 @@ def verdict(fit: TableSpectrum) -> str:
             text += f" within sampling error: off by {error} ({usual})."
         else:
             text += (
-                f" to {error}, further off than sampling explains ({usual}; p = {held.p_value:.2g}): the rows are not"
-                " independent draws of one Gaussian law, so the count describes this table and is not a test."
+                f" to {error}, further off than sampling explains ({usual}; p = {held.p_value:.2g}): the rows do not"
+                " behave as independent draws of one Gaussian law, so the count describes this table and is not a test."
             )
         if {*held.counts, k} != {k}:
             counts = f"{held.counts[0]} and {held.counts[1]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from spikepool.tables.formats import open_table
 from spikepool.tables.gram import Moments
 from spikepool.tables.heldout import fit_bulk, predict_held_out
 from spikepool.tables.population import Population, plug_in
-from spikepool.tables.rows import heaviest, scan_rows, token_names
+from spikepool.tables.rows import InfluentialRow, heaviest, scan_rows, token_names
 from spikepool.tables.sources import TableSource, as_source
 
 FloatArray = NDArray[np.float64]
@@ -169,9 +170,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
             edge = find(nonzero)
             self._set_bulk(nonzero, vectors, size, rows, edge)
             bar.advance()
-            directions = vectors[:, : min(max(edge.n_outliers, 1), MOST_DIRECTIONS)]
-            norms, shares = scan_rows(source, self.mean_, directions, self.eigenvalues_[: directions.shape[1]])
-            self.influential_rows_ = heaviest(norms, shares, self.influential, name)
+            norms = self._examine_rows(source, vectors, name)
             bar.advance()
             self._compare_nulls(source, whole, nonzero, norms, rows, rng, bar)
             self.heldout_ = None
@@ -253,6 +252,16 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
             )
             for value in nonzero[:k]
         )
+
+    def _examine_rows(self, source: TableSource, vectors: FloatArray, name: Callable[[int], str] | None) -> FloatArray:
+        """List the heavy rows; norms of all the centred rows."""
+        k = min(max(self.n_outliers_, 1), MOST_DIRECTIONS)
+        if not self.influential and not self.null_draws:  # nothing asked of a second pass
+            self.influential_rows_: list[InfluentialRow] = []
+            return np.empty(0)
+        norms, shares = scan_rows(source, self.mean_, vectors[:, :k], self.eigenvalues_[:k])
+        self.influential_rows_ = heaviest(norms, shares, self.influential, name)
+        return norms
 
     def _compare_nulls(
         self,
