@@ -36,7 +36,7 @@ class Settings:
     scheduler : str or None
         Address of a Dask scheduler for the figures that are sweeps; local when None.
     store : pathlib.Path or None
-        Directory for the Zarr stores of sweeps, which lets an interrupted run resume; temporary when None.
+        Directory for the Zarr stores of full and of distributed sweeps, which can then be resumed; none when None.
     table : pathlib.Path or None
         Embedding-table file for the figure on real tables; a small public one when None.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from spikepool import plotting
+from spikepool import __version__, plotting
 from spikepool.figures.base import Check, FigureSpec, Settings, alignment_bias, compare
 from spikepool.figures.setting import (
     METHODS,
@@ -41,10 +41,11 @@ def _panel(name: str, model: SequenceModel, settings: Settings, trials: int, par
         exact[i] = centred_alignment(mu, alpha / kappa, model.delta, model.gamma, class_means=means)
         published[i] = published_alignment(mu, alpha, kappa, model.delta, model.gamma)
         threshold[i] = sample_threshold(alpha / kappa, model.delta, model.gamma, class_means=means)
-    size = "full" if settings.full else "quick"
     store = None
-    if settings.store is not None:
-        store = settings.store / f"figure-04-{name}-{size}-seed{settings.seed}.zarr"
+    # a long run can be resumed, and a cluster needs a place that its workers see; a quick one is computed afresh
+    if settings.store is not None and (settings.full or settings.scheduler is not None):
+        size = "full" if settings.full else "quick"
+        store = settings.store / f"figure-04-{name}-{size}-seed{settings.seed}-{__version__}.zarr"
     swept = sweep(
         model,
         weights=weights,
