@@ -64,6 +64,12 @@ def test_single_precision_and_blocks_agree(monkeypatch):
     np.testing.assert_allclose(sp.attention_weights(X.astype(np.float32)), whole, atol=1e-6)
 
 
+def test_large_single_precision_does_not_overflow():
+    X = np.zeros((1, 3, 2), dtype=np.float32)
+    X[0, 0] = X[0, 2] = 1e25  # squares overflow in single precision; position 3 attends to position 1 alone
+    np.testing.assert_array_equal(sp.attention_weights(X), [[1.0, 0.0, 0.0]])
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
@@ -73,6 +79,9 @@ def test_single_precision_and_blocks_agree(monkeypatch):
         (lambda: sp.attention_weights(np.ones((1, 2, 3)), tau=np.inf), sp.NonFiniteError),
         (lambda: sp.attention_weights(np.ones((1, 2, 3)), scaling="cubic"), sp.InvalidInputError),
         (lambda: sp.attention_weights(np.array([["a"]])), sp.InvalidInputError),
+        (lambda: sp.attention_weights([[[1.0], [1.0, 2.0]]]), sp.InvalidInputError),
+        (lambda: sp.attention_weights(np.full((1, 3, 2), 1e200)), sp.DomainError),
+        (lambda: sp.attention_weights(np.full((1, 3, 2), 10.0), tau=1e308), sp.DomainError),
     ],
 )
 def test_bad_input_is_named(call, error):

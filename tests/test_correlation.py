@@ -56,6 +56,11 @@ def test_spiked_normalised_is_a_correlation():
         (lambda: sp.spiked_correlation(4, 1.0, [0, 4]), sp.SizeError),
         (lambda: sp.spiked_correlation(4, 1.0, 2, signs=[1]), sp.ShapeError),
         (lambda: sp.spiked_correlation(4, 1.0, 2, signs=[1, 0.5]), sp.InvalidInputError),
+        (lambda: sp.spiked_correlation(4, 1.0, [0, 1.5]), sp.ShapeError),
+        (lambda: sp.spiked_correlation(4, 1.0, [True, False]), sp.ShapeError),
+        (lambda: sp.spiked_correlation(4, 1.0, [[0], [1, 2]]), sp.InvalidInputError),
+        (lambda: sp.spiked_correlation(4, 1.0, 2, normalize=np.ones(2)), sp.InvalidInputError),
+        (lambda: sp.prefix_correlation(10**9, 2), sp.MemoryBudgetError),
     ],
 )
 def test_bad_input_is_named(call, error):

@@ -210,6 +210,8 @@ def test_alignment_is_not_monotone_in_the_vocabulary_of_sampled_tables():
         ({"N": "many"}, sp.SizeError),
         ({"mu": -0.1}, sp.DomainError),
         ({"mu": np.inf}, sp.NonFiniteError),
+        ({"mu": 1e200}, sp.DomainError),
+        ({"d": 10**400}, sp.SizeError),
         ({"mu": np.array([1.0, 2.0])}, sp.InvalidInputError),
         ({"R": np.ones((2, 3))}, sp.ShapeError),
         ({"R": []}, sp.ShapeError),

@@ -40,6 +40,10 @@ def test_layers_and_residuals_are_matrix_powers(layers, residual):
     np.testing.assert_allclose(sp.causal_weights(T, layers=layers, residual=residual), expected, atol=1e-15)
 
 
+def test_endlessly_many_layers_end_at_the_first_position():
+    np.testing.assert_allclose(sp.causal_weights(4, layers=10**15, residual=0.5), [1, 0, 0, 0], atol=1e-15)
+
+
 def test_a_million_positions():
     w = sp.causal_weights(1_000_000)
     H = np.log(999_999) + 0.5772156649015329 + 1 / (2 * 999_999)
@@ -128,6 +132,11 @@ def test_no_optimum_carries_the_supremum():
         (lambda: sp.alpha_kappa([1.0], np.eye(2)), sp.WeightsError),
         (lambda: sp.prefix_causal_scalars(3, 4), sp.SizeError),
         (lambda: sp.causal_crossover(0), sp.SizeError),
+        (lambda: sp.mean_weights(10**400), sp.SizeError),
+        (lambda: sp.causal_weights(10**15), sp.MemoryBudgetError),
+        (lambda: sp.alpha_kappa(np.array([0.5 + 1j, 0.5]), np.eye(2)), sp.InvalidInputError),
+        (lambda: sp.alpha_kappa(["0.5", "0.5"], np.eye(2)), sp.InvalidInputError),
+        (lambda: sp.alpha_kappa(np.ma.masked_array([0.5, 0.5], [False, True]), np.eye(2)), sp.InvalidInputError),
     ],
 )
 def test_bad_input_is_named(call, error):

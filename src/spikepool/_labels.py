@@ -25,6 +25,7 @@ _ENUMERATED_SIGNS = 16
 
 def label_positions(label: int | ArrayLike, T: int) -> NDArray[np.intp]:
     """Distinct 0-based positions whose latents are summed to give the label."""
+    check.finite_array(label, "label")
     positions = np.atleast_1d(np.asarray(label))
     if positions.dtype.kind not in "iu" or positions.ndim != 1 or positions.size == 0:
         raise ShapeError("label must be a position or a list of positions", label, "Pass integers")

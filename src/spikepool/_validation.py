@@ -23,13 +23,25 @@ FloatArray = NDArray[np.float64]
 # Rounding allowance for identities that hold exactly on paper (sum of weights, unit diagonal, symmetry).
 IDENTITY_TOLERANCE = 1e-8
 
+# Sizes enter formulas as floats; beyond this they would not be whole numbers any more.
+LARGEST_SIZE = 1 << 53
+
+
+def real_array(value: ArrayLike, name: str) -> FloatArray:
+    """`value` as a float64 array; NaN and infinities pass, what would lose a part of itself on the way does not."""
+    try:
+        given = np.asanyarray(value)
+        # conversion would parse text, drop imaginary parts and reveal masked entries without a word
+        if given.dtype.kind in "cSUmM" or np.ma.is_masked(given):
+            raise TypeError
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as err:
+        raise InvalidInputError(f"{name} must be real numbers", value, "Pass a numeric array") from err
+
 
 def finite_array(value: ArrayLike, name: str, *, ndim: int | None = None, empty: bool = False) -> FloatArray:
     """`value` as a float64 array without NaN or infinities; of `ndim` dimensions when given."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as err:
-        raise InvalidInputError(f"{name} must be real numbers", value, "Pass a numeric array") from err
+    array = real_array(value, name)
     if ndim is not None and array.ndim != ndim:
         raise ShapeError(f"{name} must have {ndim} dimension(s), not {array.ndim}", array, "Reshape the array")
     if not empty and array.size == 0:
@@ -46,7 +58,10 @@ def finite_number(value: Any, name: str) -> float:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidInputError(f"{name} must be a real number", value, "Pass one number")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError as err:
+        raise InvalidInputError(f"{name} is too large for a float", value, "Pass a smaller number") from err
     if not np.isfinite(number):
         raise NonFiniteError(f"{name} must be finite", value, "Pass a finite number")
     return number
@@ -87,6 +102,8 @@ def size(value: Any, name: str, *, minimum: int = 1) -> int:
     number = int(value)
     if isinstance(value, (bool, np.bool_)) or number < minimum:
         raise SizeError(f"{name} must be at least {minimum}", value, f"Pass an integer >= {minimum}")
+    if number > LARGEST_SIZE:
+        raise SizeError(f"{name} must be at most 2^53", value, "Pass a size that some array could have")
     return number
 
 
@@ -103,6 +120,13 @@ def choice(value: Any, name: str, options: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in options:
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, options))}", value, "Choose one of these")
     return value
+
+
+def flag(value: Any, name: str) -> bool:
+    """`value` as a bool; nothing else counts as true or false."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInputError(f"{name} must be True or False", value, "Pass a bool")
+    return bool(value)
 
 
 def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:

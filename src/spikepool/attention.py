@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
-from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError
+from spikepool.errors import DomainError, NonFiniteError, ShapeError
 
 FloatArray = NDArray[np.float64]
 
@@ -24,11 +24,8 @@ _BLOCK_ELEMENTS = 1 << 22
 
 
 def _sequences(X: ArrayLike) -> NDArray[Any]:
-    array = np.asarray(X)
-    if array.dtype.kind not in "fiu":
-        raise InvalidInputError("X must be real numbers", X, "Pass a numeric array")
-    if array.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-        array = array.astype(np.float64)
+    single = getattr(X, "dtype", None) == np.float32
+    array: NDArray[Any] = np.asarray(X) if single else check.real_array(X, "X")
     if array.ndim == 2:
         array = array[None]
     if array.ndim != 3 or array.size == 0:
@@ -41,8 +38,13 @@ def _sequences(X: ArrayLike) -> NDArray[Any]:
 def _softmax_rows(X: NDArray[Any], tau: float, scaling: str) -> FloatArray:
     """(n, T, T) attention matrices of a block of sequences."""
     T, d = X.shape[1:]
-    scores: FloatArray = np.einsum("ntd,nsd->nts", X, X, optimize=True).astype(np.float64)
-    scores *= tau / (d if scaling == "d" else np.sqrt(d))
+    factor = tau / (d if scaling == "d" else np.sqrt(d))
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores: FloatArray = np.einsum("ntd,nsd->nts", X, X, optimize=True).astype(np.float64) * factor
+        if X.dtype == np.float32 and not np.all(np.isfinite(scores)):
+            return _softmax_rows(X.astype(np.float64), tau, scaling)
+    if not np.all(np.isfinite(scores)):
+        raise DomainError("the attention scores overflow", float(np.abs(X).max()), "Scale X or tau down")
     mask = np.tril(np.ones((T, T), dtype=bool), -1)
     mask[0, 0] = True
     scores[:, ~mask] = -np.inf

@@ -34,7 +34,7 @@ from spikepool import _validation as check
 from spikepool import spikes
 from spikepool._progress import Progress
 from spikepool.class_sampling import class_sampler
-from spikepool.errors import CorrelationError, DomainError, InvalidInputError, ShapeError, SizeError
+from spikepool.errors import CorrelationError, DomainError, ShapeError, SizeError
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.weights import alpha_kappa
@@ -189,9 +189,7 @@ class ClassModel:
         if self.V < K:
             raise SizeError(f"V must be at least the number of classes, {K}", self.V, "Enlarge the vocabulary")
         put("table", check.choice(table, "table", ("sampled", "class_centered")))
-        if not isinstance(centered, (bool, np.bool_)):
-            raise InvalidInputError("centered must be True or False", centered, "Pass a bool")
-        put("centered", bool(centered))
+        put("centered", check.flag(centered, "centered"))
 
     @property
     def T(self) -> int:

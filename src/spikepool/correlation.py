@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
+from spikepool._memory import require_memory
 from spikepool.errors import DomainError, InvalidInputError, ShapeError, SizeError
 
 FloatArray = NDArray[np.float64]
@@ -13,7 +16,7 @@ FloatArray = NDArray[np.float64]
 
 def prefix_correlation(T: int, L: int) -> FloatArray:
     """The first `L` positions share one sign, the other T − L are independent: R = 1_L 1_L' ⊕ I."""
-    T = check.size(T, "T")
+    T = _length(T)
     L = check.size(L, "L")
     if L > T:
         raise SizeError(f"L must be at most T = {T}", L, "Shorten the prefix or lengthen the sequence")
@@ -24,7 +27,7 @@ def prefix_correlation(T: int, L: int) -> FloatArray:
 
 def markov_correlation(T: int, rho: float) -> FloatArray:
     """Signs of a stationary two-state Markov chain: R_ts = rho^|t−s|, −1 <= rho <= 1."""
-    T = check.size(T, "T")
+    T = _length(T)
     rho = _correlation(rho)
     powers: FloatArray = np.power(rho, np.arange(T, dtype=np.float64)) if rho != 0 else np.eye(1, T)[0]
     index = np.arange(T)
@@ -34,7 +37,7 @@ def markov_correlation(T: int, rho: float) -> FloatArray:
 
 def equicorrelation(T: int, rho: float) -> FloatArray:
     """Every pair of positions has correlation `rho`; PSD for rho >= −1/(T−1)."""
-    T = check.size(T, "T")
+    T = _length(T)
     rho = _correlation(rho)
     if T > 1 and rho < -1 / (T - 1) - 1e-15:
         raise DomainError(f"rho must be at least -1/(T-1) = {-1 / (T - 1):.6g} to be a correlation", rho, "Raise rho")
@@ -65,20 +68,21 @@ def spiked_correlation(
         Divide by the diagonal to make a correlation matrix. Without it the diagonal exceeds one, so no ±1 signs
         have this R and it can be used only with ``latent="gaussian"``.
     """
-    T = check.size(T, "T")
+    T = _length(T)
     strength = check.non_negative(strength, "strength")
-    if np.ndim(support) == 0:
+    if isinstance(support, Real) or (isinstance(support, np.ndarray) and support.ndim == 0):
         count = check.size(support, "support")
         if count > T:
             raise SizeError(f"support must be at most T = {T}", count, "Use fewer positions")
         positions = np.arange(count)
     else:
-        positions = np.asarray(support)
-        integral = positions.dtype.kind in "iu"
-        if not integral or positions.ndim != 1 or positions.size == 0 or len(set(positions.tolist())) < positions.size:
-            raise ShapeError("support must be distinct position indices", positions, "Pass a list of integers")
-        if positions.min() < 0 or positions.max() >= T:
-            raise SizeError(f"support indices must lie in [0, {T})", positions, "Count positions from 0")
+        values = check.finite_array(support, "support", ndim=1)
+        whole = np.asarray(support).dtype != bool and np.array_equal(values, np.rint(values))
+        if not whole or len(np.unique(values)) < len(values):
+            raise ShapeError("support must be distinct position indices", support, "Pass a list of integers")
+        if values.min() < 0 or values.max() >= T:
+            raise SizeError(f"support indices must lie in [0, {T})", support, "Count positions from 0")
+        positions = values.astype(np.intp)
     v = np.zeros(T)
     pattern = np.ones(len(positions)) if signs is None else check.finite_array(signs, "signs", ndim=1)
     if len(pattern) != len(positions):
@@ -87,11 +91,18 @@ def spiked_correlation(
         raise InvalidInputError("signs must be -1 or +1", pattern, "Pass a pattern of signs")
     v[positions] = pattern / np.sqrt(len(positions))
     R = np.eye(T) + strength * np.outer(v, v)
-    if normalize:
+    if check.flag(normalize, "normalize"):
         scale = np.sqrt(np.diag(R))
         R /= np.outer(scale, scale)
         np.fill_diagonal(R, 1.0)
     return R
+
+
+def _length(T: int) -> int:
+    """T, when the machine can hold the (T, T) matrix."""
+    T = check.size(T, "T")
+    require_memory(16 * T * T, f"a correlation matrix of T = {T} positions", "Shorten the sequences")
+    return T
 
 
 def _correlation(rho: float) -> float:

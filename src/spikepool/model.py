@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
 from spikepool import spikes
-from spikepool.errors import CorrelationError, InvalidInputError, ShapeError
+from spikepool.errors import CorrelationError, DomainError, InvalidInputError, ShapeError
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.weights import alpha_kappa
@@ -27,6 +27,8 @@ FloatArray = NDArray[np.float64]
 
 TABLES = ("sampled", "class_centered")
 LATENTS = ("signs", "gaussian")
+# Squares and products of larger signals would overflow; they would be detected by eye.
+_LARGEST_MU = 1e100
 NOISES = ("gaussian", "rademacher", "uniform", "laplace", "student-t")
 
 
@@ -173,10 +175,10 @@ class SequenceModel:
         if latent == "signs":
             check.unit_diagonal(self.R, "R")
         put("mu", check.non_negative(mu, "mu"))
+        if self.mu > _LARGEST_MU:
+            raise DomainError(f"mu must be at most {_LARGEST_MU:g}", mu, "Measure it in units of the noise")
         put("table", check.choice(table, "table", TABLES))
-        if not isinstance(centered, (bool, np.bool_)):
-            raise InvalidInputError("centered must be True or False", centered, "Pass a bool")
-        put("centered", bool(centered))
+        put("centered", check.flag(centered, "centered"))
         put("noise", check.choice(noise, "noise", NOISES))
         put("noise_df", check.positive(noise_df, "noise_df"))
         if noise == "student-t" and self.noise_df <= 4:
@@ -294,7 +296,7 @@ class SequenceModel:
         rng : optional
             Seed of that draw.
         """
-        if exact:
+        if check.flag(exact, "exact"):
             from spikepool.exact import predict_exact
 
             return predict_exact(self, w, rng=rng)

@@ -35,7 +35,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from spikepool import _validation as check
 from spikepool._labels import label_law, label_positions
-from spikepool.errors import InvalidInputError
+from spikepool.errors import DomainError, InvalidInputError
 from spikepool.weights import alpha_kappa
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 # The optimal ridge is sought within this factor of the mean noise eigenvalue, either way; beyond it the
 # classifier is at one of its two limits (least squares, or the difference of class means) to four digits.
 _RIDGE_DECADES = 5.0
+# Outside these, squares of the classifier under- or overflow.
+_RIDGES = (1e-100, 1e100)
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,11 @@ def ridge_prediction(
     """Predicted accuracy with its error and the law of the scores; parameters as in :func:`ridge_accuracy`."""
     w = check.weight_vector(w, model.T)
     ridge = check.positive(ridge, "ridge")
+    if not _RIDGES[0] <= ridge <= _RIDGES[1]:
+        raise DomainError("ridge must lie in [{:g}, {:g}]".format(*_RIDGES), ridge, "Scale the features")
     n_train = model.N if n_train is None else check.size(n_train, "n_train")
     positions = label_positions(label, model.T)
-    if exact:
+    if check.flag(exact, "exact"):
         from spikepool.ridge_exact import exact_ridge_accuracy
 
         return exact_ridge_accuracy(model, w, ridge, n_train, positions, draws=draws, rng=rng)

@@ -235,8 +235,8 @@ def required_gamma(excess: ArrayLike, delta: ArrayLike, alignment: ArrayLike) ->
             "Raise mu, use a larger vocabulary or better weights, or lower the target",
             limit=best,
         )
-    numerator = x * (x * (1 - target) - delta / x)
-    return (x * numerator / ((1 + delta) * x + 2 * delta + target * x * x))[()]
+    # over x², so that no power of a large x overflows
+    return ((x * (1 - target) - delta / x) / ((1 + delta) / x + 2 * (delta / x) / x + target))[()]
 
 
 __all__ = [

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
+from spikepool._memory import require_memory
 from spikepool.errors import NoOptimumError, SizeError
 
 FloatArray = NDArray[np.float64]
@@ -29,7 +30,7 @@ def alpha_kappa(w: ArrayLike, R: ArrayLike) -> tuple[float, float]:
 
 def mean_weights(T: int) -> FloatArray:
     """Uniform weights 1/T."""
-    T = check.size(T, "T")
+    T = _length(T)
     return np.full(T, 1.0 / T)
 
 
@@ -54,13 +55,22 @@ def causal_weights(T: int, layers: int = 1, residual: float = 0.0) -> FloatArray
     residual : float
         Share r in [0, 1] of each layer's input that skips the average.
     """
-    T = check.size(T, "T")
+    T = _length(T)
     layers = check.size(layers, "layers", minimum=0)
     residual = check.fraction(residual, "residual")
     w = np.full(T, 1.0 / T)
     for _ in range(layers):
-        w = (1 - residual) * _average_transposed(w) + residual * w
+        before, w = w, (1 - residual) * _average_transposed(w) + residual * w
+        if np.array_equal(w, before):  # everything has reached the first position: more layers change nothing
+            break
     return w
+
+
+def _length(T: int) -> int:
+    """T, when the machine can hold weights of that length."""
+    T = check.size(T, "T")
+    require_memory(32 * T, f"a sequence of T = {T} positions", "Shorten the sequence")
+    return T
 
 
 def _average_transposed(v: FloatArray) -> FloatArray:
@@ -138,7 +148,7 @@ def prefix_causal_scalars(T: int, L: int) -> tuple[float, float]:
 
         alpha = (L² + 2(T−L) + (2L(L−1)+1) D + L(L−1) D²)/T²,    kappa = (2T − 1 + H_{T−1})/T².
     """
-    T, L = _prefix_sizes(T, L)
+    T, L = _prefix_sizes(_length(T), L)
     D = float(np.sum(1.0 / np.arange(T - 1, L - 1, -1)))
     alpha = (L * L + 2 * (T - L) + (2 * L * (L - 1) + 1) * D + L * (L - 1) * D * D) / T**2
     return alpha, (2 * T - 1 + _harmonic(T - 1)) / T**2
@@ -150,7 +160,7 @@ def causal_crossover(T: int) -> int | None:
     Causal weights have the larger alpha/kappa exactly for L = 2, ..., ``causal_crossover(T)``. At L = 1 all weights
     tie (R is the identity), and from the next L on the mean wins; the paper claims a win for every L < T.
     """
-    T = check.size(T, "T")
+    T = _length(T)
     L = np.arange(2, T + 1, dtype=np.float64)
     if len(L) == 0:
         return None

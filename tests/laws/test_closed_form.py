@@ -221,6 +221,15 @@ def test_shapes_and_scalars():
         (lambda: sp.MarchenkoPastur(0.5).stieltjes(1.0), sp.OnSupportError),
         (lambda: sp.MarchenkoPastur(2.0).stieltjes(0.0), sp.OnSupportError),
         (lambda: sp.MarchenkoPastur(0.5).stieltjes(np.inf), sp.NonFiniteError),
+        (lambda: sp.MarchenkoPastur(2.0).stieltjes(1e-310j), sp.OnSupportError),
+        (lambda: sp.FreeProductLaw(1.0, 1.0).stieltjes(-1e-310), sp.OnSupportError),
+        (lambda: sp.MarchenkoPastur(0.5).stieltjes("z"), sp.InvalidInputError),
+        (lambda: sp.MarchenkoPastur(0.5).pdf(["1", "2"]), sp.InvalidInputError),
+        (lambda: sp.MarchenkoPastur(0.5).pdf([[1.0, 2.0], [3.0]]), sp.InvalidInputError),
+        (lambda: sp.MarchenkoPastur(0.5).cdf(np.ma.masked_array([1.0, 2.0], [False, True])), sp.InvalidInputError),
+        (lambda: sp.MarchenkoPastur(10**400), sp.InvalidInputError),
+        (lambda: sp.MarchenkoPastur(0.5).rvs(-1), sp.SizeError),
+        (lambda: sp.MarchenkoPastur(0.5).rvs((2, 1.5)), sp.SizeError),
         (lambda: sp.MarchenkoPastur(0.5).moment(-1), sp.SizeError),
         (lambda: sp.MarchenkoPastur(0.5).moment(1.5), sp.SizeError),
         (lambda: sp.MarchenkoPastur(0.5).rvs(3, rng="seed"), sp.InvalidInputError),
@@ -231,3 +240,9 @@ def test_bad_input_is_named(build, error):
         build()
     assert isinstance(caught.value, ValueError)
     assert "got" in str(caught.value)
+
+
+@pytest.mark.parametrize("z", [0.0, 1e-320, -1e-310, 1e-290j, -1e-101, 1e-99 + 1e-99j])
+def test_transform_is_continuous_through_the_origin_off_the_support(z):
+    law = sp.FreeProductLaw(0.625, 0.5)
+    np.testing.assert_allclose(law.stieltjes(z), 1 / (0.375 * 0.5), rtol=1e-14)  # ∫ dF/x of the free product

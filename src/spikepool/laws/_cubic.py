@@ -31,6 +31,8 @@ ComplexArray = NDArray[np.complex128]
 
 # |z| below this (in units of the scale) is solved in the variable v = 1 + omega.
 _SMALL_Z = 0.25
+# |z| below this is the origin: far below the smallest left edge of two ratios below one, and powers still have digits.
+_ORIGIN = 1e-100
 _DIGITS = 80
 _NEWTON_STEPS = 60
 
@@ -207,10 +209,12 @@ def stieltjes(z: ComplexArray, law: Reduced) -> ComplexArray:
         zs = z1[small]
         b = ((delta - 1) + (gamma - 1)) - zs
         v = _physical_root(b, (1 - delta) * (1 - gamma) + 2 * zs, -zs, shift=1.0)
-        origin = zs == 0  # reached only when the support stays away from it: both ratios below one
+        # the support stays away from the origin when both ratios are below one: so close to it m has its value there
+        origin = (np.abs(zs) < _ORIGIN) & (gamma < 1)
         zs[origin] = 1.0
         m[small] = v / ((1 - v) * zs)
-        m[np.flatnonzero(small)[origin]] = 1 / ((1 - delta) * (1 - gamma)) if gamma < 1 else np.inf
+        if origin.any():
+            m[np.flatnonzero(small)[origin]] = 1 / ((1 - delta) * (1 - gamma))
     m[z.imag == 0] = m[z.imag == 0].real
     return np.asarray(np.where(flip, m.conj(), m) / scale, dtype=np.complex128)
 

@@ -19,6 +19,8 @@ ComplexArray = NDArray[np.complex128]
 # Below this |u| the tail of log(1+u) is summed as a series; sixteen terms reach double precision.
 _SERIES_RADIUS = 0.1
 _SERIES_TERMS = 18
+# Distances from a singularity at the origin below this are taken for zero.
+_SMALLEST_POINT = 1e-300
 # Points evaluated at a time: temporaries of this size stay in the cache.
 _BLOCK = 8192
 
@@ -169,8 +171,8 @@ class ProductLaw(SpectralLaw):
         flat = points.ravel()
         left, right = self.support()
         bad = (flat.imag == 0) & (flat.real >= left) & (flat.real <= right)
-        if self.atom > 0:
-            bad |= flat == 0
+        if self.atom > 0 or left == 0:  # closer to the origin than this the transform is beyond the largest double
+            bad |= np.abs(flat) < _SMALLEST_POINT
         if bad.any():
             raise OnSupportError(
                 f"the Stieltjes transform is not defined on the support [{left:.6g}, {right:.6g}]"

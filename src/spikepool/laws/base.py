@@ -74,16 +74,23 @@ class SpectralLaw(ABC):
 
     def rvs(self, size: int | tuple[int, ...] = 1, *, rng: Any = None) -> FloatArray:
         """Draw independent values by inversion of the distribution function."""
-        uniform = check.generator(rng).random(size)
+        shape = tuple(check.size(n, "size", minimum=0) for n in (size if isinstance(size, tuple) else (size,)))
+        uniform = check.generator(rng).random(shape)
         return np.asarray(self.ppf(uniform), dtype=np.float64)
+
+
+def _is_complex(x: ArrayLike) -> bool:
+    try:
+        return np.iscomplexobj(x)
+    except ValueError:  # not an array at all: a ragged list
+        return False
 
 
 def real_points(x: ArrayLike, name: str = "x") -> FloatArray:
     """Real evaluation points; infinities are allowed (a density and a cdf have values there), NaN is not."""
-    points = np.asarray(x)
-    if np.iscomplexobj(points):
+    if _is_complex(x):
         raise DomainError(f"{name} must be real", x, "Use stieltjes for complex points")
-    points = np.asarray(points, dtype=np.float64)
+    points = check.real_array(x, name)
     if np.isnan(points).any():
         raise NonFiniteError(f"{name} contains NaN", x, "Remove the NaN entries")
     return points
@@ -99,7 +106,7 @@ def probabilities(q: ArrayLike) -> FloatArray:
 
 def complex_points(z: ArrayLike) -> ComplexArray:
     """Finite complex evaluation points."""
-    points = np.asarray(z, dtype=np.complex128)
+    points = np.asarray(z, dtype=np.complex128) if _is_complex(z) else check.real_array(z, "z").astype(np.complex128)
     if not np.all(np.isfinite(points)):
         raise NonFiniteError("z contains NaN or infinities", z, "Pass finite points")
     return points
