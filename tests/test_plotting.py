@@ -25,6 +25,13 @@ def test_methods_differ_in_colour_marker_and_line():
         assert len({getattr(style, attribute) for style in styles}) == len(styles)
 
 
+def test_methods_differ_in_greyscale():
+    from matplotlib.colors import to_rgb
+
+    greys = sorted(np.dot(to_rgb(style.color), [0.299, 0.587, 0.114]) for style in plotting.METHODS.values())
+    assert np.diff(greys).min() > 0.06
+
+
 def test_curves_and_markers_carry_the_data(ax):
     x, y, e = np.array([0.0, 1.0, 2.0]), np.array([0.1, 0.5, 0.4]), np.array([0.01, 0.02, 0.03])
     for draw in (plotting.plot_exact, plotting.plot_published, plotting.plot_method):

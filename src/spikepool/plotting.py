@@ -36,13 +36,13 @@ class MethodStyle:
     linestyle: str | tuple[int, tuple[float, ...]]
 
 
-# Okabe-Ito colours, distinct to colour-blind readers; their greys are close, so marker and line style
-# differ too.
+# In the manner of the Okabe-Ito palette, distinct to colour-blind readers; the greys differ as well (causal darkest,
+# then optimal, learned, mean), and so do marker and line style.
 METHODS = {
-    "mean": MethodStyle("mean", "#D55E00", "o", "--"),
-    "causal": MethodStyle("causal", "#0072B2", "s", "-."),
-    "optimal": MethodStyle("optimal", "#00805E", "^", "-"),
-    "learned": MethodStyle("learned", "#A34C86", "D", (0, (1, 1))),
+    "mean": MethodStyle("mean", "#E68A00", "o", "--"),
+    "causal": MethodStyle("causal", "#00427F", "s", "-."),
+    "optimal": MethodStyle("optimal", "#008C66", "^", "-"),
+    "learned": MethodStyle("learned", "#B65FA5", "D", (0, (1, 1))),
 }
 
 INK = "#222222"
