@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-D, V, N, T, L, MU = 24, 16, 400, 8, 3, 3.0
+D, V, N, T, L, MU = 24, 20, 60, 8, 3, 2.0
 SHOWN = 6
 PLUS, MINUS = "#BBD7EA", "#F3C9AE"
 
@@ -178,9 +178,9 @@ FIGURE = FigureSpec(
     name="model",
     title="The model",
     caption=(
-        "A real draw with d = 24, V = 16, T = 8 and prefix length 3. (a) The embedding table: columns are "
+        "A real draw with d = 24, V = 20, T = 8 and prefix length 3. (a) The embedding table: columns are "
         "tokens of class + (blue) and − (orange), centred at plus and minus the hidden signal. (b) Six of "
-        "the 400 sequences: each position has a sign, then a token of that class. The prefix shares one "
+        "the 60 sequences: each position has a sign, then a token of that class. The prefix shares one "
         "sign. (c) Three ways to pool a sequence into one vector. (d) What principal component analysis "
         "of the pooled vectors recovers of the hidden direction."
     ),
