@@ -37,9 +37,9 @@ class _LearnedPooling(BaseEstimator):  # type: ignore[misc]
         table: Any = None,
         padding: int | None = None,
         folds: int = 5,
-        restarts: int = 2,
-        max_steps: int = 100,
-        max_samples: int | None = 4000,
+        restarts: int = 1,
+        max_steps: int = 40,
+        max_samples: int | None = 3000,
         empty: str = "error",
         progress: bool | None = None,
         random_state: Any = 0,
@@ -175,11 +175,11 @@ _PARAMETERS = """ridge : "gcv" or float, default="gcv"
         Token id that stands for no token (only with `table`).
     folds : int, default=5
         Folds of the cross-validation that decides between mean and learned weights.
-    restarts : int, default=2
+    restarts : int, default=1
         Starts of the optimiser; the first is uniform.
-    max_steps : int, default=100
+    max_steps : int, default=40
         Its iterations.
-    max_samples : int or None, default=4000
+    max_samples : int or None, default=3000
         Weights are learned and validated on at most this many rows (and half a gigabyte); the ridge uses all.
     empty : {"error", "zero"}, default="error"
         Rows in which nothing is observed: an error that names them, or features of zero.

@@ -85,55 +85,56 @@ def _pair_variance(sums: FloatArray, pairs: FloatArray, G: FloatArray, upper: ND
 
 
 def best_nonnegative(G: FloatArray) -> FloatArray:
-    """Weights w >= 0 of unit sum that maximise w'Gw/w'w, by projected power steps from several starts.
+    """Weights w >= 0 of unit sum that maximise w'Gw/w'w, by projected power steps from many starts at once.
 
-    With a shift that makes G positive definite each step increases the objective; it stops when the objective
-    does. The problem is not convex when G has negative entries: starts are uniform, the positive part of the top
-    eigenvector in both signs, and the best single pair.
+    With a shift that makes G positive definite every step increases the objective. When G has negative entries the
+    problem is not convex: starts are the uniform weights, the positive part of the top eigenvector in both signs, and
+    that of every column of G. Ties go to the uniform weights.
     """
     P = len(G)
     values, vectors = np.linalg.eigh(G)
-    shift = max(0.0, -float(values[0])) + 1e-12 * max(abs(float(values[-1])), abs(float(values[0])), 1e-300)
-    A = G + shift * np.eye(P)
-    starts = [np.ones(P), np.maximum(vectors[:, -1], 0), np.maximum(-vectors[:, -1], 0)]
-    if P > 1:
-        i, j = np.unravel_index(np.argmax(G - np.diag(np.full(P, np.inf))), G.shape)
-        pair = np.zeros(P)
-        pair[[i, j]] = 1.0
-        starts.append(pair)
-    best, best_value = np.full(P, 1.0 / P), -np.inf
-    for start in starts:
-        if start.sum() == 0:
-            continue
-        v, value = _ascend(A, start / np.linalg.norm(start))
-        # uniform comes first: ties go to the mean
-        if value > best_value * (1 + 1e-12) or best_value == -np.inf:
-            best, best_value = v / v.sum(), value
-    return best
+    spread = max(abs(float(values[-1])), abs(float(values[0])), np.finfo(np.float64).tiny)
+    A = G + (max(0.0, -float(values[0])) + 1e-12 * spread) * np.eye(P)
+    columns = np.maximum(G - np.diag(np.diag(G)), 0.0)
+    columns[np.diag_indices(P)] = columns.max(axis=0)
+    starts = np.column_stack([np.ones(P), np.maximum(vectors[:, -1], 0), np.maximum(-vectors[:, -1], 0), columns])
+    starts = starts[:, starts.sum(axis=0) > 0]
+    found = _ascend(A, starts / np.linalg.norm(starts, axis=0))
+    best, best_value = _on_support(A, found[:, 0])
+    for v in found[:, 1:].T:
+        # polishing only can add rounding to a start that is clearly behind
+        if v @ A @ v > best_value - 1e-6 * spread:
+            candidate, value = _on_support(A, v)
+            if value > best_value + 1e-12 * spread:
+                best, best_value = candidate, value
+    return np.asarray(best / best.sum())
 
 
-def _ascend(A: FloatArray, v: FloatArray) -> tuple[FloatArray, float]:
-    """Projected power steps until the objective stops growing, then the exact eigenvector on the support found."""
-    value = float(v @ A @ v)
+def _ascend(A: FloatArray, V: FloatArray) -> FloatArray:
+    """Projected power steps on the columns of V until the objective of none of them grows any more."""
+    value = np.einsum("ij,ij->j", V, A @ V)
     for _ in range(_MAX_STEPS):
-        step = np.maximum(A @ v, 0.0)
-        norm = float(np.linalg.norm(step))
-        if norm == 0:
-            return v, value
-        v = step / norm
-        previous, value = value, float(v @ A @ v)
-        if value - previous <= 1e-13 * abs(value):
-            break
-    else:
-        raise ConvergenceError(
-            "power steps for the pooling weights did not converge", remedy="Use weights='mean' and report the data"
-        )
-    support = np.flatnonzero(v > 1e-6 * v.max())
+        step = np.maximum(A @ V, 0.0)
+        norm = np.linalg.norm(step, axis=0)
+        V = np.where(norm > 0, step / np.where(norm > 0, norm, 1.0), V)
+        previous, value = value, np.einsum("ij,ij->j", V, A @ V)
+        if (value - previous <= 1e-12 * np.abs(value)).all():
+            return V
+    raise ConvergenceError(
+        "power steps for the pooling weights did not converge", remedy="Use weights='mean' and report the data"
+    )
+
+
+def _on_support(A: FloatArray, v: FloatArray) -> tuple[FloatArray, float]:
+    """The exact eigenvector on the support of v, where it is positive; and its value."""
+    value = float(v @ A @ v)
+    support = np.flatnonzero(v > 1e-5 * v.max())
     values, vectors = np.linalg.eigh(A[np.ix_(support, support)])
-    top = vectors[:, -1] * np.sign(vectors[:, -1].sum())
-    # a degenerate top eigenvalue leaves the eigenvector free: the iterate itself is then as good
-    if top.min() >= 0 and values[-1] >= value:
-        v = np.zeros_like(v)
-        v[support] = top
-        value = float(values[-1])
-    return v, value
+    top = vectors[:, -1] * (1.0 if vectors[:, -1].sum() > 0 else -1.0)
+    # a (nearly) repeated top eigenvalue leaves the eigenvector free: the iterate itself is then as good
+    repeated = len(values) > 1 and values[-1] - values[-2] <= 1e-9 * abs(values[-1])
+    if repeated or top.min() < 0 or values[-1] < value * (1 - 1e-12):
+        return v, value
+    polished = np.zeros_like(v)
+    polished[support] = top
+    return polished, float(values[-1])
