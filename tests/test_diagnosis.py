@@ -127,6 +127,8 @@ def test_summary_and_plot(tmp_path):
         (lambda: sp.diagnose(np.empty((0, 5))), sp.ShapeError),
         (lambda: sp.diagnose(np.full((10, 10), np.nan)), sp.NonFiniteError),
         (lambda: sp.diagnose(np.ones((10, 10))), sp.InvalidInputError),
+        (lambda: sp.diagnose(np.full((10, 10), 1e300)), sp.DomainError),
+        (lambda: sp.diagnose(1e-160 * RNG.standard_normal((9, 9))), sp.DomainError),
         (lambda: sp.diagnose(RNG.standard_normal((9, 9)), V=0), sp.SizeError),
         (lambda: sp.diagnose(RNG.standard_normal((9, 9)), target=1.0), sp.DomainError),
         (lambda: sp.diagnose(RNG.standard_normal((9, 9)), weights=[0.5, 0.6]), sp.WeightsError),

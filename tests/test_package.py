@@ -1,6 +1,9 @@
 """The package as installed: lazy, typed, consistent."""
 
+import copy
 import importlib.metadata
+import inspect
+import pickle
 import subprocess
 import sys
 
@@ -44,3 +47,14 @@ def test_missing_extra_is_named(monkeypatch):
 def test_error_messages_have_problem_value_and_remedy():
     error = sp.DomainError("ratio must be at least 0", -1.0, "Pass a non-negative number")
     assert str(error) == "ratio must be at least 0 (got -1.0). Pass a non-negative number."
+
+
+@pytest.mark.parametrize("name", [name for name in sp.__all__ if name.endswith("Error")])
+def test_errors_cross_processes_unchanged(name):
+    kind = getattr(sp, name)
+    named = [p.name for p in inspect.signature(kind).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    error = kind("the problem", 3, "Do this", **dict.fromkeys(named, 0.5))
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(other) is kind
+        assert str(other) == str(error) == "the problem (got 3). Do this."
+        assert vars(other) == vars(error) == dict.fromkeys(named, 0.5)

@@ -1,6 +1,7 @@
 """Signs with a given correlation: exact where they exist, a checkable proof where they do not."""
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -21,20 +22,20 @@ def assert_has_correlation(R, n=40_000, seed=0):
     assert np.abs(x.mean(axis=0)).max() < 6 / np.sqrt(n)
 
 
-@pytest.mark.parametrize(
-    ("R", "method"),
-    [
-        (sp.prefix_correlation(10, 3), "independent"),
-        (sp.markov_correlation(8, -0.6), "markov"),
-        (sp.equicorrelation(6, 0.3), "one-factor"),
-        (sp.spiked_correlation(12, 10.0, 5, [1, -1, 1, 1, -1], normalize=True), "one-factor"),
-        (sp.equicorrelation(6, -0.12), "gaussian"),
-        (sp.equicorrelation(6, -0.19), "mixture"),
-        (np.eye(1), "independent"),
-        (np.ones((4, 4)), "independent"),
-        (np.outer([1, -1, 1], [1, -1, 1]).astype(float), "independent"),
-    ],
-)
+CASES = [
+    (sp.prefix_correlation(10, 3), "independent"),
+    (sp.markov_correlation(8, -0.6), "markov"),
+    (sp.equicorrelation(6, 0.3), "one-factor"),
+    (sp.spiked_correlation(12, 10.0, 5, [1, -1, 1, 1, -1], normalize=True), "one-factor"),
+    (sp.equicorrelation(6, -0.12), "gaussian"),
+    (sp.equicorrelation(6, -0.19), "mixture"),
+    (np.eye(1), "independent"),
+    (np.ones((4, 4)), "independent"),
+    (np.outer([1, -1, 1], [1, -1, 1]).astype(float), "independent"),
+]
+
+
+@pytest.mark.parametrize(("R", "method"), CASES)
 def test_each_construction_has_the_requested_correlation(R, method):
     assert method in sp.sign_sampler(R).methods
     assert_has_correlation(R)
@@ -105,6 +106,14 @@ def test_an_inequality_names_the_callers_positions():
 def test_a_thousand_positions(R):
     xi = sp.sign_sampler(R)(500, rng=1).astype(float)
     assert np.abs(xi.T @ xi / 500 - R).max() < 7 / np.sqrt(500)
+
+
+@pytest.mark.parametrize(("R", "method"), CASES)
+def test_samplers_cross_processes(R, method):
+    draw = sp.sign_sampler(R)
+    copy = pickle.loads(pickle.dumps(draw))
+    assert method in repr(copy)
+    np.testing.assert_array_equal(copy(20, rng=0), draw(20, rng=0))
 
 
 def test_same_seed_same_signs():

@@ -40,6 +40,16 @@ def test_layers_and_residuals_are_matrix_powers(layers, residual):
     np.testing.assert_allclose(sp.causal_weights(T, layers=layers, residual=residual), expected, atol=1e-15)
 
 
+@pytest.mark.parametrize("T", [10, 1000])
+def test_weights_in_single_precision_are_accepted_and_completed(T):
+    w = sp.causal_weights(T).astype(np.float32)
+    assert w.astype(np.float64).sum() != 1
+    R = np.eye(T)
+    np.testing.assert_allclose(sp.alpha_kappa(w, R), sp.alpha_kappa(sp.causal_weights(T), R), rtol=1e-6)
+    with pytest.raises(sp.WeightsError):
+        sp.alpha_kappa(w * np.float32(1.0001), R)
+
+
 def test_endlessly_many_layers_end_at_the_first_position():
     np.testing.assert_allclose(sp.causal_weights(4, layers=10**15, residual=0.5), [1, 0, 0, 0], atol=1e-15)
 

@@ -22,6 +22,8 @@ FloatArray = NDArray[np.float64]
 
 # Rounding allowance for identities that hold exactly on paper (sum of weights, unit diagonal, symmetry).
 IDENTITY_TOLERANCE = 1e-8
+# The same for numbers that were rounded to single precision.
+SINGLE_TOLERANCE = 1e-6
 
 # Sizes enter formulas as floats; beyond this they would not be whole numbers any more.
 LARGEST_SIZE = 1 << 53
@@ -162,14 +164,20 @@ def unit_diagonal(matrix: FloatArray, name: str = "R") -> None:
 
 
 def weight_vector(value: ArrayLike, T: int | None = None, name: str = "weights") -> FloatArray:
-    """Pooling weights: (T,), finite, summing to one."""
+    """Pooling weights: (T,), finite, summing to one.
+
+    Numbers that single precision holds exactly may miss the sum by its rounding, which is then divided out.
+    """
     w = finite_array(value, name, ndim=1)
     if T is not None and len(w) != T:
         raise WeightsError(f"{name} must have one entry for each of the {T} positions", w, f"Pass {T} numbers")
     total = float(w.sum())
-    if abs(total - 1) > IDENTITY_TOLERANCE * max(1.0, float(np.abs(w).sum())):
-        raise WeightsError(f"{name} must sum to one; their sum is", total, "Divide them by their sum")
-    return w
+    error = abs(total - 1) / max(1.0, float(np.abs(w).sum()))
+    if error <= IDENTITY_TOLERANCE:
+        return w
+    if error <= SINGLE_TOLERANCE and np.array_equal(w, w.astype(np.float32)):
+        return w / total
+    raise WeightsError(f"{name} must sum to one; their sum is", total, "Divide them by their sum")
 
 
 def generator(rng: Any) -> np.random.Generator:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool import _validation as check
 from spikepool import spikes
 from spikepool.bulk_fit import BulkFit, edge_factor, fit_bulk
-from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError
+from spikepool.errors import DomainError, InvalidInputError, MemoryBudgetError, ShapeError
 from spikepool.fluctuations import eigenvalue_std, spike_alignment_std
 from spikepool.laws.free_product import FreeProductLaw
 
@@ -26,6 +26,8 @@ _GOOD_FIT = (0.01, 1.5)
 _FAIR_FIT = (0.03, 3.0)
 # The d x d covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.
 _LARGEST_DIMENSION = 20_000
+# Squares of squares of larger features, and of the inverse of smaller ones, overflow.
+_LARGEST_FEATURE = 1e70
 
 
 class UncenteredWarning(UserWarning):
@@ -213,6 +215,9 @@ def diagnose(
         if kappa is None:
             raise InvalidInputError("alpha needs the weights as well", alpha, "Pass weights=w")
 
+    largest = float(np.abs(features).max())
+    if largest > 0 and not 1 / _LARGEST_FEATURE <= largest <= _LARGEST_FEATURE:
+        raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
     mean = features.mean(axis=0)
     centred = features - mean
     eigenvalues, right = _spectrum(centred)

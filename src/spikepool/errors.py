@@ -46,6 +46,18 @@ class SpikepoolError(Exception):
             message += f". {remedy}"
         super().__init__(message + ".")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # the arguments of an exception are its finished message, which __init__ must not see again
+        return _restore, (type(self), self.args, self.__dict__.copy())
+
+
+def _restore(kind: type[SpikepoolError], args: tuple[Any, ...], state: dict[str, Any]) -> SpikepoolError:
+    """An error as it was before it was pickled or copied."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
 
 class InvalidInputError(SpikepoolError, ValueError):
     """An argument is outside the domain of the function."""

@@ -48,6 +48,14 @@ _RIDGE_DECADES = 5.0
 _RIDGES = (1e-100, 1e100)
 
 
+def penalty(ridge: Any) -> float:
+    """`ridge` as a positive float whose square and its inverse are floats too."""
+    value = check.positive(ridge, "ridge")
+    if not _RIDGES[0] <= value <= _RIDGES[1]:
+        raise DomainError("ridge must lie in [{:g}, {:g}]".format(*_RIDGES), ridge, "Scale the features")
+    return value
+
+
 @dataclass(frozen=True)
 class RidgePrediction:
     """Predicted test accuracy of a ridge classifier.
@@ -128,9 +136,7 @@ def ridge_prediction(
 ) -> RidgePrediction:
     """Predicted accuracy with its error and the law of the scores; parameters as in :func:`ridge_accuracy`."""
     w = check.weight_vector(w, model.T)
-    ridge = check.positive(ridge, "ridge")
-    if not _RIDGES[0] <= ridge <= _RIDGES[1]:
-        raise DomainError("ridge must lie in [{:g}, {:g}]".format(*_RIDGES), ridge, "Scale the features")
+    ridge = penalty(ridge)
     n_train = model.N if n_train is None else check.size(n_train, "n_train")
     positions = label_positions(label, model.T)
     if check.flag(exact, "exact"):
@@ -250,8 +256,8 @@ def rank_weights(
     rng: Any = 0,
 ) -> list[RankedWeights]:
     """Candidate weights by predicted accuracy, best first; `ridge` None gives each its own optimal ridge."""
-    if not weights:
-        raise InvalidInputError("weights is empty", weights, "Pass at least one named weight vector")
+    if not isinstance(weights, Mapping) or not weights:
+        raise InvalidInputError("weights must be a mapping that is not empty", weights, "Pass {name: weights, ...}")
     ranked = []
     for name, w in weights.items():
         if ridge is None:

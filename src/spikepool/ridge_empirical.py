@@ -15,6 +15,7 @@ from spikepool import _validation as check
 from spikepool._labels import label_positions, labels_of
 from spikepool._progress import Progress
 from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.ridge import penalty
 
 if TYPE_CHECKING:
     from spikepool.model import SequenceModel
@@ -72,7 +73,7 @@ class RidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> RidgeClassifier:
         """Fit on tokens (n, T, d) or pooled features (n, d) with labels of two classes."""
-        ridge = check.positive(self.ridge, "ridge")
+        ridge = penalty(self.ridge)
         C = self._pool(X, reset=True)
         labels = column_or_1d(y, warn=True)
         check_consistent_length(C, labels)
@@ -135,7 +136,7 @@ def simulate_ridge(
     w = check.weight_vector(w, model.T)
     ridges = check.finite_array(ridge, "ridge")
     for value in ridges.ravel():
-        check.positive(float(value), "ridge")
+        penalty(float(value))
     if ridges.ndim > 1:
         raise ShapeError("ridge must be a number or a list of numbers", ridges, "Flatten it")
     n_train = model.N if n_train is None else check.size(n_train, "n_train")

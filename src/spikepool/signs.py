@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,9 @@ class SignSampler:
         self.R = R
         self._blocks = blocks
         self.methods = tuple(block.method for block in blocks)
+
+    def __repr__(self) -> str:
+        return f"SignSampler(T={len(self.R)}, methods={sorted(set(self.methods))})"
 
     def __call__(self, n: int, *, rng: Any = None) -> SignArray:
         """Draw `n` independent sign vectors, as an (n, T) array of int8."""
@@ -133,22 +137,22 @@ def _make_block(R: FloatArray, positions: NDArray[np.intp]) -> _Block:
 def _choose(R: FloatArray, positions: NDArray[np.intp], size: int) -> tuple[str, BlockSampler]:
     T = len(R)
     if T == 1:
-        return "independent", lambda n, rng: _coin(n, 1, rng)
+        return "independent", partial(_coin, 1)
     links = np.diag(R, 1)
     if np.all(np.abs(links) > 0) and _is_chain(R, links):
-        return "markov", lambda n, rng: _markov(n, links, rng)
+        return "markov", partial(_markov, links)
     loadings = _one_factor(R)
     if loadings is not None:
-        return "one-factor", lambda n, rng: _factor(n, loadings, rng)
+        return "one-factor", partial(_factor, loadings)
     root = _gaussian_root(R)
     if root is not None:
-        return "gaussian", lambda n, rng: _threshold(n, root, rng)
+        return "gaussian", partial(_threshold, root)
     check_triangles(R, positions, size)
     vectors, weights = find_mixture(R, positions, size)
-    return "mixture", lambda n, rng: _mixture(n, vectors, weights, rng)
+    return "mixture", partial(_mixture, vectors, weights)
 
 
-def _coin(n: int, T: int, rng: np.random.Generator) -> SignArray:
+def _coin(T: int, n: int, rng: np.random.Generator) -> SignArray:
     return (2 * rng.integers(0, 2, size=(n, T), dtype=np.int8) - 1).astype(np.int8)
 
 
@@ -168,8 +172,8 @@ def _is_chain(R: FloatArray, links: FloatArray) -> bool:
     return True
 
 
-def _markov(n: int, links: FloatArray, rng: np.random.Generator) -> SignArray:
-    signs = np.concatenate([_coin(n, 1, rng), _flips(n, links, rng)], axis=1)
+def _markov(links: FloatArray, n: int, rng: np.random.Generator) -> SignArray:
+    signs = np.concatenate([_coin(1, n, rng), _flips(n, links, rng)], axis=1)
     return np.multiply.accumulate(signs, axis=1, dtype=np.int8)
 
 
@@ -188,8 +192,8 @@ def _one_factor(R: FloatArray) -> FloatArray | None:
     return np.clip(a, -1.0, 1.0) if fits else None
 
 
-def _factor(n: int, loadings: FloatArray, rng: np.random.Generator) -> SignArray:
-    return _coin(n, 1, rng) * _flips(n, loadings, rng)
+def _factor(loadings: FloatArray, n: int, rng: np.random.Generator) -> SignArray:
+    return _coin(1, n, rng) * _flips(n, loadings, rng)
 
 
 def _gaussian_root(R: FloatArray) -> FloatArray | None:
@@ -200,10 +204,10 @@ def _gaussian_root(R: FloatArray) -> FloatArray | None:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)), dtype=np.float64)
 
 
-def _threshold(n: int, root: FloatArray, rng: np.random.Generator) -> SignArray:
+def _threshold(root: FloatArray, n: int, rng: np.random.Generator) -> SignArray:
     return np.where(rng.standard_normal((n, root.shape[1])) @ root.T >= 0, 1, -1).astype(np.int8)
 
 
-def _mixture(n: int, vectors: SignArray, weights: FloatArray, rng: np.random.Generator) -> SignArray:
+def _mixture(vectors: SignArray, weights: FloatArray, n: int, rng: np.random.Generator) -> SignArray:
     # a random global sign makes the law symmetric without changing the correlation
-    return vectors[rng.choice(len(weights), size=n, p=weights)] * _coin(n, 1, rng)
+    return vectors[rng.choice(len(weights), size=n, p=weights)] * _coin(1, n, rng)
