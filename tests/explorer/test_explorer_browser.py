@@ -11,6 +11,7 @@ import pytest
 import upload_files as files
 
 import spikepool as sp
+from spikepool.explorer.state import StateError
 from spikepool.explorer.theory import solve_query
 from spikepool.explorer.verdict import verdict
 
@@ -45,14 +46,21 @@ def readings(page):
     return [page.inner_text(f"#read-{name}") for name in names]
 
 
+def solved(query):
+    """The library's answer for a query; None when there is none yet, or while it is being typed."""
+    try:
+        return solve_query(query) if query else None
+    except StateError:
+        return None
+
+
 def agree(page, **expected):
     """Wait until the page shows the state that is expected, and its numbers are the library's."""
     end = time.monotonic() + DEADLINE
     why = "nothing shown"
     while time.monotonic() < end:
-        query = shown_state(page)
-        if query:
-            panels = solve_query(query)
+        panels = solved(shown_state(page))
+        if panels:
             p = panels.prediction
             numbers = (p.alignment, p.mu_sample, p.mu_population, p.alpha / p.kappa, p.edge, p.eigenvalue)
             texts = readings(page)
@@ -86,6 +94,8 @@ def test_first_visit_shows_the_library_s_numbers(tab):
     panels = visit(tab)
     assert "Detectable" in tab.page.inner_text("#headline")
     assert tab.page.inner_text("#details") == " ".join(verdict(panels).details)
+    for chart in ("spectrum", "alignment", "phase"):
+        tab.page.wait_for_selector(f"#{chart} .js-plotly-plot .main-svg", state="attached")
     drawn = tab.page.evaluate(
         """() => document.querySelector('#alignment .js-plotly-plot')._fullData
             .map(t => [t.name, Array.from(t.x), Array.from(t.y)])"""
@@ -241,7 +251,7 @@ def test_fields_out_of_range_are_explained_and_recover(tab):
         ("d", "999999", "d must be"),
         ("V", "801", "even"),
         ("mu", "-1", "mu must be"),
-        ("N", "", "N must"),
+        ("T", "2.5", "T must be"),
     ):
         before = page.input_value(f"#{name}")
         page.fill(f"#{name}", text)
@@ -252,6 +262,16 @@ def test_fields_out_of_range_are_explained_and_recover(tab):
         assert word in page.inner_text("#problem")
         page.fill(f"#{name}", before)
         page.wait_for_selector("#problem", state="hidden")
+
+
+def test_an_emptied_field_goes_back(tab):
+    before = tab.page.input_value("#N")
+    tab.page.fill("#N", "")
+    tab.page.keyboard.press("Tab")
+    end = time.monotonic() + DEADLINE
+    while tab.page.input_value("#N") != before and time.monotonic() < end:
+        time.sleep(0.05)
+    agree(tab.page, N=int(before))
 
 
 def test_a_shared_link_brings_everything_back(tab, browser):

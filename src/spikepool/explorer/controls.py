@@ -6,8 +6,6 @@ from typing import Any
 
 from dash import dcc, html
 
-from spikepool.explorer.state import RANGES
-
 # positions of a logarithmic slider; a step is two or three per cent
 LOG_STEPS = 400
 
@@ -54,7 +52,6 @@ def hint(key: str, about: str) -> html.Span:
 
 def number(id: str, name: str, symbol: str, *, slider: tuple[float, float], step: float = 1, log: bool = False) -> Any:
     """A slider and a field for one number, kept in step by the page's script."""
-    low, high = RANGES[id]
     spec = {
         "id": id,
         "low": slider[0],
@@ -74,8 +71,9 @@ def number(id: str, name: str, symbol: str, *, slider: tuple[float, float], step
                 children=[
                     html.Label([html.Span(name), html.Var(symbol)], htmlFor=id),
                     hint(id, name),
-                    # read when the typing pauses: on the way to 13 it is not to become 1
-                    dcc.Input(id=id, type="number", min=low, max=high, step=step, className="field", debounce=0.35),
+                    # Read when the typing pauses: on the way to 13 it is not to become 1. No limits here: Dash would
+                    # silently put back the old number, the server says what is wrong with the new one.
+                    dcc.Input(id=id, type="number", step="any", className="field", debounce=0.35),
                 ],
             ),
             html.Label(f"{name}, slider", htmlFor=f"{id}-slider", className="unseen"),

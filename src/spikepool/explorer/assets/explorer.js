@@ -42,15 +42,17 @@
 
   /* Dash ignores an input that returns to what was last entered in it, even if the value was changed by other means
      in between: type 12, slide to 13, type 12 again. Such an entry is passed on here. */
+  function settle(field) {
+    const value = Number(field.value);
+    if (field.value !== "" && Number.isFinite(value) && value !== known[field.id]) {
+      dash.set_props(field.id, { value: value });
+    }
+  }
+
   document.addEventListener("input", function (event) {
     const field = event.target;
-    if (!(field.id in known)) return;
-    setTimeout(function () {
-      const value = Number(field.value);
-      if (field.value === "" || !field.checkValidity() || value === known[field.id]) return;
-      dash.set_props(field.id, { value: value });
-    }, field.type === "range" ? 50 : 700); // fields are read when the typing pauses
-
+    // fields are read when the typing pauses
+    if (field.id in known) setTimeout(settle, field.type === "range" ? 50 : 600, field);
   });
 
   /* ---- asking the server: one question at a time, the latest last ---- */
