@@ -1,7 +1,7 @@
 """Density of the separable law at 1,000 points with 2,000 atoms: certified Newton against plain iteration.
 
-The baseline iterates e -> delta ∫ a dH_A/(−z(1 + ẽ a)), ẽ -> ∫ t dH/(−z(1 + e t)) at z = x + 1e-6 i until the change is
-below 1e-10 of e, and drops points that have settled. Ours starts cold each time: the support is found in the timed part.
+The baseline iterates e -> delta ∫ a dH_A/(−z(1 + ẽ a)), ẽ -> ∫ t dH/(−z(1 + e t)) at z = x + 1e-6 i until the change
+is below 1e-10 of e, and drops settled points. Ours starts cold each time: the support is found in the timed part.
 Both are compared with a 40-digit Newton solution (mpmath) at some of the points.
 Run: python benchmarks/generalized.py
 """

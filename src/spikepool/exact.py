@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _CLASS_SHARE = 0.1
 # At most this many eigenvalues are taken out of the bulk as spikes of their own.
 _MAX_SPIKES = 32
+# Eigenvalues that stand apart from the rest but not from each other are spikes up to this many.
+_GROUP = 4
 
 
 def predict_exact(model: SequenceModel, w: ArrayLike, *, rng: Any = None) -> Prediction:
@@ -331,8 +333,9 @@ def _isolated(values: FloatArray, weights: FloatArray, bound: float) -> int:
     """How many of the largest eigenvalues lie outside the bulk of the others.
 
     The top k are spikes of their own if the smallest of them, t_k, is beyond the edge that the rest would have,
-    which for isotropic noise reads sum over the rest of weight·t²/(t_k − t)² < bound (see ``laws/_gaps.py``); the
-    largest such k counts. An atom heavier than the lightest is a part of the bulk, not one eigenvalue.
+    which for isotropic noise reads sum over the rest of weight·t²/(t_k − t)² < bound (see ``laws/_gaps.py``). Groups
+    are taken from the top; one of more than a few members is a small bulk of its own and ends the search, as does an
+    atom heavier than the lightest.
     """
     light = weights <= 1.5 * weights.min()
     alone = len(values) if light.all() else int(np.argmin(light))
@@ -344,6 +347,8 @@ def _isolated(values: FloatArray, weights: FloatArray, bound: float) -> int:
         if float(mass[rest > 0].sum()) < most:  # a bulk must remain
             break
         gap = values[k - 1] - rest[0]
+        if k - count > _GROUP:
+            break
         if gap > 1e-9 * values[k - 1] and float(mass @ (rest / (values[k - 1] - rest)) ** 2) < bound:
             count = k
     return count

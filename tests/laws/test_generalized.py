@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.sparse import diags_array
@@ -10,7 +12,17 @@ from scipy.sparse.linalg import aslinearoperator
 import spikepool as sp
 
 ONE = sp.AtomicLaw([1.0])
-RATIOS = [(0.625, 0.5), (0.05, 0.3), (0.9, 0.95), (1.0, 0.5), (1.0, 1.0), (2.0, 0.5), (0.5, 2.0), (2.0, 3.0), (30.0, 4.0)]
+RATIOS = [
+    (0.625, 0.5),
+    (0.05, 0.3),
+    (0.9, 0.95),
+    (1.0, 0.5),
+    (1.0, 1.0),
+    (2.0, 0.5),
+    (0.5, 2.0),
+    (2.0, 3.0),
+    (30.0, 4.0),
+]
 
 
 def interior(law, n=60):
@@ -106,7 +118,7 @@ def test_total_mass_and_cdf(case):
         angle = np.linspace(0.4, np.pi - 0.4, 5)
         x = low + (high - low) * np.sin(angle / 2) ** 2
         node, weight = np.polynomial.legendre.leggauss(120)
-        for x0, x1 in zip(x[:-1], x[1:], strict=True):
+        for x0, x1 in pairwise(x):
             mass = (x1 - x0) / 2 * float(law.pdf((x0 + x1) / 2 + (x1 - x0) / 2 * node) @ weight)
             assert law.cdf(x1) - law.cdf(x0) == pytest.approx(mass, abs=1e-9)
     assert law.cdf(law.support()[1]) == 1.0
@@ -162,7 +174,7 @@ def test_edges_against_a_direct_search_for_critical_points():
 
     poles = np.sort(np.concatenate([-1 / t, [0.0, -1e4, 1e4]]))
     edges = []
-    for a, b in zip(poles[:-1], poles[1:], strict=True):
+    for a, b in pairwise(poles):
         grid = a + (b - a) * (1 - np.cos(np.linspace(1e-4, np.pi - 1e-4, 20_001))) / 2
         values = np.array([slope(e) for e in grid])
         for k in np.flatnonzero(np.sign(values[1:]) != np.sign(values[:-1])):
@@ -193,7 +205,8 @@ def test_solution_satisfies_the_equations_as_printed():
     law = sp.GeneralizedLaw(a, t, delta)
     x = interior(law, 40)
     e, et = law.boundary_values(x)
-    assert np.all(e.imag > 0) and np.all(et.imag > 0)
+    assert np.all(e.imag > 0)
+    assert np.all(et.imag > 0)
     np.testing.assert_allclose(e, -delta * (a / (1 + et[:, None] * a)).mean(axis=1) / x, rtol=1e-12)
     np.testing.assert_allclose(et, -(t / (1 + e[:, None] * t)).mean(axis=1) / x, rtol=1e-12)
     np.testing.assert_allclose(law.pdf(x), (-(1 / (1 + et[:, None] * a)).mean(axis=1) / x).imag / np.pi, rtol=1e-11)
