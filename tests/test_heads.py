@@ -93,6 +93,8 @@ def test_where_the_temperature_is_felt() -> None:
 
 
 def test_stacks_of_bad_size_are_refused() -> None:
+    with pytest.raises(sp.MemoryBudgetError):
+        sp.layered_weights(10**7)
     with pytest.raises(sp.SizeError):
         layered_weights(0)
     with pytest.raises(sp.SizeError):

@@ -291,6 +291,7 @@ def test_simulation_matches_the_classifier():
         {"ridge": 1e200},
         {"exact": np.ones(2)},
         {"label": [[0], [1, 2]]},
+        {"exact": True, "n_train": 10**13},
         {"n_train": 0},
         {"n_train": 2.5},
         {"label": 10},
@@ -320,6 +321,8 @@ def test_worlds_outside_the_theory_are_refused():
             colored.ridge_accuracy(WEIGHTS["mean"], exact=exact)
     with pytest.raises(sp.InvalidInputError):
         rank_weights(paper_model(1.0), {})
+    with pytest.raises(sp.InvalidInputError):
+        rank_weights(paper_model(1.0), [WEIGHTS["mean"]])
     with pytest.raises(sp.ShapeError):
         simulate_ridge(paper_model(1.0), WEIGHTS["mean"], [[1.0]])
     with pytest.raises(ValueError, match="binary"):

@@ -125,6 +125,7 @@ def test_same_seed_same_signs():
 @pytest.mark.parametrize(
     ("call", "error"),
     [
+        (lambda: sp.sign_sampler(np.eye(2))(10**13), sp.MemoryBudgetError),
         (lambda: sp.sign_sampler(np.ones((2, 3))), sp.ShapeError),
         (lambda: sp.sign_sampler(np.empty((0, 0))), sp.ShapeError),
         (lambda: sp.sign_sampler([[1.0, np.nan], [np.nan, 1.0]]), sp.NonFiniteError),

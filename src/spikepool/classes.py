@@ -32,6 +32,7 @@ from scipy.sparse import csr_array
 
 from spikepool import _validation as check
 from spikepool import spikes
+from spikepool._memory import require_memory
 from spikepool._progress import Progress
 from spikepool.class_sampling import class_sampler
 from spikepool.errors import CorrelationError, DomainError, ShapeError, SizeError
@@ -305,6 +306,11 @@ class ClassModel:
         k = self.K if k is None else check.size(k, "k")
         if k > self.d:
             raise DomainError(f"k must be at most d = {self.d}", k, "Ask for fewer eigenpairs")
+        require_memory(
+            8 * (self.V * self.d + 2 * self.N * self.d + 5 * self.N * self.T + 2 * self.d**2),
+            f"simulating d={self.d}, V={self.V}, N={self.N}, T={self.T}",
+            "Lower V or d (the table), or N or T (the tokens)",
+        )
         generator = check.generator(rng)
         draw = class_sampler(self.R, self.shares)
         sizes = self.class_sizes()

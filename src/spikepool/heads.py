@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
+from spikepool._memory import require_memory
 from spikepool.errors import NoOptimumError, ShapeError, WeightsError
 
 FloatArray = NDArray[np.float64]
@@ -125,6 +126,7 @@ def layered_weights(T: int, layers: int = 1, residual: float = 0.0, tau: float =
         Inverse temperature.
     """
     T = check.size(T, "T")
+    require_memory(40 * T * T, f"attention of T = {T} positions", "Shorten the sequences")
     layers = check.size(layers, "layers", minimum=0)
     residual = check.fraction(residual, "residual")
     tau = check.finite_number(tau, "tau")

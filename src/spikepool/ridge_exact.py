@@ -74,7 +74,9 @@ def token_scores(
     """Draw a training set of `n_train` sequences and solve for the law of the token scores."""
     d, V, mu = model.d, model.V, model.mu
     require_memory(
-        40 * V**2, f"the usage of V = {V} tokens", "Use the closed form (exact=False) for large vocabularies"
+        40 * V**2 + 40 * n_train * model.T,
+        f"the usage of V = {V} tokens by {n_train} sequences of length {model.T}",
+        "Use the closed form (exact=False) for large vocabularies and samples",
     )
     tokens, latent = draw_tokens(model.replace(N=n_train), rng)
     y = labels_of(latent, positions)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
 from spikepool._cut_polytope import check_triangles, find_mixture
+from spikepool._memory import require_memory
 from spikepool.errors import CorrelationError
 
 FloatArray = NDArray[np.float64]
@@ -63,6 +64,7 @@ class SignSampler:
     def __call__(self, n: int, *, rng: Any = None) -> SignArray:
         """Draw `n` independent sign vectors, as an (n, T) array of int8."""
         n = check.size(n, "n")
+        require_memory(10 * n * len(self.R), f"{n} sign vectors of length {len(self.R)}", "Draw fewer at a time")
         generator = check.generator(rng)
         signs = np.empty((n, len(self.R)), dtype=np.int8)
         for block in self._blocks:

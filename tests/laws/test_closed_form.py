@@ -246,3 +246,8 @@ def test_bad_input_is_named(build, error):
 def test_transform_is_continuous_through_the_origin_off_the_support(z):
     law = sp.FreeProductLaw(0.625, 0.5)
     np.testing.assert_allclose(law.stieltjes(z), 1 / (0.375 * 0.5), rtol=1e-14)  # ∫ dF/x of the free product
+
+
+def test_a_draw_that_cannot_be_held_is_refused():
+    with pytest.raises(sp.MemoryBudgetError, match="GiB"):
+        sp.MarchenkoPastur(0.5).rvs((10**7, 10**7))

@@ -6,6 +6,7 @@ continuous part. The names are those of :mod:`scipy.stats`; the classes are plai
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
+from spikepool._memory import require_memory
 from spikepool.errors import DomainError, NonFiniteError
 
 FloatArray = NDArray[np.float64]
@@ -75,6 +77,8 @@ class SpectralLaw(ABC):
     def rvs(self, size: int | tuple[int, ...] = 1, *, rng: Any = None) -> FloatArray:
         """Draw independent values by inversion of the distribution function."""
         shape = tuple(check.size(n, "size", minimum=0) for n in (size if isinstance(size, tuple) else (size,)))
+        count = math.prod(shape)
+        require_memory(100 * count, f"a draw of {count} values", "Draw fewer at a time")
         uniform = check.generator(rng).random(shape)
         return np.asarray(self.ppf(uniform), dtype=np.float64)
 
