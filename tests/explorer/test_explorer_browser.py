@@ -408,7 +408,8 @@ def test_pages_and_uploads(tab):
     table = files.embedding_table()
     upload(page, "Embedding table", "t.safetensors", files.safetensors("wte.weight", table))
     page.wait_for_function("() => document.querySelector('#upload-title').textContent.startsWith('Embedding table')")
-    assert page.inner_text("#upload-verdict") == sp.TableSpectrum(progress=False).fit(table).verdict_
+    said = page.inner_text("#upload-verdict") + " " + page.inner_text("#upload-details")
+    assert said == sp.TableSpectrum(progress=False).fit(table).verdict_
 
     for kind, name, body, word in (
         ("Embedding table", "t.npy", b"\x80\x04\x95 a pickle", "pickle"),

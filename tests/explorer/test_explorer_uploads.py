@@ -85,7 +85,9 @@ def test_views_show_the_numbers(theme, tmp_path):
     assert "300 sequences in 40 dimensions" in view.title
     assert view.rows[0][0] == f"{features['outliers'][0]['eigenvalue']:.4g}"
     assert len(view.rows[0]) == len(view.columns)
+    assert f"{view.headline} {view.details}".strip() == features["verdict"]
     view = present(spectrum, theme)
+    assert f"{view.headline} {view.details}" == spectrum["verdict"]
     assert "280 tokens in 60 dimensions" in view.title
     assert len(view.rows) == 2
     assert "white" in view.caption

@@ -227,7 +227,7 @@ def _start_simulation(services: Services, query: object, draws: object, previous
 def _register_upload(app: dash.Dash, services: Services) -> None:
     def follow(_t: object, _c: object, theme: object, job_id: object) -> list[Any]:
         job = services.jobs.find(job_id)
-        unchanged = [no_update] * 5
+        unchanged = [no_update] * 6
         if job is None or job.task is not upload_task:
             if ctx.triggered_id == "theme":
                 raise PreventUpdate
@@ -239,13 +239,27 @@ def _register_upload(app: dash.Dash, services: Services) -> None:
             note = "Waiting for a free worker…" if job.status == "waiting" else f"Working: {job.note}"
             return [False, True, False, f"{job.progress:.4f}", note, "", True, *unchanged]
         if job.result is None:
-            return [True, False, True, "0", "", job.error or "Failed.", False, True, *[no_update] * 4]
+            return [True, False, True, "0", "", job.error or "Failed.", False, True, *[no_update] * 5]
         shade = theme if isinstance(theme, str) and theme in figures.THEMES else "light"
         shown = present(job.result, shade)
         rows = [html.Tr([html.Td(cell) for cell in row]) for row in shown.rows]
         head = html.Thead(html.Tr([html.Th(name, scope="col") for name in shown.columns]))
         table = html.Table([html.Caption(shown.caption), head, html.Tbody(rows)]) if rows else html.P(shown.caption)
-        return [True, False, True, "1", "Done.", "", True, False, shown.title, shown.verdict, shown.figure, table]
+        return [
+            True,
+            False,
+            True,
+            "1",
+            "Done.",
+            "",
+            True,
+            False,
+            shown.title,
+            shown.headline,
+            shown.details,
+            shown.figure,
+            table,
+        ]
 
     app.callback(
         Output("upload-tick", "disabled"),
@@ -258,6 +272,7 @@ def _register_upload(app: dash.Dash, services: Services) -> None:
         Output("upload-result", "hidden"),
         Output("upload-title", "children"),
         Output("upload-verdict", "children"),
+        Output("upload-details", "children"),
         Output("upload-graph", "figure"),
         Output("upload-table", "children"),
         Input("upload-tick", "n_intervals"),

@@ -35,10 +35,10 @@ def _alignment(panels: Panels, simulated: dict[str, Any] | None) -> str:
 
 
 def _phase(panels: Panels) -> str:
-    return (
-        f"Colour: alignment with {panels.state.w} weights. Lines: where each weighting starts to see the signal; it is "
-        "found to the right of its line."
-    )
+    text = f"Colour: alignment with {panels.state.w} weights. Lines: where each weighting starts to see the signal"
+    if panels.model.mean_strength > 0:
+        return f"{text}; uncoloured to the right of a line, the vocabulary's average is still on top."
+    return f"{text}; it is found to the right of its line."
 
 
 def _weights(panels: Panels) -> str:

@@ -30,7 +30,8 @@ def figure_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
         "axes.spines.top": False,
         "axes.spines.right": False,
         "svg.hashsalt": "spikepool",
-        "legend.frameon": False,
+        "legend.framealpha": 0.9,
+        "legend.edgecolor": "none",
     }
     with matplotlib.rc_context(rc):
         figure = _draw(panels, payload.get("simulated"))
@@ -117,4 +118,5 @@ def _draw_weights(ax: Any, panels: Panels) -> None:
     w = panels.weights[panels.state.w]
     ax.bar(np.arange(1, len(w) + 1), w, color=_PALETTE[panels.state.w], width=0.8)
     ax.axhline(0, color="#5A6675", lw=0.8)
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="position t", ylabel="weight", title=f"Weights: {panels.state.w}")

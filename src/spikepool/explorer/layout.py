@@ -292,6 +292,7 @@ def _data_page(settings: Settings) -> list[Any]:
             children=[
                 html.H2(id="upload-title"),
                 html.P(id="upload-verdict", className="headline"),
+                html.P(id="upload-details", className="details"),
                 html.Div(className="frame", children=[graph("upload-graph")]),
                 html.Div(id="upload-table", className="table-frame"),
             ],

@@ -17,7 +17,8 @@ class UploadView:
     """Words, chart and table of one analysis."""
 
     title: str
-    verdict: str
+    headline: str
+    details: str
     figure: Figure
     caption: str
     columns: tuple[str, ...]
@@ -31,7 +32,7 @@ def present(result: dict[str, Any], theme: str) -> UploadView:
     count = result["outlier_count"]
     if result["kind"] == "table":
         title = f"Embedding table: {rows:,} tokens in {columns:,} dimensions"
-        counts = ", ".join(f"{name} {number}" for name, number in result["counts"].items())
+        counts = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in result["counts"].items())
         caption = f"Outliers, largest first ({count} in all). Counts under each null: {counts}."
         names: tuple[str, ...] = ("Eigenvalue", "In the population", "Beyond the edge (noise units)")
         keys: tuple[str, ...] = ("eigenvalue", "population_eigenvalue", "distance")
@@ -41,7 +42,9 @@ def present(result: dict[str, Any], theme: str) -> UploadView:
         names = ("Eigenvalue", "± error", "Estimated alignment", "± error", "Sequences for 0.8")
         keys = ("eigenvalue", "standard_error", "alignment", "alignment_standard_error", "required_samples")
     cells = tuple(tuple(_cell(outlier[key]) for key in keys) for outlier in result["outliers"])
-    return UploadView(title, result["verdict"], figure, caption if count else "No outliers.", names, cells)
+    headline, _, details = result["verdict"].partition(". ")
+    headline = headline if headline.endswith(".") else headline + "."
+    return UploadView(title, headline, details, figure, caption if count else "No outliers.", names, cells)
 
 
 def _cell(value: float | int | None) -> str:
