@@ -187,6 +187,27 @@ def test_lazy_arrays_give_the_same(planted, tmp_path):
     np.testing.assert_allclose(as_list.eigenvalues_, here["eigenvalues"], rtol=1e-12)
 
 
+def test_sparse_data_frame_and_foreign_tensors(planted):
+    import pandas as pd
+    from scipy import sparse
+
+    class Foreign:  # a tensor whose dtype is not numpy's
+        shape, dtype = (1200, 120), "theirs.float"
+
+        def __init__(self, array):
+            self.array = array
+
+        def __array__(self, dtype=None, copy=None):
+            return self.array
+
+    E, fit = planted
+    quick = sp.TableSpectrum(null_draws=0, repetitions=0)
+    for table in (sparse.csr_matrix(E), sparse.csr_array(E), pd.DataFrame(E), Foreign(E)):
+        np.testing.assert_allclose(clone(quick).fit(table).eigenvalues_, fit.eigenvalues_, rtol=1e-9)
+    with pytest.raises(sp.InvalidInputError, match="masked"):
+        quick.fit(np.ma.masked_greater(E, 3.0))
+
+
 @pytest.mark.parametrize(
     ("table", "error"),
     [

@@ -13,11 +13,12 @@ from typing import Any
 from spikepool.errors import InvalidInputError, TableFormatError, UnsafeFormatError
 from spikepool.tables.sources import TableSource
 
-PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill", ".model")
+PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill")
 PICKLE_REMEDY = (
     "Ask the publisher for a safetensors file, or convert it on a machine you can throw away: "
     "safetensors.torch.save_file(torch.load(path, weights_only=True), 'table.safetensors')"
 )
+FILE_SUFFIXES = (".safetensors", ".npy", ".npz", ".gguf", ".parquet", ".arrow", ".feather", ".json", *PICKLE_SUFFIXES)
 KNOWN = "safetensors, npy, npz, GGUF, Parquet or Arrow"
 
 # Endings of the usual names of the input-embedding tensor, in order of preference. `shared.weight` comes first
@@ -144,7 +145,7 @@ def _looks_like_model_id(text: str) -> bool:
     """True for ``owner/name`` without a suffix that a file of ours would have."""
     owner, slash, name = text.partition("/")
     plain = bool(slash and owner and name) and "/" not in name and "\\" not in text and not text.startswith(".")
-    return plain and Path(name).suffix.lower() not in (".safetensors", ".npy", ".npz", ".gguf", *PICKLE_SUFFIXES)
+    return plain and Path(name).suffix.lower() not in FILE_SUFFIXES
 
 
 def _table_in_folder(folder: Path) -> Path:

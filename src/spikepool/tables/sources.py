@@ -101,6 +101,8 @@ class ArraySource(TableSource):
             piece = self._array[start : start + rows]
             if hasattr(piece, "compute"):  # a Dask array: bring only this block
                 piece = piece.compute()
+            if hasattr(piece, "toarray"):  # a sparse matrix
+                piece = piece.toarray()
             block = np.asarray(piece)
             yield bfloat16_to_float32(block) if self._bfloat16 else block
             if mapped is not None and hasattr(mapped, "madvise"):
@@ -121,10 +123,24 @@ def as_source(table: Any) -> TableSource:
             raise InvalidInputError(
                 "E must be a (V, d) array of real numbers", type(table).__name__, "Pass a numeric array"
             ) from err
-    kind = getattr(np.dtype(table.dtype), "kind", "O")
+    if np.ma.isMaskedArray(table):
+        raise InvalidInputError("E has masked entries", type(table).__name__, "Fill or drop them first")
+    try:
+        kind = np.dtype(table.dtype).kind
+    except TypeError:  # a tensor of another library, which numpy can read or not
+        return as_source(_foreign(table))
     if kind not in "fiu":
         raise InvalidInputError("E must hold real numbers", str(table.dtype), "Convert it to float32 first")
     return ArraySource(table, "E")
+
+
+def _foreign(table: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(table)
+    except (TypeError, ValueError, RuntimeError) as err:
+        raise InvalidInputError(
+            "numpy cannot read E", type(table).__name__, "Convert it to a float32 numpy array"
+        ) from err
 
 
 def bfloat16_to_float32(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
