@@ -54,6 +54,8 @@ def _panel(name: str, model: SequenceModel, settings: Settings, trials: int, par
         seed=settings.sweep_seed(4, part),
         store=store,
         scheduler=settings.scheduler,
+        # a quick sweep takes less time than processes take to start
+        workers=None if settings.full or settings.scheduler is not None else 0,
     )
     return xr.Dataset(
         {
