@@ -221,6 +221,25 @@ GOOD = {
 }
 
 
+@pytest.mark.parametrize(("N", "V", "d"), [(1, 5, 3), (2, 5, 3), (30, 1, 4), (5, 50, 200), (50, 5, 200), (3, 3, 1)])
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("table", ["sampled", "class_centered"])
+def test_tiny_corpora_give_numbers_or_a_named_error(N, V, d, centered, table):
+    signs = np.where(np.arange(V) % 2 == 0, 1, -1)
+    tokens = np.random.default_rng(N).integers(0, V, (N, 3))
+    corpus = (tokens, V, [0.5, 0.3, 0.2], signs, 1.0, d)
+    W = token_matrix(tokens, np.array(corpus[2]), V).toarray().T
+    W = Projection(signs if table == "class_centered" else None)(W - W.mean(axis=1, keepdims=True) * centered)
+    if np.abs(W).max() < 1e-12:
+        with pytest.raises(sp.TokenError, match="nothing to analyse"):
+            predict_tokens(*corpus, centered=centered, table=table)
+        return
+    p = predict_tokens(*corpus, centered=centered, table=table)
+    assert np.isfinite(p.edge)
+    assert 0 <= p.alignment <= 1
+    assert all(o.eigenvalue > p.edge for o in p.outliers)
+
+
 @pytest.mark.parametrize(
     ("changes", "error"),
     [

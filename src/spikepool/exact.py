@@ -7,7 +7,7 @@ from a corpus), and the separable equations are solved for the spectrum of that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,8 @@ from spikepool.token_usage import Projection, Usage, population_usage, sample_us
 
 if TYPE_CHECKING:
     from spikepool.model import SequenceModel
+
+Kind = Literal["signal", "mean", "usage"]
 
 # An eigenvalue of the usage that holds more than this share of the signal is the table's own class structure; where
 # it leaves the bulk the signal has an outlier at any strength. A heavy token holds about its frequency.
@@ -153,7 +155,10 @@ def predict_tokens(
     usage = sample_usage(W_t, None, classes, centered=centered, project=project, rng=rng)
     rows = np.atleast_2d(w)
     kappa = float(np.einsum("nt,nt->", rows, rows) / len(rows))
-    frequencies = np.bincount(ids.ravel(), minlength=V) / ids.size
+    # frequencies as the pooling sees them; plain counts where weights of both signs make that meaningless
+    frequencies = np.asarray(W_t.sum(axis=0)).ravel() / len(ids)
+    if frequencies.min() < 0:
+        frequencies = np.bincount(ids.ravel(), minlength=V) / ids.size
     limit = population_usage(
         frequencies,
         classes,
@@ -241,6 +246,11 @@ def _predict(
     *,
     centered: bool,
 ) -> Prediction:
+    if not usage.values.any():
+        raise TokenError(
+            "the tokens leave nothing to analyse: every sequence pools to the same usage",
+            remedy="Pass more sequences, or centered=False",
+        )
     sample, population = _Spectrum(usage, noise, V, mu), _Spectrum(limit, noise, V, mu)
     kinds = sample.kinds(centered)
     reference: dict[str, list[GeneralOutlier]] = {}
@@ -251,7 +261,7 @@ def _predict(
         twin = reference[kind].pop(0) if reference.get(kind) else None
         outliers.append(
             Outlier(
-                kind=kind,  # type: ignore[arg-type]
+                kind=kind,
                 eigenvalue=found.eigenvalue,
                 alignment=float(found.overlaps[0]),
                 population_eigenvalue=population.edge if twin is None else twin.eigenvalue,
@@ -284,6 +294,8 @@ class _Spectrum:
         single = np.zeros(len(t), dtype=bool)
         single[:_MAX_SPIKES] = (share > _CLASS_SHARE) & (t[:_MAX_SPIKES] > 0)
         single &= weights <= 1.5 / V
+        if not (t[~single] > 0).any():  # a handful of sequences: all there is must be the bulk
+            single[:] = False
         k = _isolated(t[~single], weights[~single], delta * (1 - noise.law.atom))
         spiked = single.copy()
         spiked[np.flatnonzero(~single)[:k]] = True
@@ -309,9 +321,9 @@ class _Spectrum:
             self.threshold = GeneralSpikes(self.bulk, noise.left, usage.measure, **spikes).threshold()
         self.detectable = bool(self.threshold == 0 or mu > self.threshold)
 
-    def kinds(self, centered: bool) -> list[str]:
+    def kinds(self, centered: bool) -> list[Kind]:
         """What each outlier is made of, in the order of `outliers`."""
-        kinds = ["usage"] * len(self.outliers)
+        kinds: list[Kind] = ["usage"] * len(self.outliers)
         places = np.array([o.eigenvalue for o in self.outliers])
         if self.detectable and len(places):
             overlap = np.array([float(o.overlaps[0]) for o in self.outliers])
@@ -337,6 +349,8 @@ def _isolated(values: FloatArray, weights: FloatArray, bound: float) -> int:
     are taken from the top; one of more than a few members is a small bulk of its own and ends the search, as does an
     atom heavier than the lightest.
     """
+    if len(values) < 2:
+        return 0
     light = weights <= 1.5 * weights.min()
     alone = len(values) if light.all() else int(np.argmin(light))
     top = min(_MAX_SPIKES, alone, len(values) - 1)

@@ -38,15 +38,16 @@ class Outlier:
 
     Attributes
     ----------
-    kind : {"signal", "mean"}
-        What it is made of: the hidden direction, or the sample mean of the vocabulary's noise.
+    kind : {"signal", "mean", "usage"}
+        What it is made of: the hidden direction, the sample mean of the vocabulary's noise, or (in exact
+        predictions only) a direction of the token usage such as a very frequent token.
     eigenvalue, alignment : float
         Eigenvalue of the sample covariance S, and squared cosine of its eigenvector with the true u.
     population_eigenvalue, population_alignment : float
         The same for the population covariance, the limit of infinitely many sequences.
     """
 
-    kind: Literal["signal", "mean"]
+    kind: Literal["signal", "mean", "usage"]
     eigenvalue: float
     alignment: float
     population_eigenvalue: float

@@ -86,9 +86,12 @@ def lanczos_law(apply: Apply, size: int, *, probes: int = 16, steps: int = 150, 
     return AtomicLaw(non_negative(values), masses)
 
 
-def non_negative(values: FloatArray, name: str = "operator") -> FloatArray:
-    """Eigenvalues that are negative by rounding only, set to zero; raises when one is negative for real."""
-    largest = float(np.abs(values).max())
+def non_negative(values: FloatArray, name: str = "operator", scale: float = 0.0) -> FloatArray:
+    """Eigenvalues that are negative by rounding only, set to zero; raises when one is negative for real.
+
+    Rounding is that of the largest eigenvalue, or of `scale` if that is larger.
+    """
+    largest = max(float(np.abs(values).max()), scale)
     if values.min() < -1e-8 * largest:
         raise CorrelationError(
             f"the {name} is not positive semi-definite; it has the eigenvalue",

@@ -103,6 +103,7 @@ def sample_usage(
     gain = float(b @ b)
     mean = np.asarray(W_t.sum(axis=0)).ravel() / N  # W 1/N
     scale = np.sqrt(V / N)
+    trace = V / N * float(W_t.data @ W_t.data)  # without centring: the size of what rounding acts on
 
     def forward(x: FloatArray) -> FloatArray:
         """B x."""
@@ -126,9 +127,9 @@ def sample_usage(
             M = B.T @ B
         if len(M) <= _VECTORS_SIZE:
             t, basis = np.linalg.eigh(M)
-            t = non_negative(t, "usage")
+            t = non_negative(t, "usage", trace / V)
             return _usage(t, basis.T @ (forward(b) if V <= N else b), gain, V, small_side=V <= N)
-        t = non_negative(np.asarray(np.linalg.eigvalsh(M), dtype=np.float64), "usage")
+        t = non_negative(np.asarray(np.linalg.eigvalsh(M), dtype=np.float64), "usage", trace / V)
         values, weights = np.sort(np.concatenate([t, np.zeros(V - len(t))]))[::-1], np.full(V, 1 / V)
     else:
         values, weights = _large_law(forward, adjoint, N, V, rng)
@@ -172,7 +173,7 @@ def population_usage(
     M = np.diag(V * kappa * f) + V * (not centered) * np.outer(root * f, root * f)
     M -= V * kappa * np.outer(root * f, root * f)
     if not gaussian and v > 1e-12:
-        variance = alpha if centered else alpha - m * m
+        variance = alpha if centered else max(alpha - m * m, 0.0)
         M += V * (variance - kappa * v) / v**2 * np.outer(tilt, tilt)
     unit = root * s / np.sqrt(V)
     c, gain = (np.zeros(len(f)), alpha) if gaussian else (M @ unit, float(unit @ M @ unit))
@@ -183,7 +184,7 @@ def population_usage(
             P -= np.outer(side, side) / float(side @ side)
         M, c = P @ M @ P, P @ c
     t, basis = np.linalg.eigh(M)
-    inner = _usage(non_negative(t, "usage"), basis.T @ c, gain, len(M), small_side=True)
+    inner = _usage(non_negative(t, "usage", V * kappa * float(f.max())), basis.T @ c, gain, len(M), small_side=True)
     rest = n > 1
     values = np.concatenate([inner.values, V * kappa * f[rest]])
     weights = np.concatenate([np.full(len(f), 1 / V), (n[rest] - 1) / V])

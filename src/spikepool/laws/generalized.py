@@ -14,6 +14,7 @@ from spikepool._numerics import find_root
 from spikepool.errors import ConvergenceError, DomainError, OnSupportError
 from spikepool.laws import _separable
 from spikepool.laws._gaps import GapFinder
+from spikepool.laws._interior import Interior, require
 from spikepool.laws._population import population
 from spikepool.laws.base import (
     ComplexArray,
@@ -25,10 +26,6 @@ from spikepool.laws.base import (
     real_points,
 )
 from spikepool.spectral_measures import as_law
-
-# An interval with more requested points than this gets a skeleton of solved points to start from.
-_SKELETON_PAYS = 24
-_SKELETON_FIRST, _SKELETON_LAST = 16, 4096
 
 
 class GeneralizedLaw(SpectralLaw):
@@ -80,7 +77,6 @@ class GeneralizedLaw(SpectralLaw):
                 raise DomainError(f"{name} has all its mass at zero", 0.0, "Pass a law with some mass off zero")
         self._usage = population(self.usage)
         self._noise = population(self.noise, self.delta)
-        self._skeletons: dict[int, tuple[FloatArray, ComplexArray]] = {}
 
     def __repr__(self) -> str:
         return f"GeneralizedLaw(noise={self.noise!r}, usage={self.usage!r}, delta={self.delta:.6g})"
@@ -104,6 +100,10 @@ class GeneralizedLaw(SpectralLaw):
         i = np.array([[a.usage, b.usage] for a, b in pairwise(gaps)], dtype=np.intp)
         j = np.array([[a.noise, b.noise] for a, b in pairwise(gaps)], dtype=np.intp)
         return self._finder.pair(s.ravel(), i.ravel(), j.ravel())[0].reshape(s.shape)
+
+    @cached_property
+    def _interior(self) -> Interior:
+        return Interior(self._usage, self._noise, self._intervals, self._edge_y)
 
     @cached_property
     def _cumulative(self) -> FloatArray:
@@ -140,7 +140,7 @@ class GeneralizedLaw(SpectralLaw):
         points = real_points(x)
         flat = points.ravel()
         density = np.zeros(flat.shape)
-        inside, y = self._solve_inside(flat)
+        inside, y = self._interior.solve(flat)
         s, _ = self._usage.terms(y)
         density[inside] = s.imag / (np.pi * self.delta * flat[inside])
         if self._intervals[0, 0] == 0:
@@ -154,7 +154,7 @@ class GeneralizedLaw(SpectralLaw):
         # off the intervals: the mass of the gap the point is in
         mass = self._cumulative[np.searchsorted(self._intervals[:, 1], flat, side="right")]
         mass = np.where(flat < 0, 0.0, mass)
-        inside, y = self._solve_inside(flat)
+        inside, y = self._interior.solve(flat)
         xs = flat[inside]
         s, _ = self._usage.terms(y)
         yt = -xs / (s * y)
@@ -215,7 +215,7 @@ class GeneralizedLaw(SpectralLaw):
         if not real.all():
             upper = np.where(flat[~real].imag < 0, flat[~real].conj(), flat[~real])
             report = _separable.descend(self._usage, self._noise, upper)
-            self._check(report, upper)
+            require(report, upper)
             y = report.value
             s, _ = self._usage.terms(y)
             value = self._stieltjes_from(y, -upper / (s * y), upper)
@@ -237,7 +237,7 @@ class GeneralizedLaw(SpectralLaw):
         """
         points = real_points(x)
         flat = points.ravel()
-        inside, y = self._solve_inside(flat)
+        inside, y = self._interior.solve(flat)
         if not inside.all():
             raise DomainError(
                 "x must lie inside the intervals of the continuous part",
@@ -316,107 +316,6 @@ class GeneralizedLaw(SpectralLaw):
         turn = np.exp(1j * np.pi * (np.arange(n) + 0.5) / n)  # upper half; the lower one is its mirror
         z = right / 2 + right * turn
         return float(np.mean((-(z**k) * self.stieltjes(z) * right * turn).real))
-
-    def _check(self, report: Any, points: NDArray[Any]) -> None:
-        if not report.converged.all():
-            bad = int(np.argmin(report.converged))
-            raise ConvergenceError(
-                f"no solution of the separable equations at z = {points[bad]:.17g}; the residual is",
-                float(report.residual[bad]),
-                "Move the point away from an edge of the support, or merge atoms that nearly coincide",
-                point=points[bad].item(),
-                residual=float(report.residual[bad]),
-            )
-
-    def _solve_inside(self, flat: FloatArray) -> tuple[NDArray[np.bool_], ComplexArray]:
-        """Mask of the points inside the intervals, and y at them."""
-        ends = self._intervals
-        place = np.searchsorted(ends[:, 0], flat, side="right") - 1
-        inside = (place >= 0) & (flat < ends[np.maximum(place, 0), 1]) & (flat > ends[np.maximum(place, 0), 0])
-        x, place = flat[inside], place[inside]
-        y = np.empty(len(x), dtype=np.complex128)
-        for k in np.unique(place):
-            rows = place == k
-            y[rows] = self._interval_solution(int(k), x[rows])
-        return inside, y
-
-    def _interval_solution(self, k: int, x: FloatArray) -> ComplexArray:
-        theta = self._theta(k, x)
-        if len(x) > _SKELETON_PAYS:
-            nodes, values = self._skeleton(k)
-            start = _interpolate(nodes, values, theta)
-        elif k in self._skeletons:
-            start = _interpolate(*self._skeletons[k], theta)
-        else:
-            start = self._arc(k, theta)
-        return self._newton(x, start)
-
-    def _newton(self, x: FloatArray, start: ComplexArray) -> ComplexArray:
-        report = _separable.solve(self._usage, self._noise, x, start)
-        y: ComplexArray = report.value
-        if not report.converged.all():
-            again = ~report.converged
-            second = _separable.descend(self._usage, self._noise, x[again].astype(np.complex128))
-            self._check(second, x[again])
-            y[again] = second.value
-        return y
-
-    def _theta(self, k: int, x: FloatArray) -> FloatArray:
-        """Angle in (0, π) with x = middle − half·cos(theta): square-root edges become regular."""
-        left, right = self._intervals[k]
-        return np.asarray(2 * np.arctan2(np.sqrt(x - left), np.sqrt(right - x)))
-
-    def _x(self, k: int, theta: FloatArray) -> FloatArray:
-        left, right = self._intervals[k]
-        return np.asarray(left + (right - left) * np.sin(theta / 2) ** 2)
-
-    def _arc(self, k: int, theta: FloatArray) -> ComplexArray:
-        """First guess: y on a half circle between its values at the edges, which is exact for one atom each."""
-        first, last = self._edge_y[k]
-        middle, half = (first + last) / 2, (first - last) / 2
-        height = max(abs(half), 0.1 * abs(middle))
-        return np.asarray(middle + half * np.cos(theta) - 1j * height * np.sin(theta))
-
-    def _skeleton(self, k: int) -> tuple[FloatArray, ComplexArray]:
-        """Solved points of an interval, refined until cubic interpolation between them predicts new ones."""
-        if k not in self._skeletons:
-            theta = np.pi * (np.arange(_SKELETON_FIRST) + 0.5) / _SKELETON_FIRST
-            y = self._newton(self._x(k, theta), self._arc(k, theta))
-            coarse = np.ones(len(theta) - 1, dtype=bool)
-            while coarse.any() and len(theta) < _SKELETON_LAST:
-                fresh = ((theta[1:] + theta[:-1]) / 2)[coarse]
-                guess = _interpolate(theta, y, fresh)
-                solved = self._newton(self._x(k, fresh), guess)
-                poor = np.abs(guess / solved - 1) > 1e-3
-                order = np.argsort(np.concatenate([theta, fresh]), kind="stable")
-                flags = np.concatenate([np.zeros(len(theta), bool), poor])[order]
-                theta = np.concatenate([theta, fresh])[order]
-                y = np.concatenate([y, solved])[order]
-                coarse = flags[1:] | flags[:-1]
-            self._skeletons[k] = (theta, y)
-        return self._skeletons[k]
-
-
-def _interpolate(nodes: FloatArray, values: ComplexArray, at: FloatArray) -> ComplexArray:
-    """Cubic interpolation of log y, kept in the lower half plane."""
-    # log y is continuous with imaginary part in (−π, 0)
-    from scipy.interpolate import PchipInterpolator
-
-    logs = np.log(values)
-    real, imag = PchipInterpolator(nodes, logs.real), PchipInterpolator(nodes, logs.imag)
-    inner = np.clip(at, nodes[0], nodes[-1])
-    angle = np.clip(imag(inner), -np.pi + 1e-12, -1e-12)
-    # beyond the outermost nodes the angle tends to that of the edge like theta does
-    angle = np.where(at < nodes[0], _fade(angle, at / nodes[0]), angle)
-    angle = np.where(at > nodes[-1], _fade(angle, (np.pi - at) / (np.pi - nodes[-1])), angle)
-    result: ComplexArray = np.exp(real(inner) + 1j * angle)
-    return result
-
-
-def _fade(angle: FloatArray, share: FloatArray) -> FloatArray:
-    """`angle` moved towards the nearer of 0 and −π in proportion to 1 − `share`."""
-    edge = np.where(angle > -np.pi / 2, 0.0, -np.pi)
-    return np.asarray(edge + (angle - edge) * np.maximum(share, 1e-9))
 
 
 __all__ = ["GeneralizedLaw"]
