@@ -126,7 +126,7 @@ GROWTH = {
     "N": ({"d": 100, "V": 1000, "T": 32}, (25_000, 50_000, 100_000, 200_000)),
     "T": ({"d": 100, "V": 1000, "N": 50_000}, (16, 32, 64, 128)),
     "V": ({"d": 500, "N": 2000, "T": 8}, (8_000, 16_000, 32_000, 64_000)),
-    "d": ({"V": 16_000, "N": 4000, "T": 8}, (250, 500, 1000, 2000)),
+    "d": ({"V": 32_000, "N": 4000, "T": 8}, (250, 500, 1000, 2000)),
 }
 
 
@@ -161,7 +161,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer seeds, cells and repeats; no growth table")
     quick = parser.parse_args().quick
-    report = {"machine": {"cpus": os.cpu_count()}}
+    report = {"machine": {"cpus": os.cpu_count(), "load_average": os.getloadavg()[0]}}
 
     a = sweep(seeds=2 if quick else 10, repeats=1 if quick else 3, cells=8 if quick else 30)
     report["sweep"] = a
