@@ -34,7 +34,7 @@ class AtomicLaw(SpectralLaw):
     --------
     >>> from spikepool import AtomicLaw
     >>> law = AtomicLaw([0.0, 1.0, 3.0], weights=[0.5, 0.25, 0.25])
-    >>> law.atom, law.mean(), law.cdf(1.0)
+    >>> law.atom, law.mean(), float(law.cdf(1.0))
     (0.5, 1.0, 0.75)
     """
 

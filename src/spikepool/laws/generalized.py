@@ -65,7 +65,8 @@ class GeneralizedLaw(SpectralLaw):
     >>> from spikepool import AtomicLaw, GeneralizedLaw
     >>> law = GeneralizedLaw(noise=AtomicLaw([1.0]), usage=AtomicLaw([1.0, 10.0]), delta=4.0)
     >>> law.intervals().round(4)
-    array([[ 0.2544, 35.4031]])
+    array([[ 1.3337,  6.5348],
+           [17.3073, 73.8242]])
     """
 
     def __init__(self, noise: Any, usage: Any, delta: float) -> None:
