@@ -103,7 +103,12 @@ def test_first_visit_shows_the_library_s_numbers(tab):
     curves = {name: (x, y) for name, x, y in drawn}
     for name, curve in panels.curves.items():
         np.testing.assert_allclose(curves[name][1], curve, atol=1e-12)
-    assert curves["present"] == ([panels.state.mu], [panels.prediction.alignment])
+    for chart, height in (("alignment", panels.prediction.alignment), ("phase", panels.state.N)):
+        dot = tab.page.evaluate(
+            "id => document.querySelector(`#${id} .js-plotly-plot`).layout.shapes.find(s => s.name === 'present')",
+            chart,
+        )
+        assert (dot["xanchor"], dot["yanchor"]) == (panels.state.mu, height)
     signal = tab.page.evaluate(
         "() => document.querySelector('#spectrum .js-plotly-plot').data.find(t => t.name === 'signal').x[0]"
     )
@@ -149,8 +154,15 @@ def test_a_slider_by_mouse(tab):
     for share in np.linspace(0.3, 0.5, 15):
         tab.page.mouse.move(box["x"] + share * box["width"], middle)
     tab.page.mouse.up()
-    state = agree(tab.page, mu=float(tab.page.input_value("#mu"))).state
-    assert state.mu == pytest.approx(1.5, abs=0.05)
+    panels = agree(tab.page, mu=float(tab.page.input_value("#mu")))
+    assert panels.state.mu == pytest.approx(1.5, abs=0.05)
+    tab.page.wait_for_function(
+        """([mu, alignment]) => {
+            const dot = document.querySelector('#alignment .js-plotly-plot').layout.shapes[1];
+            return dot.xanchor === mu && dot.yanchor === alignment;
+        }""",
+        arg=[panels.state.mu, panels.prediction.alignment],
+    )
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,9 @@ def callbacks(application):
 
     return {
         "update": lambda q: request(
-            "spectrum.figure", [("query", "data", q), ("theme", "data", "dark"), ("shown-job", "data", q[:99])], []
+            "spectrum.figure",
+            [("query", "data", q), ("theme", "data", "dark"), ("shown-job", "data", q[:99])],
+            [("drawn", "data", q[:9])],
         ),
         "load": lambda q: request(
             "link-problem.children",

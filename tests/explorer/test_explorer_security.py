@@ -31,7 +31,7 @@ def theory_body(query="", theme="light"):
             {"id": "shown-job", "property": "data", "value": None},
         ],
         "changedPropIds": ["query.data"],
-        "state": [],
+        "state": [{"id": "drawn", "property": "data", "value": None}],
     }
 
 

@@ -146,8 +146,26 @@ def test_figures_are_finite_and_complete(query, theme):
                 if isinstance(trace.get(key), dict):
                     values = np.frombuffer(base64.b64decode(trace[key]["bdata"]))
                     assert np.isfinite(values).all(), (trace["name"], key)
-    traces = {trace.get("name"): trace for trace in figures.alignment(panels, theme)["data"]}
-    assert traces["present"]["y"] == [panels.prediction.alignment]
+    dot = figures.alignment(panels, theme)["layout"]["shapes"][-1]
+    assert (dot["xanchor"], dot["yanchor"]) == (panels.state.mu, panels.prediction.alignment)
+
+
+def test_charts_that_stay_depend_on_everything_but_mu():
+    from spikepool.explorer import figures
+
+    def key(query, theme="light", simulated=None):
+        return figures.still_key(solve_query(query), theme, simulated)
+
+    first, moved = solve_query("mu=0.7"), solve_query("mu=0.9")
+    assert key("mu=0.7") == key("mu=0.9")
+    for make in (figures.alignment, figures.phase):
+        before, after = make(first, "light"), make(moved, "light")
+        assert before["data"] == after["data"]
+        assert before["layout"]["shapes"] != after["layout"]["shapes"]
+        before["layout"].pop("shapes"), after["layout"].pop("shapes")
+        assert before["layout"] == after["layout"]
+    others = ["N=1001", "w=mean", "V=8002", "L=5", "centered=0", "plane=V", "mu=15"]
+    assert len({key("mu=0.7"), key("", "dark"), key("", "light", {"seed": 1}), *map(key, others)}) == 3 + len(others)
 
 
 def test_signals_outlier_is_drawn_where_predict_puts_it():

@@ -7,7 +7,7 @@ import secrets
 from typing import Any
 
 import dash
-from dash import ClientsideFunction, Input, Output, State, ctx, html, no_update
+from dash import ClientsideFunction, Input, Output, Patch, State, ctx, html, no_update
 from dash.exceptions import PreventUpdate
 
 from spikepool.errors import SpikepoolError
@@ -123,8 +123,18 @@ def _readings(panels: Panels) -> list[str]:
     ]
 
 
+def _still_or_moved(panels: Panels, theme: str, simulated: dict[str, Any] | None, drawn: object) -> list[Any]:
+    """The alignment chart and the phase diagram, or only their marks when nothing but mu has moved."""
+    if drawn != figures.still_key(panels, theme, simulated):
+        return [figures.alignment(panels, theme, simulated), figures.phase(panels, theme)]
+    moved = [Patch(), Patch()]
+    moved[0]["layout"]["shapes"] = figures.alignment_marks(panels, theme)
+    moved[1]["layout"]["shapes"] = figures.phase_marks(panels, theme)
+    return moved
+
+
 def _register_theory(app: dash.Dash, services: Services) -> None:
-    def update(query: object, theme: object, job_id: object) -> list[Any]:
+    def update(query: object, theme: object, job_id: object, drawn: object) -> list[Any]:
         if query is None:
             raise PreventUpdate
         shade = theme if isinstance(theme, str) and theme in figures.THEMES else "light"
@@ -132,7 +142,7 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
         try:
             panels = solve(parse_query(query))
         except SpikepoolError as err:
-            return [*[no_update] * (kept + 2), "verdict tone-problem", str(err), False, {"error": True}]
+            return [*[no_update] * (kept + 2), "verdict tone-problem", str(err), False, {"error": True}, no_update]
         simulated = services.simulation(job_id, panels.state.query())
         said = verdict(panels)
         bars = {
@@ -143,8 +153,7 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
         }
         return [
             figures.spectrum(panels, shade, simulated),
-            figures.alignment(panels, shade, simulated),
-            figures.phase(panels, shade),
+            *_still_or_moved(panels, shade, simulated, drawn),
             *captions(panels, simulated),
             *_readings(panels),
             said.headline,
@@ -153,6 +162,7 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
             "",
             True,
             bars,
+            figures.still_key(panels, shade, simulated),
         ]
 
     app.callback(
@@ -165,9 +175,11 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
         Output("problem", "children"),
         Output("problem", "hidden"),
         Output("bars", "data"),
+        Output("drawn", "data"),
         Input("query", "data"),
         Input("theme", "data"),
         Input("shown-job", "data"),
+        State("drawn", "data"),
         prevent_initial_call=True,
     )(update)
 

@@ -5,6 +5,7 @@ than the theory itself.
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ def packed(values: ArrayLike) -> dict[str, Any]:
     if array.ndim > 1:
         record["shape"] = ", ".join(map(str, array.shape))
     return record
+
+
+def listed(values: ArrayLike) -> list[float | None]:
+    """An array as a list, for charts that are patched: the page compares them by identity. NaN becomes null."""
+    return [value if value == value else None for value in np.asarray(values, dtype=np.float64).tolist()]
 
 
 def axis(theme: str, title: str, **more: Any) -> dict[str, Any]:
@@ -186,13 +192,12 @@ def alignment(panels: Panels, theme: str, simulated: dict[str, Any] | None = Non
         chosen = name == panels.state.w
         data.append(
             {
-                "type": "scatter", "mode": "lines", "name": name, "x": packed(panels.mu), "y": packed(curve),
+                "type": "scatter", "mode": "lines", "name": name, "x": listed(panels.mu), "y": listed(curve),
                 "line": {"color": COLORS[theme][name], "width": 3.4 if chosen else 1.7, "dash": DASHES[name]},
                 "opacity": 1.0 if chosen else 0.85,
                 "hovertemplate": f"{NAMES[name]}<br>μ %{{x:.2f}}: alignment %{{y:.3f}}<extra></extra>",
             }
         )  # fmt: skip
-    color = COLORS[theme][panels.state.w]
     for name in panels.curves if simulated else ():
         assert simulated is not None
         tint = COLORS[theme][name]
@@ -207,27 +212,40 @@ def alignment(panels: Panels, theme: str, simulated: dict[str, Any] | None = Non
                 f"<extra>{name}, simulated</extra>",
             }
         )  # fmt: skip
-    data.append(
-        {
-            "type": "scatter", "mode": "markers", "name": "present", "showlegend": False,
-            "x": [panels.state.mu], "y": [panels.prediction.alignment], "cliponaxis": False,
-            "marker": {"color": color, "size": 12, "line": {"color": SURFACE[theme], "width": 2}},
-            "hovertemplate": "now: μ %{x:.2f}, alignment %{y:.3f}<extra></extra>",
-        }
-    )  # fmt: skip
     shown = layout(
         theme,
         axis(theme, "signal strength μ", range=[0, float(panels.mu[-1])]),
         axis(theme, "alignment (0 to 1)", range=[0, 1.03], dtick=0.25),
-        shapes=[_cursor(panels.state.mu, theme)],
+        shapes=alignment_marks(panels, theme),
         showlegend=True,
     )
     return {"data": data, "layout": shown}
 
 
-def _cursor(mu: float, theme: str) -> dict[str, Any]:
-    line = {"color": MUTED[theme], "width": 1, "dash": "dot"}
-    return {"type": "line", "x0": mu, "x1": mu, "y0": 0, "y1": 1, "yref": "paper", "line": line, "layer": "below"}
+def _dot(x: float, y: float, color: str, theme: str) -> dict[str, Any]:
+    """A marker as a shape: moving a shape redraws nothing else, moving a point redraws the whole chart."""
+    size = {"x0": -6, "x1": 6, "y0": -6, "y1": 6, "xsizemode": "pixel", "ysizemode": "pixel"}
+    line = {"color": SURFACE[theme], "width": 2}
+    return {"type": "circle", "name": "present", "xanchor": x, "yanchor": y, "fillcolor": color, "line": line, **size}
+
+
+def alignment_marks(panels: Panels, theme: str) -> list[dict[str, Any]]:
+    """The parts of the alignment chart that move with mu."""
+    mu, line = panels.state.mu, {"color": MUTED[theme], "width": 1, "dash": "dot"}
+    cursor = {"type": "line", "x0": mu, "x1": mu, "y0": 0, "y1": 1, "yref": "paper", "line": line, "layer": "below"}
+    return [cursor, _dot(mu, panels.prediction.alignment, COLORS[theme][panels.state.w], theme)]
+
+
+def phase_marks(panels: Panels, theme: str) -> list[dict[str, Any]]:
+    """The part of the phase diagram that moves with mu."""
+    size = panels.state.N if panels.plane.axis == "N" else panels.state.V
+    return [_dot(panels.state.mu, size, SIGNAL[theme], theme)]
+
+
+def still_key(panels: Panels, theme: str, simulated: dict[str, Any] | None) -> str:
+    """What the alignment chart and the phase diagram depend on besides mu: while it stays, only their marks move."""
+    fixed = replace(panels.state, mu=0.0).query()
+    return f"{fixed}|{float(panels.mu[-1])}|{theme}|{simulated['seed'] if simulated else ''}"
 
 
 def phase(panels: Panels, theme: str) -> Figure:
@@ -235,8 +253,8 @@ def phase(panels: Panels, theme: str) -> Figure:
     plane, state = panels.plane, panels.state
     data: list[dict[str, Any]] = [
         {
-            "type": "heatmap", "x": packed(plane.mu), "y": packed(plane.sizes), "z": packed(plane.alignment),
-            "zmin": 0, "zmax": 1, "colorscale": HEAT[theme],
+            "type": "heatmap", "x": listed(plane.mu), "y": listed(plane.sizes),
+            "z": np.round(plane.alignment, 4).tolist(), "zmin": 0, "zmax": 1, "colorscale": HEAT[theme],
             "colorbar": {
                 "title": {"text": "alignment", "side": "right", "font": {"size": 11.5, "color": MUTED[theme]}},
                 "thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11, "color": MUTED[theme]},
@@ -248,27 +266,20 @@ def phase(panels: Panels, theme: str) -> Figure:
     for name, threshold in plane.thresholds.items():
         data.append(
             {
-                "type": "scatter", "mode": "lines", "name": name, "x": packed(threshold), "y": packed(plane.sizes),
+                "type": "scatter", "mode": "lines", "name": name, "x": listed(threshold), "y": listed(plane.sizes),
                 "line": {
                     "color": COLORS[theme][name], "width": 3 if name == state.w else 1.6, "dash": DASHES[name],
                 },
                 "hovertemplate": f"threshold of {NAMES[name]}: μ %{{x:.3f}}<extra></extra>",
             }
         )  # fmt: skip
-    data.append(
-        {
-            "type": "scatter", "mode": "markers", "name": "present", "showlegend": False, "x": [state.mu],
-            "y": [state.N if plane.axis == "N" else state.V], "cliponaxis": False,
-            "marker": {"color": SIGNAL[theme], "size": 13, "line": {"color": SURFACE[theme], "width": 2.2}},
-            "hovertemplate": f"now: μ %{{x:.2f}}, {plane.axis} %{{y:,}}<extra></extra>",
-        }
-    )  # fmt: skip
     what = "sequences N" if plane.axis == "N" else "vocabulary V"
     bounds = [float(np.log10(plane.sizes[0])), float(np.log10(plane.sizes[-1]))]
     shown = layout(
         theme,
         axis(theme, "signal strength μ", range=[0, float(plane.mu[-1])]),
         axis(theme, what, type="log", range=bounds, dtick=1),
+        shapes=phase_marks(panels, theme),
         showlegend=True,
     )
     return {"data": data, "layout": shown}

@@ -27,6 +27,7 @@ def page(settings: Settings) -> html.Div:
             dcc.Store(id="custom"),
             dcc.Store(id="bars"),
             dcc.Store(id="theme"),
+            dcc.Store(id="drawn"),
             dcc.Store(id="job"),
             dcc.Store(id="shown-job"),
             dcc.Store(id="upload-job"),
