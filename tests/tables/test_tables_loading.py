@@ -188,9 +188,14 @@ def test_hub_offline_is_a_clear_error(tmp_path, monkeypatch):
     hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
 
     def offline(*arguments, **options):
-        raise OSError("network is unreachable")
+        raise OSError("name or service not known")
 
-    monkeypatch.setattr(hub, "list_repo_files", offline)
+    def unexpected(*arguments, **options):
+        raise AssertionError("the hub was asked although its name does not resolve")
+
+    monkeypatch.setattr("socket.getaddrinfo", offline)
+    monkeypatch.setattr("spikepool.tables.hub.getproxies", dict)
+    monkeypatch.setattr(hub, "list_repo_files", unexpected)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(HubUnreachableError, match="not a file here") as info:
         open_table("openai-community/gpt2")
@@ -210,6 +215,7 @@ def test_hub_takes_only_plain_data(tmp_path, monkeypatch, table):
         return str(tmp_path / name)
 
     listing = {"a/plain": ["config.json", "model.safetensors", "modeling.py"], "a/pickled": ["pytorch_model.bin"]}
+    monkeypatch.setattr("spikepool.tables.hub._check_reachable", lambda hub: None)
     monkeypatch.setattr(hub, "list_repo_files", lambda model: listing[model])
     monkeypatch.setattr(hub, "hf_hub_download", download)
     np.testing.assert_array_equal(read(open_table("hf://a/plain")), table)

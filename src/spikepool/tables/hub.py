@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from spikepool.errors import InvalidInputError, SpikepoolError, UnsafeFormatError, require
 from spikepool.tables.formats import PICKLE_REMEDY
@@ -33,9 +37,13 @@ def download(model_id: str) -> Path:
         ) from err
 
 
-def _fetch(hub: object, model_id: str) -> str:
-    names = hub.list_repo_files(model_id)  # type: ignore[attr-defined]
-    get = hub.hf_hub_download  # type: ignore[attr-defined]
+def _fetch(hub: Any, model_id: str) -> str:
+    cached = hub.try_to_load_from_cache(model_id, "model.safetensors")
+    if isinstance(cached, str):
+        return cached
+    _check_reachable(hub)
+    names = hub.list_repo_files(model_id)
+    get = hub.hf_hub_download
     if "model.safetensors" in names:
         return str(get(model_id, "model.safetensors"))
     index = "model.safetensors.index.json"
@@ -48,3 +56,9 @@ def _fetch(hub: object, model_id: str) -> str:
     raise UnsafeFormatError(
         f"{model_id!r} has no safetensors weights, only formats that run code when loaded", names[:8], PICKLE_REMEDY
     )
+
+
+def _check_reachable(hub: Any) -> None:
+    """Fail at once without a network: the package itself tries for half a minute, long for a mistyped path."""
+    if not getproxies():  # behind a proxy names need not resolve here
+        socket.getaddrinfo(urlsplit(hub.constants.ENDPOINT).hostname, 443)
