@@ -103,12 +103,14 @@ def test_first_visit_shows_the_library_s_numbers(tab):
     curves = {name: (x, y) for name, x, y in drawn}
     for name, curve in panels.curves.items():
         np.testing.assert_allclose(curves[name][1], curve, atol=1e-12)
-    for chart, height in (("alignment", panels.prediction.alignment), ("phase", panels.state.N)):
-        dot = tab.page.evaluate(
-            "id => document.querySelector(`#${id} .js-plotly-plot`).layout.shapes.find(s => s.name === 'present')",
-            chart,
-        )
-        assert (dot["xanchor"], dot["yanchor"]) == (panels.state.mu, height)
+    layouts = [
+        tab.page.evaluate("id => document.querySelector(`#${id} .js-plotly-plot`).layout", chart)
+        for chart in ("alignment", "phase")
+    ]
+    dot = layouts[0]["shapes"][-1]
+    assert (dot["xanchor"], dot["yanchor"]) == (panels.state.mu, panels.prediction.alignment)
+    dot = layouts[1]["annotations"][-1]
+    assert (dot["x"], 10 ** dot["y"]) == (panels.state.mu, pytest.approx(panels.state.N))
     signal = tab.page.evaluate(
         "() => document.querySelector('#spectrum .js-plotly-plot').data.find(t => t.name === 'signal').x[0]"
     )

@@ -158,11 +158,10 @@ def test_charts_that_stay_depend_on_everything_but_mu():
 
     first, moved = solve_query("mu=0.7"), solve_query("mu=0.9")
     assert key("mu=0.7") == key("mu=0.9")
-    for make in (figures.alignment, figures.phase):
+    for make, marks in ((figures.alignment, "shapes"), (figures.phase, "annotations")):
         before, after = make(first, "light"), make(moved, "light")
         assert before["data"] == after["data"]
-        assert before["layout"]["shapes"] != after["layout"]["shapes"]
-        before["layout"].pop("shapes"), after["layout"].pop("shapes")
+        assert before["layout"].pop(marks) != after["layout"].pop(marks)
         assert before["layout"] == after["layout"]
     others = ["N=1001", "w=mean", "V=8002", "L=5", "centered=0", "plane=V", "mu=15"]
     assert len({key("mu=0.7"), key("", "dark"), key("", "light", {"seed": 1}), *map(key, others)}) == 3 + len(others)

@@ -129,7 +129,7 @@ def _still_or_moved(panels: Panels, theme: str, simulated: dict[str, Any] | None
         return [figures.alignment(panels, theme, simulated), figures.phase(panels, theme)]
     moved = [Patch(), Patch()]
     moved[0]["layout"]["shapes"] = figures.alignment_marks(panels, theme)
-    moved[1]["layout"]["shapes"] = figures.phase_marks(panels, theme)
+    moved[1]["layout"]["annotations"] = figures.phase_marks(panels, theme)
     return moved
 
 

@@ -5,6 +5,7 @@ than the theory itself.
 from __future__ import annotations
 
 import base64
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -237,9 +238,13 @@ def alignment_marks(panels: Panels, theme: str) -> list[dict[str, Any]]:
 
 
 def phase_marks(panels: Panels, theme: str) -> list[dict[str, Any]]:
-    """The part of the phase diagram that moves with mu."""
+    """The part of the phase diagram that moves with mu: annotations, because plotly flattens circles on a log axis."""
     size = panels.state.N if panels.plane.axis == "N" else panels.state.V
-    return [_dot(panels.state.mu, size, SIGNAL[theme], theme)]
+    where = {"x": panels.state.mu, "y": math.log10(size), "showarrow": False, "text": "●"}
+    return [
+        {**where, "name": "rim", "font": {"size": 25, "color": SURFACE[theme]}},
+        {**where, "name": "present", "font": {"size": 19, "color": SIGNAL[theme]}},
+    ]
 
 
 def still_key(panels: Panels, theme: str, simulated: dict[str, Any] | None) -> str:
@@ -279,7 +284,7 @@ def phase(panels: Panels, theme: str) -> Figure:
         theme,
         axis(theme, "signal strength μ", range=[0, float(plane.mu[-1])]),
         axis(theme, what, type="log", range=bounds, dtick=1),
-        shapes=phase_marks(panels, theme),
+        annotations=phase_marks(panels, theme),
         showlegend=True,
     )
     return {"data": data, "layout": shown}
