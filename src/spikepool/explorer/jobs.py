@@ -169,15 +169,15 @@ class JobRunner:
     def _watch(self) -> None:
         while not self._closed:
             with self._lock:
-                pipes = {job.connection: job for job in self._jobs.values() if job.status == "running"}
+                pipes: dict[Any, Job] = {j.connection: j for j in self._jobs.values() if j.status == "running"}
             try:
-                ready = wait([*(pipe for pipe in pipes if pipe is not None), self._wake_reader], _TICK_SECONDS)
+                ready: list[Any] = wait([*pipes, self._wake_reader], _TICK_SECONDS)
             except OSError:  # a pipe was closed by a cancellation between listing and waiting
                 continue
             for pipe in ready:
                 if pipe is self._wake_reader:
                     self._wake_reader.recv_bytes()
-                elif isinstance(pipe, Connection):
+                else:
                     self._receive(pipes[pipe], pipe)
             self._expire()
             self._start_waiting()

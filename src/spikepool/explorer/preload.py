@@ -18,5 +18,6 @@ for _name in (
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
 ):
-    with contextlib.suppress(ImportError):
+    # a worker that needs what cannot be imported will say so itself
+    with contextlib.suppress(Exception):
         importlib.import_module(_name)
