@@ -135,6 +135,12 @@ def test_unknown_class_dependence_is_refused():
         class_sampler(matrix, SHARES)
 
 
+@pytest.mark.parametrize("shares", [[-1.0, 2.0], [0.0, 0.0]])
+def test_impossible_shares_are_refused(shares):
+    with pytest.raises(sp.DomainError):
+        class_sampler(np.eye(2), shares)
+
+
 def test_simulation_is_reproducible_and_shaped():
     model = ClassModel(30, 48, 60, R, MEANS, SHARES)
     w = sp.mean_weights(10)

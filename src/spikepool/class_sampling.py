@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
-from spikepool.errors import CorrelationError, NotRealizableError
+from spikepool.errors import CorrelationError, DomainError, NotRealizableError
 from spikepool.signs import _components, _is_chain, _one_factor
 
 FloatArray = NDArray[np.float64]
@@ -46,7 +46,10 @@ def class_sampler(R: ArrayLike, shares: ArrayLike) -> ClassSampler:
     check.unit_diagonal(R, "R")
     if R.min() < -check.IDENTITY_TOLERANCE:
         raise CorrelationError("R holds probabilities and must not be negative", float(R.min()), "Raise it to 0")
-    cumulative = np.cumsum(check.finite_array(shares, "shares", ndim=1))
+    pi = check.finite_array(shares, "shares", ndim=1)
+    if pi.min() < 0 or pi.sum() <= 0:
+        raise DomainError("shares must not be negative, nor all zero", pi, "Pass the share of each class")
+    cumulative = np.cumsum(pi)
     cumulative /= cumulative[-1]
 
     def fresh(shape: tuple[int, int], generator: np.random.Generator) -> ClassArray:
