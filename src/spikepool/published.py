@@ -16,7 +16,7 @@ expressions divide by both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -127,12 +127,26 @@ def published_thresholds(alpha: ArrayLike, kappa: ArrayLike, delta: ArrayLike, g
     return PublishedThresholds(population[()], np.sqrt(kappa * rho / alpha)[()])
 
 
-def _population(rho: FloatArray, delta: FloatArray, kappa: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """beta_out and the population overlap of Theorem 2; meaningful for rho > delta + sqrt(delta) only."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        beta = kappa * rho * (rho - delta + 1) / (rho - delta)
-        overlap = 1 - delta / (rho - delta) ** 2
-    return beta, overlap
+class _Spike(NamedTuple):
+    """Arguments broadcast together, whether mu is above the sample threshold, and Theorem 2 at such mu."""
+
+    kappa: FloatArray
+    delta: FloatArray
+    gamma: FloatArray
+    above: NDArray[np.bool_]
+    beta: FloatArray
+    overlap: FloatArray
+
+
+def _supercritical(mu: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> _Spike:
+    """beta_out and the population overlap of Theorem 2; stand-ins where mu is at or below the sample threshold."""
+    alpha, kappa, delta, gamma = _operands(alpha, kappa, delta, gamma)
+    rho, alpha, kappa, delta, gamma = np.broadcast_arrays(_spike_ratio(mu, alpha, kappa), alpha, kappa, delta, gamma)
+    critical = alpha * np.asarray(published_thresholds(alpha, kappa, delta, gamma).sample) ** 2 / kappa
+    above = rho > critical
+    rho = np.where(above, rho, critical + 1.0)
+    beta = kappa * rho * (rho - delta + 1) / (rho - delta)
+    return _Spike(kappa, delta, gamma, above, beta, 1 - delta / (rho - delta) ** 2)
 
 
 def _quadratic_root(beta: FloatArray, delta: FloatArray, gamma: FloatArray, kappa: FloatArray, root: str) -> FloatArray:
@@ -163,19 +177,9 @@ def published_outlier(
         Which root of the quadratic; ``"larger"`` is the statement as printed, which no simulation follows.
     """
     check.choice(root, "root", ROOTS)
-    alpha, kappa, delta, gamma = _operands(alpha, kappa, delta, gamma)
-    rho = _spike_ratio(mu, alpha, kappa)
-    rho, alpha, kappa, delta, gamma = np.broadcast_arrays(rho, alpha, kappa, delta, gamma)
-    critical = _critical_ratio(alpha, kappa, delta, gamma)
-    above = rho > critical
-    beta, _ = _population(np.where(above, rho, critical + 1.0), delta, kappa)
-    outlier = _quadratic_root(beta, delta, gamma, kappa, root)
-    return np.where(above, outlier, np.asarray(published_edge(delta, gamma, kappa)))[()]
-
-
-def _critical_ratio(alpha: FloatArray, kappa: FloatArray, delta: FloatArray, gamma: FloatArray) -> FloatArray:
-    sample = np.asarray(published_thresholds(alpha, kappa, delta, gamma).sample)
-    return np.asarray(alpha * sample**2 / kappa)
+    spike = _supercritical(mu, alpha, kappa, delta, gamma)
+    outlier = _quadratic_root(spike.beta, spike.delta, spike.gamma, spike.kappa, root)
+    return np.where(spike.above, outlier, np.asarray(published_edge(spike.delta, spike.gamma, spike.kappa)))[()]
 
 
 def published_alignment(mu: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> Any:
@@ -186,12 +190,8 @@ def published_alignment(mu: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, delta
     m̲' by implicit differentiation of the cubic at m = (1−gamma)/(gamma lambda) − 1/(gamma beta); zero at
     and below mu_samp.
     """
-    alpha, kappa, delta, gamma = _operands(alpha, kappa, delta, gamma)
-    rho = _spike_ratio(mu, alpha, kappa)
-    rho, alpha, kappa, delta, gamma = np.broadcast_arrays(rho, alpha, kappa, delta, gamma)
-    critical = _critical_ratio(alpha, kappa, delta, gamma)
-    above = rho > critical
-    beta, vocabulary = _population(np.where(above, rho, critical + 1.0), delta, kappa)
+    spike = _supercritical(mu, alpha, kappa, delta, gamma)
+    beta, kappa, delta, gamma = spike.beta, spike.kappa, spike.delta, spike.gamma
     z = _quadratic_root(beta, delta, gamma, kappa, "smaller")
     m = (1 - gamma) / (gamma * z) - 1 / (gamma * beta)
     q = delta * gamma
@@ -202,7 +202,7 @@ def published_alignment(mu: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, delta
     )
     slope_z = 2 * q * kappa * z * m**3 - kappa * (delta + gamma - 2 * q) * m**2 - m
     companion_slope = (1 - gamma) / z**2 - gamma * slope_z / slope_m
-    return np.where(above, vocabulary / (beta * z * companion_slope), 0.0)[()]
+    return np.where(spike.above, spike.overlap / (beta * z * companion_slope), 0.0)[()]
 
 
 __all__ = [

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # A marker agrees with its curve when it is within this many standard errors, beyond the stated bias.
 SIGMAS = 3.0
 
+# Relative bias of a simulated outlier (its eigenvalue or its excess), in units of 1/d.
+OUTLIER_BIAS = 6.0
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -221,3 +224,16 @@ def mean_and_error(values: Any, axis: int = -1) -> tuple[NDArray[np.float64], ND
     if trials < 2:
         raise ShapeError("a standard error needs at least two trials", trials, "Run more trials")
     return array.mean(axis=axis), array.std(axis=axis, ddof=1) / math.sqrt(trials)
+
+
+def kolmogorov_distance(eigenvalues: ArrayLike, cdf: Callable[[NDArray[np.float64]], Any]) -> float:
+    """Largest gap between the distribution function of a spectrum and `cdf`, which may jump at zero and only there."""
+    values = np.sort(check.finite_array(eigenvalues, "eigenvalues", ndim=1))
+    # rounding turns the zeros of a rank-deficient matrix into tiny numbers of either sign
+    values = np.where(values < 1e-10 * values[-1], 0.0, values)
+    points, counts = np.unique(values, return_counts=True)
+    after = np.cumsum(counts) / len(values)
+    before = after - counts / len(values)
+    right = np.asarray(cdf(points), dtype=np.float64)
+    left = np.where(points == 0, 0.0, right)
+    return float(max(np.max(np.abs(after - right)), np.max(np.abs(left - before))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -160,9 +159,3 @@ def published_rows(dataset: xr.Dataset) -> tuple[PublishedRow, ...]:
     """The rows back from a data set made with :func:`row_variables`."""
     columns = [dataset[f"row_{name}"].values.tolist() for name in _FIELDS]
     return tuple(PublishedRow(*values) for values in zip(*columns, strict=True))
-
-
-def largest_gap(rows: tuple[PublishedRow, ...]) -> float:
-    """Largest difference between published and exact alignments, for captions."""
-    gaps = [abs(row.published - row.exact) for row in rows if row.quantity.startswith("alignment")]
-    return max(gaps, default=math.nan)

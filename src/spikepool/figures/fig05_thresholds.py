@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spikepool import plotting, spikes
 from spikepool.correlation import prefix_correlation
-from spikepool.figures.base import Check, FigureSpec, Settings, compare, mean_and_error, within
+from spikepool.figures.base import OUTLIER_BIAS, Check, FigureSpec, Settings, compare, mean_and_error, within
 from spikepool.figures.setting import METHODS, Sizes, sample_threshold, weights_for
 from spikepool.model import SequenceModel
 from spikepool.published import published_thresholds
@@ -24,8 +24,6 @@ LENGTHS = (2, 3, 5)
 T_MARKERS = (8, 20, 50, 100)
 # Outliers are measured at this multiple of the threshold, clear of the critical window.
 DISTANCE = 2.0
-# Relative O(1/d) bias of an outlier's excess, in units of 1/d, measured by halving d.
-RELATIVE_BIAS = 6.0
 
 
 def _measured_ratio(
@@ -203,7 +201,7 @@ def draw(ds: xr.Dataset) -> Figure:
 def judge(ds: xr.Dataset) -> tuple[Check, ...]:
     """Ratios measured from simulated outliers, and the closed-form causal scalars."""
     d = int(ds.attrs["d"])
-    text = f"{RELATIVE_BIAS:g}/d relative"
+    text = f"{OUTLIER_BIAS:g}/d relative"
 
     def left(index: tuple[int, ...]) -> str:
         return f"{ds['weights'].values[index[0]]} weights, L={ds['L'].values[index[1]]}"
@@ -223,7 +221,7 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
             truth,
             ds["measured_ratio"].values,
             ds["ratio_error"].values,
-            bias=RELATIVE_BIAS / d * truth,
+            bias=OUTLIER_BIAS / d * truth,
             bias_text=text,
             where=left,
         ),
@@ -232,7 +230,7 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
             theory,
             ds["marker"].values,
             ds["marker_error"].values,
-            bias=RELATIVE_BIAS / d * theory,
+            bias=OUTLIER_BIAS / d * theory,
             bias_text=text,
             where=right,
         ),

@@ -11,7 +11,7 @@ import xarray as xr
 
 from spikepool import plotting
 from spikepool.errors import MissingDependencyError
-from spikepool.figures.base import Check, FigureSpec, Settings, within
+from spikepool.figures.base import Check, FigureSpec, Settings, kolmogorov_distance, within
 from spikepool.tables import TableSpectrum
 from spikepool.tables.plots import smooth_density
 
@@ -115,18 +115,15 @@ def draw(ds: xr.Dataset) -> Figure:
 def judge(ds: xr.Dataset) -> tuple[Check, ...]:
     """The fit of the bulk, and whether it predicts rows it has not seen."""
     k = int(ds.attrs["outliers"])
-    bulk = np.sort(ds["eigenvalues"].values[k:])
-    n = len(bulk)
-    cdf = np.interp(bulk, ds["point"], ds["cdf"])
-    cdf = (cdf - float(ds["cdf"][0])) / (1 - float(ds["cdf"][0]))
-    steps = np.arange(n + 1) / n
-    gap = float(max(np.max(steps[1:] - cdf), np.max(cdf - steps[:-1])))
+    bulk = ds["eigenvalues"].values[k:]
+    atom = float(ds["cdf"][0])  # the law of a table of low rank has mass at zero, its nonzero eigenvalues do not
+    gap = kolmogorov_distance(bulk, lambda x: (np.interp(x, ds["point"], ds["cdf"]) - atom) / (1 - atom))
     fitted = within(
         "bulk eigenvalues against the fitted law",
         gap,
-        3 / n,
+        3 / len(bulk),
         "Kolmogorov distance",
-        markers=n,
+        markers=len(bulk),
         note="the bulk is not well described by a population of this resolution.",
     )
     held = within(

@@ -8,7 +8,15 @@ import numpy as np
 import xarray as xr
 
 from spikepool import plotting
-from spikepool.figures.base import Check, FigureSpec, Settings, alignment_bias, compare, mean_and_error
+from spikepool.figures.base import (
+    OUTLIER_BIAS,
+    Check,
+    FigureSpec,
+    Settings,
+    alignment_bias,
+    compare,
+    mean_and_error,
+)
 from spikepool.figures.errata import published_table, row_variables
 from spikepool.figures.setting import (
     METHODS,
@@ -28,8 +36,6 @@ if TYPE_CHECKING:
 
 MU = np.linspace(0.2, 3.0, 15)
 LENGTHS = (10, 20, 50, 100)
-# Relative O(1/d) bias of an outlier, in units of 1/d.
-OUTLIER_BIAS = 6.0
 
 
 def compute(settings: Settings) -> xr.Dataset:

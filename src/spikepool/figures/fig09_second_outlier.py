@@ -8,7 +8,15 @@ import numpy as np
 import xarray as xr
 
 from spikepool import plotting
-from spikepool.figures.base import Check, FigureSpec, Settings, alignment_bias, compare, mean_and_error
+from spikepool.figures.base import (
+    OUTLIER_BIAS,
+    Check,
+    FigureSpec,
+    Settings,
+    alignment_bias,
+    compare,
+    mean_and_error,
+)
 from spikepool.figures.setting import Sizes, prefix_model, weights_for
 from spikepool.simulation import simulate_grid
 
@@ -17,8 +25,6 @@ if TYPE_CHECKING:
 
 MU = np.round(np.linspace(0.2, 3.0, 15), 10)
 CENTRINGS = ("not centred", "centred")
-# Relative O(1/d) bias of an outlier, in units of 1/d.
-OUTLIER_BIAS = 6.0
 # Two nearby levels of a finite matrix mix: with a coupling of the order of the spread of their gap over draws, the
 # eigenvector of one takes up a share (coupling/gap)² of the other, and at the crossing they swap places.
 MIXING = 1.5

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from spikepool import plotting
-from spikepool.figures.base import Check, FigureSpec, Settings, mean_and_error, within
-from spikepool.laws.base import SpectralLaw
+from spikepool.figures.base import Check, FigureSpec, Settings, kolmogorov_distance, mean_and_error, within
 from spikepool.model import SequenceModel
 from spikepool.sampling import child_seed
 from spikepool.weights import causal_weights, mean_weights
@@ -25,20 +23,6 @@ LENGTHS = (1, 2, 3, 5, 10, 20, 50)
 # Kolmogorov distance of a finite spectrum to its own exact law, in units of 1/d: eigenvalues are rigid, so it falls
 # as 1/d (times a logarithm) rather than as 1/sqrt(d).
 RIGIDITY = 5.0
-
-
-def kolmogorov_distance(eigenvalues: NDArray[np.float64], law: SpectralLaw) -> float:
-    """Largest gap between the distribution function of a spectrum and that of a law, the atom at zero included."""
-    values = np.sort(eigenvalues)
-    n = len(values)
-    # rounding turns the zeros of a rank-deficient S into tiny numbers of either sign
-    values = np.where(values < 1e-10 * values[-1], 0.0, values)
-    points, counts = np.unique(values, return_counts=True)
-    after = np.cumsum(counts) / n
-    before = after - counts / n
-    cdf = np.asarray(law.cdf(points))
-    left = np.where(points == 0, 0.0, cdf)  # the law may jump at zero, and only there
-    return float(max(np.max(np.abs(after - cdf)), np.max(np.abs(left - before))))
 
 
 def compute(settings: Settings) -> xr.Dataset:
@@ -59,7 +43,7 @@ def compute(settings: Settings) -> xr.Dataset:
                 # the law given the tokens of this very spectrum, which are those of its trial 0
                 exact = model.predict(w, exact=True, rng=child_seed(seed, 0)).bulk
                 for j, law in enumerate((closed, exact)):
-                    draws[j, trial] = kolmogorov_distance(eigenvalues, law)
+                    draws[j, trial] = kolmogorov_distance(eigenvalues, law.cdf)
             distance[i, :, k], error[i, :, k] = mean_and_error(draws)
     dims = ("weights", "law", "T")
     return xr.Dataset(
