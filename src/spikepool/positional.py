@@ -81,25 +81,26 @@ class PositionalMoments:
     def add(self, Y: FloatArray, counts: FloatArray, norms: FloatArray) -> None:
         """Add a block: token sums (b, P, d), token counts (b, P), sums of squared norms (b, P)."""
         complete = (counts == 1).all(axis=1)
-        fold = (self.rows + np.arange(len(Y))) % N_FOLDS
-        self.rows += len(Y)
         if not complete.all() and self.cross_sums is None:
             self.cross_sums = self._allocate_cross()
-        for k in np.unique(fold):
-            mine = fold == k
-            y, c = Y[mine], counts[mine]
+        for k in range(N_FOLDS):
+            mine = slice((k - self.rows) % N_FOLDS, None, N_FOLDS)
+            y, c, full = Y[mine], counts[mine], complete[mine]
+            if not len(y):
+                continue
             wide = np.ascontiguousarray(y.transpose(1, 0, 2)).reshape(self.P, -1)
             self.gram[k] += wide @ wide.T
             self.self_gram[k] += norms[mine].sum(axis=0)
             self.counts[k] += c.sum(axis=0)
             self.count_pairs[k] += c.T @ c
-            full = complete[mine]
-            self.token_sums[k] += y.sum(axis=0)
-            self.complete_sums[k] += y[full].sum(axis=0)
+            sums = y.sum(axis=0)
+            self.token_sums[k] += sums
+            self.complete_sums[k] += sums if full.all() else y[full].sum(axis=0)
             if self.cross_sums is not None and not full.all():
                 part = y[~full]
                 product = c[~full].T @ part.reshape(len(part), -1)
                 self.cross_sums[k] += product.reshape(self.P, self.P, self.d)
+        self.rows += len(Y)
 
     def _allocate_cross(self) -> FloatArray:
         size = 8 * N_FOLDS * self.P**2 * self.d
