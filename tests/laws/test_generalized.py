@@ -71,6 +71,9 @@ def test_other_closed_forms_as_input():
     np.testing.assert_allclose(law.pdf(x), exact.pdf(x), rtol=1e-11)
     first = sp.GeneralizedLaw(ONE, sp.FreeProductLaw(0.4 / 0.7, 0.2 / 0.7), 0.7)
     second = sp.GeneralizedLaw(sp.MarchenkoPastur(0.4), sp.MarchenkoPastur(0.2 / 0.7), 0.7)
+    wide = sp.GeneralizedLaw(sp.MarchenkoPastur(2.0), sp.MarchenkoPastur(0.5), 0.7)
+    other = sp.GeneralizedLaw(ONE, sp.FreeProductLaw(2.0 / 0.7, 0.5), 0.7)
+    np.testing.assert_allclose(wide.intervals(), other.intervals(), rtol=1e-10)
     third = sp.GeneralizedLaw(ONE, sp.GeneralizedLaw(ONE, sp.MarchenkoPastur(0.2 / 0.4), 0.4 / 0.7), 0.7)
     np.testing.assert_allclose(first.intervals(), second.intervals(), rtol=1e-10)
     x = interior(first, 12)
@@ -105,6 +108,7 @@ CASES = {
     "rank deficient usage": ([1.0], [0.0, 0.0, 1.0, 2.0], 0.3),
     "rank deficient noise": ([0.0, 1.0], [1.0, 2.0], 0.9),
     "square": ([1.0, 3.0], [0.5, 1.0], 1.0),
+    "square, twelve decades": ([1.0], np.logspace(-6, 6, 13), 1.0),
 }
 
 
@@ -278,3 +282,18 @@ def test_a_point_that_does_not_converge_raises_with_the_point_and_the_remedy(mon
     assert caught.value.residual == 0.5
     with pytest.raises(sp.ConvergenceError):
         law.stieltjes(1 + 1j)
+
+
+@pytest.mark.parametrize(
+    ("noise", "usage", "delta"), [(0.3, 0.3, 0.1), (1.0, 2.0, 0.7), (5.0, 0.3, 3.0), (1.5, 1.5, 1.0)]
+)
+def test_two_continuous_laws(noise, usage, delta):
+    # edges are sought where Newton can step onto the support of either law
+    law = sp.GeneralizedLaw(sp.MarchenkoPastur(noise), sp.MarchenkoPastur(usage), delta)
+    left, right = law.support()
+    assert 0 <= left < right
+    assert law.cdf(right) == pytest.approx(1, abs=1e-8)
+    # mean of a product of free variables; rank of the product by counting dimensions (d = delta V)
+    assert law.mean() == pytest.approx(1, rel=1e-9)
+    rank = min(min(1.0, 1 / noise), min(1.0, 1 / usage) / delta)
+    assert law.atom == pytest.approx(1 - min(rank, 1.0), abs=1e-9)

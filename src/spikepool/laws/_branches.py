@@ -144,9 +144,11 @@ def _central_window(pop: Population, bound: float) -> tuple[FloatArray, FloatArr
 
     def reach(near: float, widen: Callable[[float], float]) -> float:
         """The first of a sequence of parameters at which Q exceeds the bound."""
-        while excess(np.array([near]))[0][0] < 0:
+        for _ in range(1200):
+            if not excess(np.array([near]))[0][0] < 0:
+                return near
             near = widen(near)
-        return near
+        raise ConvergenceError("a window of the central branch has no end", near, "Rescale the atoms", point=near)
 
     # Q ≤ mass (omega − 1)² on the right, with equality for one atom
     first = 1 + target / np.sqrt(pop.mass)
@@ -160,13 +162,13 @@ def _central_window(pop: Population, bound: float) -> tuple[FloatArray, FloatArr
         left = newton(excess, np.ones(1), np.array([_HARD]), np.array([guess]))
     else:
         floor = -low / (top - low) if top > low else -np.inf
-        guess = max(2 - first, floor / 2)
+        guess = max(min(2 - first, -2 * _HARD), floor / 2)
 
         def nearer(omega: float) -> float:
             return 4 * omega if top == low else max(4 * omega, floor + (omega - floor) / 4)
 
         near = reach(guess, nearer)
-        left = newton(excess, np.zeros(1) - _HARD, np.array([near]), np.array([near]))
+        left = newton(excess, np.array([max(-_HARD, floor / 4)]), np.array([near]), np.array([near]))
     return right, left.value
 
 

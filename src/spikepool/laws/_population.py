@@ -124,7 +124,8 @@ class AtomPopulation(Population):
     def cubes(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         s, Q, C = np.empty_like(y), np.empty_like(y), np.empty_like(y)
         for rows in self._blocks(len(y)):
-            tau = self._t / (self._t + y[rows][:, None])
+            with np.errstate(divide="ignore", over="ignore"):
+                tau = self._t / (self._t + y[rows][:, None])
             s[rows] = tau @ self._p
             square = tau * tau
             Q[rows] = square @ self._p
@@ -186,6 +187,12 @@ class LawPopulation(Population):
                 square = (square + (-1) ** k * (k - 1) * self._moments[k]) * e
             s[far], Q[far] = self.scale * total, self.scale * square
         near = ~far
+        if np.isrealobj(y):  # a trial step of a solver may fall into the support: not a number, for it to retreat
+            hit = ((-y[:, None] >= self.pieces[:, 0]) & (-y[:, None] <= self.pieces[:, 1])).any(axis=1)
+            hit |= (y == 0) & (self._law.atom > 0)
+            hit |= np.isnan(y)
+            s[hit], Q[hit] = np.nan, np.nan
+            near &= ~hit
         if near.any():
             w = y[near]
             m = np.asarray(self._law.stieltjes(-w))

@@ -130,7 +130,8 @@ class GeneralizedLaw(SpectralLaw):
     @property
     def atom(self) -> float:
         """Mass at zero, 1 − min(P(a > 0), P(t > 0)/delta): rank of S over d."""
-        return float(max(0.0, 1 - min(self._noise.mass, self._usage.mass) / self.delta))
+        mass = float(1 - min(self._noise.mass, self._usage.mass) / self.delta)
+        return mass if mass > 1e-13 else 0.0  # sums of thousands of weights round
 
     def intervals(self) -> FloatArray:
         """Intervals of the continuous part, (k, 2); edges from Q Q̃ = s² (see ``laws/_gaps.py``)."""
