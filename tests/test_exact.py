@@ -271,3 +271,13 @@ def test_tiny_corpora_give_numbers_or_a_named_error(N, V, d, centered, table):
 def test_bad_corpora_are_named_errors(changes, error):
     with pytest.raises(error):
         predict_tokens(**{**GOOD, **changes})
+
+
+@pytest.mark.parametrize("centered", [True, False])
+def test_tokens_of_equal_counts_are_bulk(centered):
+    # one token a sequence: the usage is diagonal with many equal eigenvalues, none of which is a direction of its own
+    model = sp.SequenceModel(120, 200, 240, np.eye(1), 0.5, centered=centered)
+    prediction = model.predict([1.0], exact=True, rng=0)
+    top = model.simulate([1.0], trials=6, k=1, rng=1).eigenvalues.mean()
+    assert len(prediction.outliers) <= 3
+    assert prediction.eigenvalue == pytest.approx(top, rel=0.12)  # tokens differ from draw to draw: d^(-2/3) at d = 120

@@ -292,7 +292,10 @@ class _Spectrum:
         share = np.array([held[float(x)] for x in t[:_MAX_SPIKES]]) / max(usage.gain, 1e-300)
         # one direction that holds the signal is no part of a bulk, also where it makes no outlier of its own
         single = np.zeros(len(t), dtype=bool)
-        single[:_MAX_SPIKES] = (share > _CLASS_SHARE) & (t[:_MAX_SPIKES] > 0)
+        top = t[:_MAX_SPIKES]
+        # (one: equal eigenvalues, as tokens of equal counts make them, hold it together and are bulk)
+        alone = np.array([np.sum(np.abs(t - x) <= 1e-9 * x) == 1 for x in top], dtype=bool)
+        single[:_MAX_SPIKES] = (share > _CLASS_SHARE) & (top > 0) & alone
         single &= weights <= 1.5 / V
         if not (t[~single] > 0).any():  # a handful of sequences: all there is must be the bulk
             single[:] = False

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool._numerics import Report, find_root
-from spikepool.errors import ConvergenceError
+from spikepool.errors import ConvergenceError, OnSupportError
 from spikepool.laws._branches import Windows, windows
 from spikepool.laws._population import Population
 from spikepool.laws.base import FloatArray
@@ -161,8 +161,12 @@ class GapFinder:
             y, yt = self.pair(s, i, j)
             length = np.full(len(s), np.inf)
             for _ in range(25):
-                a, Q, C = self.usage.cubes(y)
-                b, Qt, Ct = self.noise.cubes(yt)
+                try:
+                    a, Q, C = self.usage.cubes(y)
+                    b, Qt, Ct = self.noise.cubes(yt)
+                except OnSupportError:
+                    # a step onto the support of a continuous law: leave all of them to bisection, which stays outside
+                    return s, np.zeros(len(s), dtype=bool)
                 f1, f2 = a - b, np.log(Q / np.abs(a)) + np.log(Qt / np.abs(b))
                 da, db = Q - a, Qt - b
                 ga, gb = 2 * (C - Q) / Q - da / a, 2 * (Ct - Qt) / Qt - db / b
