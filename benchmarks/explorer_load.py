@@ -120,15 +120,17 @@ def run_session(site: Site, tab: Tab, end: float) -> None:
         time.sleep(tab.rng.uniform(0.5, 1.5))
 
 
-def run_simulation(site: Site, tab: Tab, end: float, finished: list[int]) -> None:
-    """Start, poll, start again; cancel what is left at the end."""
+def run_simulation(
+    site: Site, tab: Tab, end: float, finished: list[int], draws: int = DRAWS, once: bool = False
+) -> None:
+    """Start, poll, start again unless `once`; cancel what is left at the end."""
     job = None
     query = STATE.format(L=4, mu=0.7, w="causal")
 
     def call(trigger: str) -> dict[str, Any]:
         values = {trigger: 1}
         status, data = tab.post(
-            site.request("progress.value", values, {"query.data": query, "draws.value": DRAWS, "job.data": job})
+            site.request("progress.value", values, {"query.data": query, "draws.value": draws, "job.data": job})
         )
         if status != 200:
             tab.errors.append(f"{status} {data[:200]!r}")
@@ -147,6 +149,8 @@ def run_simulation(site: Site, tab: Tab, end: float, finished: list[int]) -> Non
                 tab.errors.append(note)
             finished.append(1)
             job = None
+            if once:
+                return
         time.sleep(0.35)
     if job:
         call("cancel.n_clicks")
@@ -160,6 +164,11 @@ def main() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     site = Site()
     try:
+        # the imports of the workers happen once a server, at its start
+        first: list[int] = []
+        run_simulation(site, Tab(site.port, 999), time.monotonic() + 60, first, draws=1, once=True)
+        if not first:
+            raise SystemExit("a simulation of one draw did not end within a minute")
         alone = Tab(site.port, 0)
         for _ in range(40):
             alone.move(site.request)

@@ -109,6 +109,7 @@ def serve(
     settings = replace(base, host=host, token=token)
     app = create_app(settings)
     services = app.server.extensions["spikepool"]
+    services.jobs.warm()
     # a queue of a few requests is ordinary under load, not worth a line each
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     try:

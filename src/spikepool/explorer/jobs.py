@@ -95,6 +95,13 @@ class JobRunner:
         self._watcher = threading.Thread(target=self._watch, name="spikepool-jobs", daemon=True)
         self._watcher.start()
 
+    def warm(self) -> None:
+        """Begin the slow imports of the workers now rather than when the first one is wanted."""
+        if self._context.get_start_method() == "forkserver":
+            from multiprocessing import forkserver
+
+            forkserver.ensure_running()
+
     def submit(self, task: Task, payload: dict[str, Any], *, folder: Path | None = None) -> Job:
         """Put a job in line; `folder` is removed when the job ends, however it ends.
 

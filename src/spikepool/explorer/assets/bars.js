@@ -9,6 +9,7 @@
   let local = []; // bar heights as seen
   let scale = { low: 0, high: 1 };
   let dragging = false;
+  let drawn = null; // the answer that the bars show
 
   own.shownWeights = function (T) {
     const weights = local.length ? local : Array(T).fill(1 / T);
@@ -54,6 +55,7 @@
   }
 
   function put(i, value) {
+    drawn = null;
     local[i] = Math.min(100, Math.max(-100, value));
     draw();
     commit();
@@ -144,6 +146,9 @@
   own.bars = function (data) {
     own.answered();
     if (!data || data.error) return dash.no_update;
+    const text = JSON.stringify(data);
+    if (text === drawn && !dragging) return dash.no_update; // the usual case when another slider moves
+    drawn = text;
     shown = data;
     if (!dragging) {
       const busy = document.activeElement && document.activeElement.classList.contains("bar-track");
