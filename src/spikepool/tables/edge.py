@@ -18,7 +18,8 @@ The idea is that of Onatski (2010) and of the imputation in ScreeNOT (Donoho, Ga
 margin is empirical: with 300 dimensions, populations drawn log-uniformly on [.2, 5] and d/V of .01, .1, .5 and 1.5,
 scanning k up to a tenth of the eigenvalues, the largest T_k exceeds 4.7 in at most 1 of 600 draws at each ratio. That
 level is that of populations whose support ends: the tip of a tail (log-normal, power law) is counted as an
-outlier in most draws, see docs/tables.md. The 99 % point of the maximum grows as sqrt(100/n) below n = 100 eigenvalues, and the margin with it.
+outlier in most draws, see docs/tables.md. The 99 % point of the maximum grows as sqrt(100/n) below n = 100
+eigenvalues, and the margin with it.
 """
 
 from __future__ import annotations

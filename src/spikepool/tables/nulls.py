@@ -24,7 +24,7 @@ PERMUTATION_BYTES = 2**29  # a copy of the table in float32 may take this much
 
 MEANINGS = {
     "white": "departures from noise of equal variance in every direction; counts the colour of the noise as signal",
-    "coloured": "directions apart from a coloured bulk, or the tip of a tail where the bulk has no end; the verdict's count",
+    "coloured": "directions apart from a coloured bulk, or the tip of its tail if it has one; the count of the verdict",
     "permuted": "departures from independent coordinates with their own distributions; counts any correlation",
     "row_norm": "departures from isotropic rows with their own norms; counts the colour of the noise as signal",
     "screenot": "directions worth keeping to denoise the table in mean square; a decision, not a test",
