@@ -62,3 +62,18 @@ def browser():
         instance = playwright.chromium.launch(executable_path=path, args=BROWSER_ARGUMENTS)
         yield instance
         instance.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser, site):
+    """One page for the whole module, with everything it asked for and complained about."""
+    context = browser.new_context(viewport={"width": 1440, "height": 1000}, accept_downloads=True)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    seen = SimpleNamespace(requests=[], errors=[])
+    page.on("request", lambda request: seen.requests.append(request.url))
+    page.on("pageerror", lambda error: seen.errors.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and seen.errors.append(message.text))
+    yield SimpleNamespace(page=page, seen=seen, url=site.url, site=site)
+    context.close()

@@ -1,0 +1,199 @@
+"""The explorer in a real browser: simulation, exports, uploads, both themes and widths, names and keys."""
+
+import json
+import re
+import time
+
+import numpy as np
+import pytest
+import upload_files as files
+from browser_page import DEADLINE, LARGE, SMALL, agree, choose, shown_state, visit
+
+import spikepool as sp
+from spikepool.explorer.theory import solve_query
+
+pytestmark = pytest.mark.browser
+
+
+def test_hints_explain_symbols(tab):
+    visit(tab)
+    button = tab.page.locator("#mu-control .hint-button")
+    button.focus()
+    hint = tab.page.locator("#mu-control .hint-text")
+    hint.wait_for(state="visible")
+    assert "noise" in hint.inner_text()
+    tab.page.keyboard.press("Escape")
+    hint.wait_for(state="hidden")
+
+
+def test_simulation_is_drawn_over_the_theory_and_exported(tab):
+    page = tab.page
+    visit(tab, SMALL)
+    page.fill("#draws", "12")
+    page.click("#simulate")
+    page.wait_for_function("() => document.querySelector('#simulation-note').textContent.startsWith('Done')")
+    find = "() => document.querySelector('#alignment .js-plotly-plot').data.find(t => t.name === 'causal, simulated')"
+    page.wait_for_function(find)
+    drawn = page.evaluate(f"() => {{ const t = ({find})(); return [t.x, t.y, t.error_y.array]; }}")
+    panels = agree(page)
+    model, w = panels.state.model(), panels.weights["causal"]
+    mu, mean, error = map(np.array, drawn)
+    theory = np.array([model.replace(mu=float(m)).predict(w).alignment for m in mu])
+    strong = theory > 0.3
+    assert strong.sum() >= 3
+    # twelve draws, and a bias of order 1/sqrt(d) at d = 80
+    assert np.all(np.abs(mean - theory)[strong] < 4 * error[strong] + 0.08)
+    code = tab.site.client.get(page.get_attribute("#export-py", "href")).get_data(as_text=True)
+    assert "simulate_grid" in code
+    made = {}
+    exec(code, made)
+    np.testing.assert_allclose(made["simulated"]["causal"], mean, rtol=1e-9)
+    # another state is not overlaid with this simulation
+    page.fill("#mu", "1.1")
+    agree(page, mu=1.1)
+    page.wait_for_function(f"() => !({find})()")
+
+
+def test_a_simulation_can_be_cancelled_and_blocks_nothing(tab):
+    page = tab.page
+    visit(tab, LARGE)
+    page.fill("#draws", "20")
+    page.click("#simulate")
+    page.wait_for_selector("#cancel:not([disabled])")
+    page.fill("#mu", "0.9")
+    agree(page, mu=0.9)
+    assert page.is_disabled("#simulate")
+    running = [job for job in tab.site.services.jobs._jobs.values() if not job.finished.is_set()]
+    assert len(running) == 1
+    page.click("#cancel")
+    page.wait_for_function("() => document.querySelector('#simulation-note').textContent === 'Cancelled.'")
+    assert running[0].status == "cancelled"
+    assert running[0].process is None
+    page.wait_for_selector("#simulate:not([disabled])")
+    assert page.get_attribute("#progress", "value") == "0"
+
+
+def test_a_simulation_beyond_the_limits_is_explained(tab):
+    page = tab.page
+    visit(tab, "d=4000&V=200000&N=1000")
+    page.click("#simulate")
+    page.wait_for_function("() => document.querySelector('#simulation-note').textContent.includes('too large')")
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "csv", "json", "py"])
+def test_exports_download(tab, kind):
+    page = tab.page
+    if kind == "png":
+        visit(tab, SMALL)
+    with page.expect_download() as waiting:
+        page.click(f"#export-{kind}")
+    body = waiting.value.path().read_bytes()
+    assert waiting.value.suggested_filename == f"spikepool.{kind}"
+    starts = {"png": b"\x89PNG", "svg": b"<?xml", "csv": b"panel,", "json": b"{", "py": b'"""'}
+    assert body.startswith(starts[kind])
+    if kind == "json":
+        exact = solve_query(shown_state(page)).prediction.alignment
+        assert json.loads(body)["predictions"]["causal"]["alignment"] == exact
+
+
+def upload(page, kind, name, body):
+    choose(page, "upload-kind", kind)
+    page.set_input_files("#upload-file", {"name": name, "mimeType": "application/octet-stream", "buffer": body})
+    page.click("#upload-send")
+
+
+def test_pages_and_uploads(tab):
+    page = tab.page
+    visit(tab, SMALL)
+    page.click("#data-link")
+    page.wait_for_selector("#upload-drop input")
+    assert not page.is_visible("#explore-page")
+    page.click("#upload-send")
+    page.wait_for_function("() => document.querySelector('#upload-problem').textContent.includes('Choose a file')")
+
+    C = files.pooled_features()
+    upload(page, "Pooled features", "c.npy", files.npy(C))
+    page.wait_for_selector("#upload-result:not([hidden])")
+    direct = sp.diagnose(C)
+    assert f"{direct.outliers[0].alignment:.2f}" in page.inner_text("#upload-verdict")
+    cells = page.locator("#upload-table tbody tr").first.locator("td").all_inner_texts()
+    assert float(cells[0]) == pytest.approx(direct.outliers[0].eigenvalue, rel=1e-3)
+    assert float(cells[2]) == pytest.approx(direct.outliers[0].alignment, rel=1e-3)
+
+    table = files.embedding_table()
+    upload(page, "Embedding table", "t.safetensors", files.safetensors("wte.weight", table))
+    page.wait_for_function("() => document.querySelector('#upload-title').textContent.startsWith('Embedding table')")
+    said = page.inner_text("#upload-verdict") + " " + page.inner_text("#upload-details")
+    assert said == sp.TableSpectrum(progress=False).fit(table).verdict_
+
+    for kind, name, body, word in (
+        ("Embedding table", "t.npy", b"\x80\x04\x95 a pickle", "pickle"),
+        ("Embedding table", "t.exe", b"MZ", "must be one of"),
+        ("Pooled features", "c.npy", files.npy(C)[:500], "."),
+        ("Pooled features", "c.csv", b"a,b\nx,y\n", "not a table of numbers"),
+        ("Pooled features", "c.npy", b"x" * 500_000, "at most 400,000"),
+    ):
+        upload(page, kind, name, body)
+        page.wait_for_selector("#upload-problem:not([hidden])")
+        end = time.monotonic() + DEADLINE
+        while not re.search(word, page.inner_text("#upload-problem")) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert re.search(word, page.inner_text("#upload-problem"))
+        page.wait_for_selector("#upload-send:not([disabled])")
+    assert not list(tab.site.folder.iterdir())
+    page.click("#explore-link")
+    agree(page, d=80, mu=1.5)
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)], ids=["phone", "desktop"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_widths_in_both_themes(browser, site, tmp_path, width, height, scheme):
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    try:
+        page = context.new_page()
+        page.set_default_timeout(DEADLINE * 1000)
+        page.goto(site.url)
+        agree(page)
+        picture = page.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
+        assert len(picture) > 50_000
+        ground = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+        before = page.evaluate(ground)
+        assert (max(before) < 80) == (scheme == "dark")
+        # nothing sticks out to the right, on either page
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+        page.click("#theme-button")
+        page.wait_for_function(f"() => ({ground})().some((v, i) => Math.abs(v - {before}[i]) > 100)")
+        page.click("#data-link")
+        page.wait_for_selector("#upload-drop input")
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+        page.screenshot(path=tmp_path / f"data-{scheme}-{width}.png", full_page=True)
+    finally:
+        context.close()
+
+
+def test_every_control_has_a_name(tab):
+    visit(tab)
+    nameless = tab.page.evaluate(
+        """() => Array.from(document.querySelectorAll('input, textarea, button, a, [role=slider], progress'))
+            .filter(e => !(e.labels && e.labels.length) && !e.getAttribute('aria-label') && !e.textContent.trim())
+            .map(e => e.outerHTML)"""
+    )
+    assert nameless == []
+
+
+def test_controls_are_reached_with_the_tab_key(tab):
+    page = tab.page
+    page.focus("#theme-button")
+    reached = set()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("() => document.activeElement.id || document.activeElement.getAttribute('name')"))
+    wanted = {"mu", "mu-slider", "w", "T", "corr", "L", "d", "V", "N", "table", "centered", "draws", "simulate"}
+    assert wanted | {"copy-link", "export-png", "export-py", "plane"} <= reached
+
+
+def test_nothing_was_asked_of_other_machines_and_nothing_complained(tab):
+    assert len(tab.seen.requests) > 100
+    assert all(url.startswith((tab.url, "data:", "blob:")) for url in tab.seen.requests)
+    # refused uploads are logged by the browser as failed requests; nothing else may be
+    assert [error for error in tab.seen.errors if "status of 4" not in error] == []
