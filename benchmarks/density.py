@@ -62,7 +62,9 @@ def main() -> None:
         "ratio": baseline / ours,
         "largest_difference_relative_to_peak": disagreement,
     }
-    print(f"{POINTS} points: closed form {ours * 1e3:.2f} ms, numpy.roots {baseline:.2f} s, ratio {baseline / ours:.0f}")
+    print(
+        f"{POINTS} points: closed form {ours * 1e3:.2f} ms, numpy.roots {baseline:.2f} s, ratio {baseline / ours:.0f}"
+    )
     print(f"largest difference {disagreement:.1e} of the peak density")
     target = Path(__file__).parent / "results" / "density.json"
     target.parent.mkdir(exist_ok=True)

@@ -321,3 +321,12 @@ def test_long_work_reports_its_progress(world, monkeypatch):
     assert counted == [("positional moments", 6)] * 6
     pooling.transform(world[2])
     assert counted[6:] == [("pooling", 6)] * 6
+
+
+def test_nothing_observed_and_entries_too_large_are_named():
+    X = np.random.default_rng(0).standard_normal((20, 4, 3))
+    with pytest.raises(sp.InvalidInputError, match="no token"):
+        sp.SpectralPooling(empty="zero").fit(X, mask=np.zeros((20, 4), dtype=bool))
+    for estimator in (sp.SpectralPooling(), sp.LearnedPoolingClassifier()):
+        with pytest.raises(sp.DomainError, match="Rescale"):
+            estimator.fit(X * 1e200, np.arange(20) % 2)

@@ -303,3 +303,23 @@ def test_progress_counts_the_trials(monkeypatch, capsys):
     monkeypatch.undo()
     simulate(model(), WEIGHTS["mean"], trials=2, rng=0)  # not a terminal: silent
     assert capsys.readouterr().err == ""
+
+
+def test_worlds_of_almost_nothing():
+    # two tokens, three sequences: repeated tokens leave fewer directions than eigenvalues asked for
+    model = sp.SequenceModel(5, 2, 3, np.eye(1), 1.0, latent="gaussian")
+    result = model.simulate([1.0], trials=6, k=2, rng=0)
+    assert np.isfinite(result.eigenvalues).all()
+    assert (result.eigenvalues >= 0).all()
+    assert ((result.alignments >= 0) & (result.alignments <= 1 + 1e-12)).all()
+    flat = sp.SequenceModel(1, 2, 2, np.eye(1), 1.0).simulate([1.0], trials=3, k=1, rng=0)
+    assert np.isfinite(flat.eigenvalues).all()
+
+
+def test_tokens_that_do_not_fit_are_refused_before_any_draw():
+    with pytest.raises(sp.MemoryBudgetError):
+        sp.SequenceModel(5, 20, 10**12, np.eye(1), 1.0).predict([1.0], exact=True, rng=0)
+    with pytest.raises(sp.SizeError):
+        sp.SequenceModel(5, 2 * 10**13, 10, np.eye(1), 1.0).predict([1.0], exact=True, rng=0)
+    with pytest.raises(sp.MemoryBudgetError):
+        sp.zipf_frequencies(10**14, 1.0)

@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool import _validation as check
-from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError, TokenError
+from spikepool.errors import DomainError, InvalidInputError, NonFiniteError, ShapeError, TokenError
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 Block = tuple[FloatArray, BoolArray]
 
+# Fourth powers of larger entries would overflow.
+LARGEST_ENTRY = 1e70
 # A dense block of this many bytes fits in the caches of the BLAS without starving it of rows.
 BLOCK_BYTES = 48 * 2**20
 
@@ -42,6 +44,8 @@ def check_table(table: Any) -> NDArray[Any]:
     for start in range(0, len(E), rows):
         if not np.isfinite(E[start : start + rows]).all():
             raise NonFiniteError("table contains NaN or infinities", remedy="Remove or impute them first")
+        if np.abs(E[start : start + rows]).max() > LARGEST_ENTRY:
+            raise DomainError(f"entries of the table must be below {LARGEST_ENTRY:g}", remedy="Rescale the table")
     return E
 
 
@@ -131,6 +135,8 @@ class TokenInput:
             raise NonFiniteError(
                 "X contains NaN or infinity at observed positions; first rows", rows, "Impute them or mask them"
             )
+        if x.size and max(x.max(), -x.min()) > LARGEST_ENTRY:
+            raise DomainError(f"entries of X must be below {LARGEST_ENTRY:g}", float(np.abs(x).max()), "Rescale X")
         return x, observed
 
     def check_ids_in_table(self, ids: NDArray[Any], mask: BoolArray | None, start: int = 0) -> BoolArray:

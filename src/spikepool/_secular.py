@@ -82,7 +82,8 @@ def _bisect(theta: FloatArray, U: FloatArray, G: FloatArray, c: float, mu: Float
     low, high, strength = low.ravel(), high.ravel(), np.repeat(mu, k)
     wanted = np.tile(np.arange(1, k + 1) + 1 - n, len(mu))
     weights = np.stack([U * U, U * G, G * G], axis=1)
-    tiny = np.finfo(float).eps * max(abs(descending[0]), abs(descending[-1]), float(reach.max()))
+    scale = max(abs(descending[0]), abs(descending[-1]), float(reach.max()))
+    tiny = max(np.finfo(float).eps * scale, 1e-150)  # also where there is no variance at all
     for _ in range(_HALVINGS):
         z = (low + high) / 2
         difference = z[:, None] - theta

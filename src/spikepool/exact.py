@@ -172,7 +172,10 @@ def predict_tokens(
 
 
 def _token_ids(tokens: ArrayLike, V: int) -> NDArray[np.int64]:
-    ids = np.asarray(tokens)
+    try:
+        ids = np.asarray(tokens)
+    except ValueError as err:
+        raise ShapeError("tokens must have equally many ids in each row", tokens, "Pad the shorter rows") from err
     if ids.ndim != 2 or ids.size == 0:
         raise ShapeError("tokens must be a non-empty (N, T) array", ids, "Pass one row of token ids per sequence")
     if not np.issubdtype(ids.dtype, np.integer):

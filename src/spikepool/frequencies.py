@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool import _validation as check
+from spikepool._memory import require_memory
 
 
 def zipf_frequencies(V: int, s: float = 1.0) -> NDArray[np.float64]:
@@ -28,6 +29,7 @@ def zipf_frequencies(V: int, s: float = 1.0) -> NDArray[np.float64]:
     """
     V = check.vocabulary_size(V)
     exponent = check.non_negative(s, "s")
+    require_memory(24 * V, f"frequencies of {V} tokens", "Lower V")
     f = (np.arange(V) // 2 + 1.0) ** -exponent
     return np.asarray(f / f.sum())
 

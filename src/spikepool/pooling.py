@@ -216,6 +216,8 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.correlation_, self.correlation_error_ = np.ones((1, 1)), np.zeros((1, 1))
             self.gain_, self.gain_interval_ = 1.0, (1.0, 1.0)
             return self
+        if not any(np.any(row) for row in self._probe.observed):
+            raise InvalidInputError("no token is observed in any row", remedy="Pass a mask that shows some tokens")
         gram = self._moments.finish()
         labels = np.stack([self._labels(o) for o in self._probe.observed])
         x, observed = self._probe.centred(gram.means, labels)

@@ -20,7 +20,7 @@ from spikepool import _validation as check
 from spikepool._memory import require_memory
 from spikepool._threads import thread_count
 from spikepool.attention import attention_weights
-from spikepool.errors import InvalidInputError, WeightsError
+from spikepool.errors import InvalidInputError, SizeError, WeightsError
 
 if TYPE_CHECKING:
     from spikepool.model import SequenceModel
@@ -29,6 +29,8 @@ FloatArray = NDArray[np.float64]
 
 _DIRECTION, _NOISE, _LATENT, _TOKENS = range(4)
 
+# Token ids are 32-bit integers.
+_LARGEST_VOCABULARY = 2**31 - 2
 # Numbers drawn at a time; part of what a seed means, so changing it changes every draw.
 _BLOCK_ELEMENTS = 1 << 20
 
@@ -154,8 +156,13 @@ def sequence_blocks(N: int, width: int) -> Iterator[slice]:
 
 def sample_bytes(model: SequenceModel, dtype: Any) -> int:
     """Memory that a sample keeps: table noise, tokens and latents."""
+    return int(model.V * model.d * np.dtype(dtype).itemsize) + token_bytes(model)
+
+
+def token_bytes(model: SequenceModel) -> int:
+    """Memory of the tokens and the latents of a sample."""
     latent = 1 if model.latent == "signs" else 8
-    return int(model.V * model.d * np.dtype(dtype).itemsize + model.N * model.T * (4 + latent))
+    return model.N * model.T * (4 + latent)
 
 
 def table_dtype(dtype: Any) -> np.dtype[Any]:
@@ -258,6 +265,11 @@ def draw_tokens(model: SequenceModel, rng: Any = None) -> tuple[NDArray[np.int32
     latents, which are N(0, R) and of type float64.
     """
     root = seed_sequence(rng)
+    if model.V > _LARGEST_VOCABULARY:
+        raise SizeError(f"V must be at most {_LARGEST_VOCABULARY} to draw tokens", model.V, "Lower V")
+    require_memory(
+        token_bytes(model), f"tokens of {model.N} sequences of length {model.T}", "Lower N or T, or use the closed form"
+    )
     latents = np.random.default_rng(child_seed(root, _LATENT))
     choices = np.random.default_rng(child_seed(root, _TOKENS))
     N, T = model.N, model.T

@@ -282,8 +282,11 @@ def _top(noise: PooledNoise, mus: FloatArray, k: int) -> tuple[FloatArray, Float
                 remedy="Lower k: eigenvalues inside the bulk are too close together at this size",
             )
     theta, U, G = _dense_gram.measure(noise, 0.0)
-    values, vectors = _secular.top_pairs(theta, U, G, float(noise.b @ noise.b) / noise.N, mus, k)
-    return values, (vectors @ U) ** 2
+    rank = min(k, len(theta))
+    values, vectors = _secular.top_pairs(theta, U, G, float(noise.b @ noise.b) / noise.N, mus, rank)
+    # tokens that repeat can leave a rank below k: the rest are zero eigenvalues, with no direction of their own
+    rest = ((0, 0), (0, k - rank))
+    return np.pad(values, rest), np.pad((vectors @ U) ** 2, rest)
 
 
 def _excess(values: FloatArray, residuals: FloatArray) -> float:

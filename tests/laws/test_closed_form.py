@@ -251,3 +251,12 @@ def test_transform_is_continuous_through_the_origin_off_the_support(z):
 def test_a_draw_that_cannot_be_held_is_refused():
     with pytest.raises(sp.MemoryBudgetError, match="GiB"):
         sp.MarchenkoPastur(0.5).rvs((10**7, 10**7))
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
+def test_transform_is_continuous_through_zero(ratio):
+    # just left of zero the physical root is a difference of larger numbers; it must not be mistaken for another
+    law = sp.MarchenkoPastur(ratio)
+    z = np.array([-1e-6, -1e-9, -1e-12, -1e-15, 0.0, 1e-15, 1e-12])
+    slope = 1 / (1 - ratio) ** 3  # the mean of 1/x² over the law
+    np.testing.assert_allclose(law.stieltjes(z), 1 / (1 - ratio) + slope * z, rtol=1e-7)

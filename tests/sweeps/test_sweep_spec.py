@@ -220,3 +220,10 @@ def test_mistakes_in_a_file_are_named(tmp_path, text, named):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(sp.InvalidInputError, match=r"none\.toml"):
         load_spec(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("store", [3, b"x", [1]])
+def test_a_store_that_is_not_a_path_is_named(store):
+    model = sp.SequenceModel(5, 10, 10, np.eye(2), 1.0)
+    with pytest.raises(sp.InvalidInputError, match="path"):
+        sp.sweep(model, weights={"mean": [0.5, 0.5]}, mu=[1.0], trials=1, store=store)

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def spectrum(
-    file: Annotated[Path, typer.Argument(help="Embedding table: safetensors, npy, npz, csv, parquet, GGUF, ...")],
+    file: Annotated[Path, typer.Argument(help="Embedding table: safetensors, npy, npz, parquet, arrow, GGUF")],
     tensor: Annotated[str | None, typer.Option("--tensor", help="Which tensor of the file.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Picture to write (.png, .svg or .pdf).")] = None,
     as_json: opt.Json = False,

@@ -143,7 +143,7 @@ def spectrum(panels: Panels, theme: str, simulated: dict[str, Any] | None = None
     notes = [note(f"edge {edge:.3g}", theme, x=edge, y=0.82, yref="paper", yanchor="bottom")]
     for rank, outlier in enumerate(prediction.outliers):
         tint = SIGNAL[theme] if outlier.kind == "signal" else MUTED[theme]
-        text = f"{'signal' if outlier.kind == 'signal' else 'mean'} {outlier.eigenvalue:.3g}"
+        text = f"{outlier.kind} {outlier.eigenvalue:.3g}"
         height = 0.62 - 0.16 * rank
         font = {"size": 12.5, "color": tint}
         if outlier.eigenvalue > right:

@@ -136,6 +136,8 @@ def run(
     if store is None:
         with tempfile.TemporaryDirectory(prefix="spikepool-") as folder:
             return _run(spec, Path(folder) / "sweep.zarr", scheduler, workers, progress, retry_failed)
+    if not isinstance(store, (str, Path)):
+        raise InvalidInputError("the store must be a path", store, "Pass a string or a pathlib.Path")
     if "://" in str(store):
         raise InvalidInputError("the store must be a folder of a file system", store, "Pass a path, not a URL")
     path = Path(store).expanduser().absolute()
