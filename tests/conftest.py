@@ -1,3 +1,4 @@
+import os
 import sys
 from pathlib import Path
 
@@ -6,8 +7,11 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.load_profile("default")
+# The same examples in every run, so that a green commit stays green; HYPOTHESIS_PROFILE=search looks for new ones.
+common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+settings.register_profile("default", derandomize=True, **common)
+settings.register_profile("search", max_examples=1000, **common)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture(scope="session")

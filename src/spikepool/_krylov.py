@@ -126,8 +126,14 @@ def _next_look(looks: list[tuple[int, float]]) -> int:
 
 def _orthonormal_rows(block: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Orthonormal rows B and upper triangular R with ``block.T = B.T R``."""
-    if len(block) == 1:
-        norm = float(np.linalg.norm(block))
-        return (block / norm if norm else block), np.array([[norm]])
-    Q, R = np.linalg.qr(block.T)
-    return Q.T, R
+    # Gram-Schmidt by hand: a call of LAPACK costs several times as much for the one or two rows there are
+    B, R = block.copy(), np.zeros((len(block), len(block)))
+    for j, row in enumerate(B):
+        for _ in range(2 if j else 0):  # the second pass removes what rounding left of the first
+            along = B[:j] @ row
+            row -= along @ B[:j]
+            R[:j, j] += along
+        R[j, j] = norm = math.sqrt(row @ row)
+        if norm:
+            row /= norm
+    return B, R

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from scipy.optimize import minimize
 from spikepool import _validation as check
 from spikepool._joint_ridge import METHODS, JointRidge
 from spikepool._pooled_input import check_mask
+from spikepool._threads import single_threaded_blas
 from spikepool.errors import ConvergenceError, ShapeError
 
 FloatArray = NDArray[np.float64]
@@ -40,6 +42,11 @@ class LearnedWeights:
     coef: FloatArray
     losses: FloatArray
     evaluations: int
+
+
+_TOLERANCE = {"ftol": 1e-12, "gtol": 1e-7}
+# Multiply-adds of one solve below which the BLAS is kept to one thread.
+_SINGLE_THREAD_WORK = 10**9
 
 
 def softmax(phi: FloatArray) -> FloatArray:
@@ -140,9 +147,10 @@ def minimise(problem: JointRidge, starts: list[FloatArray], max_iter: int) -> Le
     best: Any = None
     losses = []
     for start in starts:
-        found = minimize(
-            objective, start, jac=True, method="L-BFGS-B", options={"maxiter": max_iter, "ftol": 1e-12, "gtol": 1e-7}
-        )
+        # many small solves in a row: handing each to several threads costs more than it saves
+        small = problem.n * problem.d * min(problem.n, problem.d) < _SINGLE_THREAD_WORK
+        with single_threaded_blas() if small else nullcontext():
+            found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": max_iter, **_TOLERANCE})
         # status 1 is the limit of iterations: a valid point that is not the minimum
         if not np.isfinite(found.fun):
             raise ConvergenceError("the joint ridge loss is not finite", remedy="Rescale X or raise the ridge")

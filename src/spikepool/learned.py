@@ -165,7 +165,18 @@ class _LearnedPooling(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-_PARAMETERS = """ridge : "gcv" or float, default="gcv"
+class LearnedPoolingClassifier(ClassifierMixin, _LearnedPooling):  # type: ignore[misc]
+    """Ridge classifier on pooled tokens, with pooling weights learned on the simplex jointly with the ridge.
+
+    The joint loss of the paper's last appendix, for any number of classes. Learned weights are mixed with the uniform
+    ones by a share chosen by cross-validation, and used only if they clearly beat mean pooling on held-out rows;
+    otherwise the fit IS mean pooling with ridge, to the last digit.
+
+    X takes the forms of :class:`SpectralPooling`; a 2-D array without `n_positions` and `table` is one position.
+
+    Parameters
+    ----------
+    ridge : "gcv" or float, default="gcv"
         Penalty lam of (1/n)‖y − C beta‖² + lam‖beta‖², or its choice by generalised cross-validation.
     n_positions : int, optional
         T, for X of shape (n, T*d).
@@ -186,21 +197,7 @@ _PARAMETERS = """ridge : "gcv" or float, default="gcv"
     progress : bool, optional
         Show a progress bar; by default only for long work on a terminal.
     random_state : int, RandomState or None, default=0
-        Subset of rows, folds and random starts."""
-
-
-class LearnedPoolingClassifier(ClassifierMixin, _LearnedPooling):  # type: ignore[misc]
-    """Ridge classifier on pooled tokens, with pooling weights learned on the simplex jointly with the ridge.
-
-    The joint loss of the paper's last appendix, for any number of classes. Learned weights are mixed with the uniform
-    ones by a share chosen by cross-validation, and used only if they clearly beat mean pooling on held-out rows;
-    otherwise the fit IS mean pooling with ridge, to the last digit.
-
-    X takes the forms of :class:`SpectralPooling`; a 2-D array without `n_positions` and `table` is one position.
-
-    Parameters
-    ----------
-    {parameters}
+        Subset of rows, folds and random starts.
 
     Attributes
     ----------
@@ -210,7 +207,7 @@ class LearnedPoolingClassifier(ClassifierMixin, _LearnedPooling):  # type: ignor
         Class labels.
     coef_, intercept_ : arrays of shape (k, d) and (k,)
         Ridge coefficients on the pooled features; k = 1 for two classes.
-    decision_ : {{"learned", "mean"}}
+    decision_ : {"learned", "mean"}
         Which weights are in use.
     share_ : float
         Share of the learned weights; the rest is uniform.
@@ -268,11 +265,8 @@ class LearnedPoolingClassifier(ClassifierMixin, _LearnedPooling):  # type: ignor
 class LearnedPoolingRegressor(RegressorMixin, _LearnedPooling):  # type: ignore[misc]
     """Ridge regression on pooled tokens, with pooling weights learned on the simplex jointly with the ridge.
 
-    As :class:`LearnedPoolingClassifier`, for a real-valued y; candidates are compared by squared error.
-
-    Parameters
-    ----------
-    {parameters}
+    As :class:`LearnedPoolingClassifier`, with the same parameters, for a real-valued y; candidates are compared by
+    squared error.
 
     Attributes
     ----------
@@ -280,7 +274,7 @@ class LearnedPoolingRegressor(RegressorMixin, _LearnedPooling):  # type: ignore[
         Weights in use, on the simplex; renormalised over the observed positions of a padded row.
     coef_, intercept_ : array of shape (d,) and float
         Ridge coefficients on the pooled features.
-    decision_ : {{"learned", "mean"}}
+    decision_ : {"learned", "mean"}
         Which weights are in use.
     share_ : float
         Share of the learned weights; the rest is uniform.
@@ -319,10 +313,6 @@ class LearnedPoolingRegressor(RegressorMixin, _LearnedPooling):  # type: ignore[
     def score(self, X: Any, y: Any, mask: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination."""
         return float(r2_score(y, self.predict(X, mask=mask), sample_weight=sample_weight))
-
-
-for _estimator in (LearnedPoolingClassifier, LearnedPoolingRegressor):
-    _estimator.__doc__ = str(_estimator.__doc__).format(parameters=_PARAMETERS)
 
 
 def _balanced_folds(groups: NDArray[np.intp], folds: int, rng: np.random.Generator) -> NDArray[np.intp]:
