@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-# Halvings of a bracket: enough for full double precision from any bracket met here.
-_HALVINGS = 56
+# Halvings of a bracket: to 1e-15 of its width, which is that of a gap in the spectrum or of the signal's reach.
+_HALVINGS = 50
 
 # An eigenvector has components proportional to 1/(z − theta_i); closer than this (relative to z) rounding of z
 # would be felt in them, and the small dense problem is solved instead.

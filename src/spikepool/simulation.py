@@ -178,11 +178,8 @@ def sample_grid(
     """Top `k` eigenvalues and alignments, each (weights, mus, k), of one draw; `mus` replace the model's mu."""
     named = dict(weights) if isinstance(weights, Mapping) else {str(i): w for i, w in enumerate(weights)}
     strengths, k = _check_grid(sample.model, named, mus, k)
-    chosen = list(named.values())
     with single_threaded_blas() as threads, _Pool(sample.model, threads) as pool:
-        found = pool.over_weights(
-            lambda i: _weights_grid(sample, chosen[i], strengths, k, pool.over_pieces), len(chosen)
-        )
+        found = [_weights_grid(sample, w, strengths, k, pool.over_pieces) for w in named.values()]
     return np.stack([values for values, _ in found]), np.stack([alignments for _, alignments in found])
 
 
@@ -249,17 +246,16 @@ def _require(model: SequenceModel, dtype: Any, weights: Any, extra: int = 0) -> 
 
 
 class _Pool:
-    """Threads, used where they pay: over the pieces of one large product, or over the weights of small ones.
+    """Threads, used where they pay: over the pieces of one large product.
 
-    Either way each number is computed by the same operations in the same order.
+    Small products are bound by the interpreter, which threads would only fight over. Either way each number is
+    computed by the same operations in the same order.
     """
 
     def __init__(self, model: SequenceModel, threads: int) -> None:
-        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
-        threaded = serial_map if self._executor is None else threaded_map(self._executor)
         large = max(model.V * model.d, model.N * model.T) > _THREADED_SIZE
-        self.over_pieces: Map = threaded if large else serial_map
-        self.over_weights: Map = serial_map if large else threaded
+        self._executor = ThreadPoolExecutor(threads) if threads > 1 and large else None
+        self.over_pieces: Map = serial_map if self._executor is None else threaded_map(self._executor)
 
     def __enter__(self) -> _Pool:
         return self
