@@ -44,7 +44,7 @@ def check_table(table: Any) -> NDArray[Any]:
     for start in range(0, len(E), rows):
         if not np.isfinite(E[start : start + rows]).all():
             raise NonFiniteError("table contains NaN or infinities", remedy="Remove or impute them first")
-        if np.abs(E[start : start + rows]).max() > LARGEST_ENTRY:
+        if float(np.abs(E[start : start + rows]).max()) > LARGEST_ENTRY:
             raise DomainError(f"entries of the table must be below {LARGEST_ENTRY:g}", remedy="Rescale the table")
     return E
 
@@ -135,7 +135,7 @@ class TokenInput:
             raise NonFiniteError(
                 "X contains NaN or infinity at observed positions; first rows", rows, "Impute them or mask them"
             )
-        if x.size and max(x.max(), -x.min()) > LARGEST_ENTRY:
+        if x.size and float(max(x.max(), -x.min())) > LARGEST_ENTRY:
             raise DomainError(f"entries of X must be below {LARGEST_ENTRY:g}", float(np.abs(x).max()), "Rescale X")
         return x, observed
 
