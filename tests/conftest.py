@@ -1,11 +1,18 @@
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# A shell that starts this run in the background has interrupts ignored, and so would every process the tests start;
+# those that check what Ctrl-C does need it back.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run, so that a green commit stays green; HYPOTHESIS_PROFILE=search looks for new ones.
 common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
