@@ -83,8 +83,7 @@ def test_a_simulation_beyond_the_limits_is_explained(tab):
 @pytest.mark.parametrize("kind", ["png", "svg", "csv", "json", "py"])
 def test_exports_download(tab, kind):
     page = tab.page
-    if kind == "png":
-        visit(tab, SMALL)
+    visit(tab, SMALL)
     with page.expect_download() as waiting:
         page.click(f"#export-{kind}")
     body = waiting.value.path().read_bytes()
