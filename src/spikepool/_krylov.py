@@ -85,12 +85,13 @@ def krylov_space(
     while True:
         block = np.stack([apply(row) for row in basis[n - p : n]])
         size = max(size, float(np.abs(block).max()))
-        # twice is enough: the second pass removes what rounding left of the first
+        # A maps a block to itself and its two neighbours; the pass over all removes what rounding left
+        recent = max(n - 2 * p, 0)
+        along = block @ basis[recent:n].T
+        block -= along @ basis[recent:n]
         coefficients = block @ basis[:n].T
         block -= coefficients @ basis[:n]
-        correction = block @ basis[:n].T
-        block -= correction @ basis[:n]
-        coefficients += correction
+        coefficients[:, recent:] += along
         H[n - p : n, :n] = coefficients
         H[:n, n - p : n] = coefficients.T
         steps += 1

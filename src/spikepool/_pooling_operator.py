@@ -151,8 +151,8 @@ class PooledNoise:
         return self._project(self.pooling.pool(scores).astype(np.float64, copy=False))
 
     def forward(self, y: FloatArray) -> FloatArray:
-        """Y y, (d,)."""
-        spread = self.pooling.spread(self._project(y).astype(self._dtype, copy=False))
+        """Y y, (d,), for a y that is centred when S is, as those of :meth:`adjoint` and `b` are."""
+        spread = self.pooling.spread(y.astype(self._dtype, copy=False))
         spread = spread.astype(self._dtype, copy=False)
         parts = self._run(lambda i: spread[self._panels[i]] @ self._table[self._panels[i]], len(self._panels))
         return _total(parts)
