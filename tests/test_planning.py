@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spikepool as sp
+from spikepool.planning import top_alignment
 
 R = sp.prefix_correlation(T=10, L=3)
 MEAN, CAUSAL, OPTIMAL = sp.mean_weights(10), sp.causal_weights(10), sp.optimal_weights(R)
@@ -81,3 +82,32 @@ def test_bad_targets_are_named(target):
     for ask in (model().required_samples, model().required_mu, model().required_vocabulary):
         with pytest.raises(sp.InvalidInputError):
             ask(MEAN, alignment=target)
+
+
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize(
+    ("table", "latent"), [("sampled", "signs"), ("class_centered", "signs"), ("sampled", "gaussian")]
+)
+def test_alignments_over_many_vocabularies_are_the_predictions(table, latent, centered):
+    m = model(mu=0.9, table=table, latent=latent, centered=centered)
+    sizes = np.array([2, 10, 60, 200, 800, 5000, 10**6, 2**53])
+    p = m.predict(OPTIMAL)
+    together = top_alignment(m, p.alpha, p.kappa, delta=m.d / sizes)
+    one_by_one = [m.replace(V=int(V)).predict(OPTIMAL).alignment for V in sizes]
+    np.testing.assert_allclose(together, one_by_one, rtol=1e-12, atol=0)
+    assert 0 < max(one_by_one) < 1
+
+
+def test_the_search_for_a_vocabulary_predicts_once(monkeypatch):
+    m = model(mu=0.4)
+    asked = []
+    plain = sp.SequenceModel.predict_gains
+    monkeypatch.setattr(sp.SequenceModel, "predict_gains", lambda *a: asked.append(a) or plain(*a))
+    m.required_vocabulary(OPTIMAL, alignment=0.05)
+    assert len(asked) == 1
+
+
+def test_required_vocabulary_needs_the_closed_form():
+    m = model(frequencies=np.arange(1, 801))
+    with pytest.raises(sp.InvalidInputError, match="exact=True"):
+        m.required_vocabulary(MEAN, alignment=0.5)

@@ -1,4 +1,4 @@
-"""Planning: how many sequences, what signal, what vocabulary reach a target alignment."""
+"""Planning: alignment over many settings at once, and the sequences, signal or vocabulary a target needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
 from spikepool import spikes
@@ -17,6 +17,8 @@ from spikepool.weights import alpha_kappa
 
 if TYPE_CHECKING:
     from spikepool.model import SequenceModel
+
+FloatArray = NDArray[np.float64]
 
 # Vocabularies of up to this size are searched; a larger one is taken for infinite.
 _LARGEST_VOCABULARY = 1 << 53
@@ -28,6 +30,33 @@ class VocabularyRange:
 
     minimum: int
     maximum: float
+
+
+def top_alignment(
+    model: SequenceModel,
+    alpha: float,
+    kappa: float,
+    *,
+    mu: ArrayLike | None = None,
+    delta: ArrayLike | None = None,
+    gamma: ArrayLike | None = None,
+) -> FloatArray:
+    """Alignment of the top eigenvector with u, as `Prediction.alignment`, broadcast over mu, delta and gamma.
+
+    ``A(x) mu²/(mu² + delta)`` for a sampled table, ``A(x)`` for a class-centred one or real-valued latents; zero where
+    the mean of the vocabulary's noise, present when the features are not centred, is the stronger of the two spikes.
+    What is not given is the model's own.
+    """
+    mu2 = np.square(np.asarray(model.mu if mu is None else mu, dtype=np.float64))
+    delta = np.asarray(model.delta if delta is None else delta, dtype=np.float64)
+    gamma = np.asarray(model.gamma if gamma is None else gamma, dtype=np.float64)
+    power = mu2 + (delta if model.class_mean_power > 0 else 0.0)
+    theta = alpha * power
+    with np.errstate(divide="ignore", invalid="ignore"):
+        purity = np.where(power > 0, mu2 / power, 0.0)
+    alignment = purity * np.asarray(spikes.total_alignment(spikes.spike_excess(theta, delta, kappa), delta, gamma))
+    # outliers are in the order of their spikes; a mean too weak for one leaves a weaker signal without one as well
+    return np.where(theta < delta, 0.0, alignment) if model.mean_strength > 0 else alignment
 
 
 def required_samples(model: SequenceModel, w: ArrayLike, alignment: float = 0.8) -> int:
@@ -101,12 +130,13 @@ def required_vocabulary(model: SequenceModel, w: ArrayLike, alignment: float = 0
     point are bisected.
     """
     target = check.fraction(alignment, "alignment", closed=False)
+    gains = model.predict(w)  # also the check that the closed form holds for this model
 
-    def value(V: int) -> float:
-        return model.replace(V=V).predict(w).alignment
+    def value(V: ArrayLike) -> FloatArray:
+        return top_alignment(model, gains.alpha, gains.kappa, delta=model.d / np.asarray(V, dtype=np.float64))
 
     grid = sorted({2 * max(1, round(v / 2)) for v in np.geomspace(2, _LARGEST_VOCABULARY, 600)})
-    values = np.array([value(V) for V in grid])
+    values = value(grid)
     best = int(np.argmax(values))
     if values[best] < target:
         raise UnreachableError(
@@ -126,7 +156,7 @@ def required_vocabulary(model: SequenceModel, w: ArrayLike, alignment: float = 0
     return VocabularyRange(minimum, _bisect_even(value, grid[high + 1], grid[high], target))
 
 
-def _bisect_even(value: Callable[[int], float], outside: int, inside: int, target: float) -> int:
+def _bisect_even(value: Callable[[int], FloatArray], outside: int, inside: int, target: float) -> int:
     """The even V nearest to `outside` that still reaches the target."""
     while abs(inside - outside) > 2:
         middle = 2 * ((inside + outside) // 4)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from spikepool.explorer.state import parse_query
-from spikepool.explorer.theory import solve_query, top_alignment
+from spikepool.explorer.theory import solve_query
 from spikepool.explorer.verdict import verdict
+from spikepool.planning import top_alignment
 
 QUERIES = {
     "default": "",

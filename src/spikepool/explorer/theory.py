@@ -17,6 +17,7 @@ from spikepool import spikes
 from spikepool.errors import DomainError, UnreachableError
 from spikepool.explorer.state import State, StateError, parse_query
 from spikepool.model import Prediction, SequenceModel
+from spikepool.planning import top_alignment
 
 FloatArray = NDArray[np.float64]
 
@@ -68,37 +69,6 @@ class Panels:
     def prediction(self) -> Prediction:
         """The prediction for the chosen weights."""
         return self.predictions[self.state.w]
-
-
-def top_alignment(
-    model: SequenceModel,
-    alpha: float,
-    kappa: float,
-    *,
-    mu: ArrayLike,
-    delta: ArrayLike | None = None,
-    gamma: ArrayLike | None = None,
-) -> FloatArray:
-    """Alignment of the top eigenvector with u, as `Prediction.alignment`, broadcast over mu, delta and gamma.
-
-    ``A(x) mu²/(mu² + delta)`` for a sampled table, ``A(x)`` for a class-centred one; zero where the mean of the
-    vocabulary's noise, present when the features are not centred, is the larger of two detectable spikes.
-    """
-    mu2 = np.square(np.asarray(mu, dtype=np.float64))
-    delta = np.asarray(model.delta if delta is None else delta, dtype=np.float64)
-    gamma = np.asarray(model.gamma if gamma is None else gamma, dtype=np.float64)
-    sampled = model.table == "sampled"
-    own = delta if sampled else np.zeros_like(delta)  # strength of the classes' own sample means
-    theta = alpha * (mu2 + own)
-    excess = spikes.spike_excess(theta, delta, kappa)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(mu2 + own > 0, mu2 / (mu2 + own), 0.0)
-    alignment = np.asarray(spikes.total_alignment(excess, delta, gamma)) * share
-    if sampled and not model.centered:
-        mean_excess = spikes.spike_excess(delta, delta, kappa)
-        mean_on_top = (delta > theta) & (mean_excess > spikes.critical_excess(delta, gamma))
-        alignment = np.where(mean_on_top, 0.0, alignment)
-    return alignment
 
 
 def sample_threshold(
