@@ -14,6 +14,10 @@ def model(**options):
     return sp.SequenceModel(**{"d": 30, "V": 50, "N": 40, "R": R, "mu": 1.5, **options})
 
 
+def twins():
+    return np.random.PCG64(1), np.random.Generator(np.random.PCG64(1))
+
+
 class TestSeeds:
     def test_same_seed_same_draw(self):
         first, second = draw_sample(model(), rng=3), draw_sample(model(), rng=3)
@@ -35,6 +39,21 @@ class TestSeeds:
         assert not np.array_equal(a.noise, b.noise)
         again = draw_sample(model(), rng=np.random.default_rng(3))
         np.testing.assert_array_equal(a.noise, again.noise)
+
+    @pytest.mark.parametrize("make", [np.random.PCG64, np.random.MT19937, np.random.RandomState])
+    def test_bit_generators_are_taken_and_advance(self, make):
+        stream = make(1)
+        a, b = draw_sample(model(), rng=stream), draw_sample(model(), rng=stream)
+        assert not np.array_equal(a.noise, b.noise)
+        again = draw_sample(model(), rng=make(1))
+        for name in ("direction", "noise", "tokens", "latent"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(again, name))
+
+    def test_a_bit_generator_draws_what_its_generator_draws(self):
+        a, b = (model().simulate(np.full(6, 1 / 6), trials=2, rng=stream) for stream in twins())
+        np.testing.assert_array_equal(a.alignment, b.alignment)
+        law = sp.MarchenkoPastur(0.5)
+        np.testing.assert_array_equal(*(law.rvs(3, rng=stream) for stream in twins()))
 
     def test_signal_does_not_touch_the_noise_nor_noise_the_tokens(self):
         base = draw_sample(model(), rng=3)
@@ -172,7 +191,7 @@ class TestSample:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("rng", ["seed", -1, 1.5])
+    @pytest.mark.parametrize("rng", ["seed", -1, 1.5, {}, np.random.PCG64])
     def test_seeds(self, rng):
         with pytest.raises(sp.InvalidInputError, match="rng must be"):
             draw_sample(model(), rng=rng)

@@ -183,8 +183,15 @@ def weight_vector(value: ArrayLike, T: int | None = None, name: str = "weights")
 def generator(rng: Any) -> np.random.Generator:
     """`numpy.random.default_rng(rng)`, with a named error for what it does not take."""
     try:
+        if isinstance(rng, np.random.RandomState):  # default_rng takes it only from numpy 2.2 on
+            rng = rng._bit_generator
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as err:
-        raise InvalidInputError(
-            "rng must be an int, a SeedSequence or a numpy Generator", rng, "Pass an integer seed"
-        ) from err
+        raise bad_rng(rng) from err
+
+
+def bad_rng(rng: Any) -> InvalidInputError:
+    """The error for something no random numbers can be drawn from."""
+    return InvalidInputError(
+        "rng must be an int, a SeedSequence, or a numpy Generator or BitGenerator", rng, "Pass an integer seed"
+    )

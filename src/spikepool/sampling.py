@@ -36,17 +36,19 @@ _BLOCK_ELEMENTS = 1 << 20
 
 
 def seed_sequence(rng: Any) -> np.random.SeedSequence:
-    """A SeedSequence from an int, a SeedSequence, None, or a Generator (from which 128 bits are drawn)."""
+    """A SeedSequence from whatever ``numpy.random.default_rng`` takes.
+
+    From what has a state of its own (a Generator, BitGenerator or RandomState) 128 bits are drawn, which advances it.
+    """
     if isinstance(rng, np.random.SeedSequence):
         return rng
-    if isinstance(rng, np.random.Generator):
-        return np.random.SeedSequence(rng.integers(0, 1 << 32, size=4, dtype=np.uint64).tolist())
+    if isinstance(rng, (np.random.Generator, np.random.BitGenerator, np.random.RandomState)):
+        words = check.generator(rng).integers(0, 1 << 32, size=4, dtype=np.uint64)
+        return np.random.SeedSequence(words.tolist())
     try:
         return np.random.SeedSequence(rng)
     except (TypeError, ValueError) as err:
-        raise InvalidInputError(
-            "rng must be an int, a SeedSequence or a numpy Generator", rng, "Pass an integer seed"
-        ) from err
+        raise check.bad_rng(rng) from err
 
 
 def child_seed(root: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
@@ -184,7 +186,7 @@ def draw_sample(model: SequenceModel, *, rng: Any = None, dtype: Any = np.float6
     model : SequenceModel
         All of its fields are honoured. With ``table="class_centered"`` the plain mean of the noise vectors of
         each class is subtracted from them (also when `frequencies` are not uniform).
-    rng : int, SeedSequence or Generator, optional
+    rng : int, SeedSequence, Generator or BitGenerator, optional
         The draw of the table does not depend on `mu`, nor that of the tokens on d or on the noise law.
     dtype : {float64, float32}
         Precision in which the table's noise is kept; the same numbers up to rounding.
