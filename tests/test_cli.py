@@ -11,6 +11,7 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 import spikepool as sp
+from spikepool.cli.output import plain
 from spikepool.cli import main
 
 SMALL = ["--d", "60", "--V", "96", "--N", "120"]
@@ -131,6 +132,25 @@ def test_plan_agrees_with_the_library_and_names_what_is_out_of_reach(run, model)
     text = run("plan", *SMALL, "--mu", 0.3, "--alignment", 0.9, "-w", "mean")[1]
     assert "never" in text
     assert "Trade-offs" in text
+
+
+def test_json_has_null_where_there_is_no_finite_number(run, tmp_path):
+    # weights 3/2 and -1/2 cancel what the positions share when the second has three times the latent of the first
+    np.savetxt(tmp_path / "R.csv", [[1.0, 3.0], [3.0, 9.0]], delimiter=",")
+    arguments = (*SMALL, "--T", 2, "-R", tmp_path / "R.csv", "--latent", "gaussian", "--mu", 2, "-w", "1.5,-0.5")
+    (entry,) = json.loads(run("predict", *arguments, "--json")[1])["predictions"]
+    assert entry["alpha"] == 0
+    assert (entry["mu_population"], entry["mu_sample"]) == (None, None)
+    assert "∞" in run("predict", *arguments)[1]
+    out = run("plan", *SMALL, "--mu", 2, "--table", "class_centered", "--alignment", 0.6, "-w", "mean", "--json")[1]
+    (entry,) = json.loads(out)["requirements"]
+    assert entry["vocabulary"]["minimum"] > 0
+    assert entry["vocabulary"]["maximum"] is None
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, np.float32("inf")])
+def test_json_numbers_are_numbers_or_null(value):
+    assert plain({"a": [1.5, np.array([value, 2.0])], "b": (value,)}) == {"a": [1.5, [None, 2.0]], "b": [None]}
 
 
 def test_plan_trades_vocabulary_against_signal(run, model):

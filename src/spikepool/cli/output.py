@@ -9,8 +9,10 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """`value` with numpy types made Python's, and NaN and infinities (which JSON lacks) made null and
-    strings.
+    """`value` with numpy types made Python's, and numbers that JSON lacks (NaN and infinities) made null.
+
+    A field is thus a number or null, never a string: a program that reads it needs one test. What null says depends on
+    the field, and is written in ``docs/howto/use-the-command-line.md``.
     """
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
@@ -19,7 +21,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+        return None
     return value
 
 
