@@ -11,8 +11,8 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 import spikepool as sp
-from spikepool.cli.output import plain
 from spikepool.cli import main
+from spikepool.cli.output import plain
 
 SMALL = ["--d", "60", "--V", "96", "--N", "120"]
 

@@ -30,7 +30,9 @@ Weights = Annotated[list[str], typer.Option("--weights", "-w", help=WEIGHTS_HELP
 Table = Annotated[str, typer.Option("--table", help="sampled (as the paper states it) or class_centered.")]
 Uncentered = Annotated[bool, typer.Option("--uncentered", help="Do not subtract the mean of the pooled vectors.")]
 Latent = Annotated[str, typer.Option("--latent", help="signs or gaussian.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table; null where there is no finite number.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of a table; null where there is no finite number.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Root of every random stream.")]
 
 DEFAULT_WEIGHTS = ["mean", "causal", "optimal"]
