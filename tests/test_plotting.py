@@ -32,6 +32,23 @@ def test_methods_differ_in_greyscale():
     assert np.diff(greys).min() > 0.06
 
 
+def luminance(color):
+    """Relative luminance of the Web Content Accessibility Guidelines."""
+    from matplotlib.colors import to_rgb
+
+    rgb = np.array(to_rgb(color))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+
+def test_shades_for_screens_stand_out_from_the_page():
+    from spikepool.explorer.figures import SURFACE
+
+    for style in plotting.METHODS.values():
+        for shade, page in ((style.on_light, SURFACE["light"]), (style.on_dark, SURFACE["dark"])):
+            low, high = sorted((luminance(shade), luminance(page)))
+            assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
 def test_curves_and_markers_carry_the_data(ax):
     x, y, e = np.array([0.0, 1.0, 2.0]), np.array([0.1, 0.5, 0.4]), np.array([0.01, 0.02, 0.03])
     for draw in (plotting.plot_exact, plotting.plot_published, plotting.plot_method):

@@ -28,21 +28,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MethodStyle:
-    """Colour, marker and line style of a pooling method; `label` is its name in legends."""
+    """Colour, marker and line style of a pooling method; `label` is its name in legends.
+
+    `on_light` and `on_dark` are the shades of its hue for a screen: a thin line keeps a contrast of 4.5 to 1 with a
+    light or a dark page, which `color` gives up for greys that differ in print.
+    """
 
     label: str
     color: str
     marker: str
     linestyle: str | tuple[int, tuple[float, ...]]
+    on_light: str
+    on_dark: str
 
 
 # In the manner of the Okabe-Ito palette, distinct to colour-blind readers; the greys differ as well (causal darkest,
 # then optimal, learned, mean), and so do marker and line style.
 METHODS = {
-    "mean": MethodStyle("mean", "#E68A00", "o", "--"),
-    "causal": MethodStyle("causal", "#00427F", "s", "-."),
-    "optimal": MethodStyle("optimal", "#008C66", "^", "-"),
-    "learned": MethodStyle("learned", "#B65FA5", "D", (0, (1, 1))),
+    "mean": MethodStyle("mean", "#E68A00", "o", "--", "#C24E00", "#F08A4B"),
+    "causal": MethodStyle("causal", "#00427F", "s", "-.", "#0072B2", "#5DB4EA"),
+    "optimal": MethodStyle("optimal", "#008C66", "^", "-", "#00795A", "#3CC69C"),
+    "learned": MethodStyle("learned", "#B65FA5", "D", (0, (1, 1)), "#94407A", "#DF92C4"),
 }
 
 INK = "#222222"

@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
+from spikepool import plotting
+from spikepool.explorer import figures
 from spikepool.explorer.export import to_csv, to_json, to_python
 from spikepool.explorer.simulate import check_simulation, simulate_task
 from spikepool.explorer.theory import solve_query
@@ -161,3 +163,19 @@ def test_figure_is_drawn_with_the_simulation(simulated):
     with_points = base64.b64decode(figure_task(task, lambda *_: None)["bytes"])
     without = base64.b64decode(figure_task({**task, "simulated": None}, lambda *_: None)["bytes"])
     assert len(with_points) > len(without)
+
+
+def test_the_exported_figure_has_the_colours_of_every_other_figure(panels):
+    from spikepool.explorer.export_figure import _draw
+
+    legend = _draw(panels, None).axes[1].get_legend()
+    drawn = {text.get_text(): line.get_color() for text, line in zip(legend.texts, legend.legend_handles, strict=True)}
+    styles = {**plotting.METHODS, "custom": plotting.METHODS["learned"]}
+    assert {"mean", "causal", "optimal"} <= set(drawn)
+    assert drawn == {name: styles[name].color for name in drawn}
+
+
+def test_the_page_takes_its_shades_from_the_one_palette():
+    for name, style in plotting.METHODS.items():
+        own = "custom" if name == "learned" else name
+        assert (figures.COLORS["light"][own], figures.COLORS["dark"][own]) == (style.on_light, style.on_dark)

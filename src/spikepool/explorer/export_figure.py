@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from spikepool.errors import require
-from spikepool.explorer.figures import COLORS, SIGNAL, density_ceiling, spectrum_range
+from spikepool.explorer.figures import METHODS, MUTED, SIGNAL, density_ceiling, spectrum_range
 from spikepool.explorer.jobs import Report
 from spikepool.explorer.theory import Panels, solve_query
 from spikepool.explorer.verdict import verdict
 
 FORMATS = {"png": "image/png", "svg": "image/svg+xml"}
-_PALETTE = COLORS["light"]
-_STYLES = {"mean": "--", "causal": "-.", "optimal": "-", "custom": ":"}
+_MUTED = MUTED["light"]
 _DPI = 180
 
 
@@ -63,15 +62,15 @@ def _draw(panels: Panels, simulated: dict[str, Any] | None) -> Any:
 
 def _draw_spectrum(ax: Any, panels: Panels, simulated: dict[str, Any] | None) -> None:
     right, top = spectrum_range(panels), density_ceiling(panels)
-    color = _PALETTE[panels.state.w]
+    color = METHODS[panels.state.w].color
     if simulated:
         edges = np.asarray(simulated["histogram"]["edges"])
         ax.stairs(simulated["histogram"]["density"], edges, fill=True, color="#C5CCD4", label="simulation, one draw")
     ax.plot(panels.density_x, panels.density_y, color=color, label="bulk density")
     ax.fill_between(panels.density_x, panels.density_y, color=color, alpha=0.15, lw=0)
-    ax.axvline(panels.prediction.edge, color="#5A6675", ls="--", lw=1, label=f"edge {panels.prediction.edge:.3g}")
+    ax.axvline(panels.prediction.edge, color=_MUTED, ls="--", lw=1, label=f"edge {panels.prediction.edge:.3g}")
     for outlier in panels.prediction.outliers:
-        tint = SIGNAL["light"] if outlier.kind == "signal" else "#5A6675"
+        tint = SIGNAL["light"] if outlier.kind == "signal" else _MUTED
         label = f"{outlier.kind} outlier {outlier.eigenvalue:.3g}"
         if outlier.eigenvalue <= right:
             ax.plot([outlier.eigenvalue] * 2, [0, 0.6 * top], color=tint, marker="o", markevery=[1], label=label)
@@ -84,11 +83,11 @@ def _draw_spectrum(ax: Any, panels: Panels, simulated: dict[str, Any] | None) ->
 def _draw_alignment(ax: Any, panels: Panels, simulated: dict[str, Any] | None) -> None:
     for name, curve in panels.curves.items():
         wide = 2.4 if name == panels.state.w else 1.3
-        ax.plot(panels.mu, curve, color=_PALETTE[name], ls=_STYLES[name], lw=wide, label=name)
+        ax.plot(panels.mu, curve, color=METHODS[name].color, ls=METHODS[name].linestyle, lw=wide, label=name)
     for name in panels.curves if simulated else ():
         assert simulated is not None
         points, bars = simulated["alignment"][name], simulated["error"][name]
-        ax.errorbar(simulated["mu"], points, bars, fmt="o", ms=4, mfc="white", color=_PALETTE[name])
+        ax.errorbar(simulated["mu"], points, bars, fmt="o", ms=4, mfc="white", color=METHODS[name].color)
     ax.plot(panels.state.mu, panels.prediction.alignment, "o", color=SIGNAL["light"], ms=7, zorder=5, clip_on=False)
     ax.set(
         xlim=(0, panels.mu[-1]), ylim=(0, 1.03), xlabel="signal strength μ", ylabel="alignment with the signal",
@@ -103,7 +102,7 @@ def _draw_phase(figure: Any, ax: Any, panels: Panels) -> None:
         plane.mu, plane.sizes, plane.alignment, vmin=0, vmax=1, cmap="Blues", shading="gouraud", rasterized=True
     )
     for name, threshold in plane.thresholds.items():
-        ax.plot(threshold, plane.sizes, color=_PALETTE[name], ls=_STYLES[name], lw=1.6, label=name)
+        ax.plot(threshold, plane.sizes, color=METHODS[name].color, ls=METHODS[name].linestyle, lw=1.6, label=name)
     ax.plot(panels.state.mu, getattr(panels.state, plane.axis), "o", color=SIGNAL["light"], ms=7, mec="white")
     what = "number of sequences N" if plane.axis == "N" else "vocabulary size V"
     ax.set(
@@ -116,7 +115,7 @@ def _draw_phase(figure: Any, ax: Any, panels: Panels) -> None:
 
 def _draw_weights(ax: Any, panels: Panels) -> None:
     w = panels.weights[panels.state.w]
-    ax.bar(np.arange(1, len(w) + 1), w, color=_PALETTE[panels.state.w], width=0.8)
-    ax.axhline(0, color="#5A6675", lw=0.8)
+    ax.bar(np.arange(1, len(w) + 1), w, color=METHODS[panels.state.w].color, width=0.8)
+    ax.axhline(0, color=_MUTED, lw=0.8)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="position t", ylabel="weight", title=f"Weights: {panels.state.w}")

@@ -14,14 +14,16 @@ from numpy.typing import ArrayLike
 
 from spikepool.explorer.theory import Panels
 from spikepool.explorer.verdict import NAMES
+from spikepool.plotting import method_style
 
 Figure = dict[str, Any]
 
 THEMES = ("light", "dark")
-# Okabe-Ito hues, lightened on dark ground; dashes differ too, for readers who do not see the hues
+# Weights set by hand are drawn as learned ones are elsewhere; dashes differ too, for readers who do not see the hues.
+METHODS = {name: method_style("learned" if name == "custom" else name) for name in NAMES}
 COLORS = {
-    "light": {"mean": "#C24E00", "causal": "#0072B2", "optimal": "#00795A", "custom": "#94407A"},
-    "dark": {"mean": "#F08A4B", "causal": "#5DB4EA", "optimal": "#3CC69C", "custom": "#DF92C4"},
+    "light": {name: style.on_light for name, style in METHODS.items()},
+    "dark": {name: style.on_dark for name, style in METHODS.items()},
 }
 DASHES = {"mean": "dash", "causal": "dashdot", "optimal": "solid", "custom": "dot"}
 INK = {"light": "#1B2430", "dark": "#E7ECF2"}
