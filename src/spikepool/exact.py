@@ -52,7 +52,13 @@ def predict_exact(model: SequenceModel, w: ArrayLike, *, rng: Any = None) -> Pre
     -------
     Prediction
         `bulk` is a :class:`GeneralizedLaw`. `alpha`, `kappa` are those of the model. The population quantities are
-        the limit of infinitely many sequences of the same tokens frequencies.
+        the limit of infinitely many sequences of the same token frequencies.
+
+    Notes
+    -----
+    Outliers closer to each other than their fluctuations, of order ``d**-0.5``, mix in any one draw. Their alignments
+    then hold together, as a sum, but not one by one. It happens with one or two effective tokens, whose most frequent
+    ones make outliers (of kind "usage") near that of the signal.
     """
     from spikepool.sampling import draw_tokens, pooling_weights
 
