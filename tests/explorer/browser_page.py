@@ -4,6 +4,7 @@ import re
 import time
 from urllib.parse import parse_qs, urlsplit
 
+import spikepool as sp
 from spikepool.explorer.state import StateError
 from spikepool.explorer.theory import solve_query
 from spikepool.explorer.verdict import verdict
@@ -21,6 +22,19 @@ def shown_state(page):
 def readings(page):
     names = ("alignment", "mu-sample", "mu-population", "gain", "edge", "top")
     return [page.inner_text(f"#read-{name}") for name in names]
+
+
+def shown_alignment(page):
+    return float(page.inner_text("#read-alignment"))
+
+
+def alignment_of_fields(page, w, **choices):
+    """The library's alignment for the numbers in the page's fields, read and computed without the explorer."""
+    d, V, N, T, L = (int(page.input_value(f"#{name}")) for name in ("d", "V", "N", "T", "L"))
+    R = sp.prefix_correlation(T, L)
+    fixed = {"mean": sp.mean_weights(T), "causal": sp.causal_weights(T), "optimal": sp.optimal_weights(R)}
+    model = sp.SequenceModel(d=d, V=V, N=N, R=R, mu=float(page.input_value("#mu")), **choices)
+    return model.predict(fixed[w] if isinstance(w, str) else w).alignment
 
 
 def solved(query):

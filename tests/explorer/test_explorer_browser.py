@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from browser_page import DEADLINE, SMALL, agree, choose, shown_state, visit
+from browser_page import DEADLINE, SMALL, agree, alignment_of_fields, choose, shown_alignment, shown_state, visit
 
 from spikepool.explorer.theory import solve_query
 from spikepool.explorer.verdict import verdict
@@ -44,7 +44,11 @@ def test_number_fields(tab, name, value):
     if not shown_state(tab.page):
         visit(tab)
     tab.page.fill(f"#{name}", str(value))
-    agree(tab.page, **{name: value})
+    panels = agree(tab.page, **{name: value})
+    assert getattr(panels.state, name) == value
+    assert float(tab.page.input_value(f"#{name}")) == value
+    # the page shows four digits
+    assert shown_alignment(tab.page) == pytest.approx(alignment_of_fields(tab.page, "causal"), abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["mu", "d", "V", "N", "T", "L"])
@@ -68,6 +72,8 @@ def test_a_field_takes_an_old_entry_again_after_the_slider(tab):
         tab.page.focus("#T-slider")
         tab.page.keyboard.press("ArrowRight")
         agree(tab.page, T=value + 1)
+        assert int(tab.page.input_value("#T")) == value + 1
+        assert shown_alignment(tab.page) == pytest.approx(alignment_of_fields(tab.page, "causal"), abs=1e-4)
 
 
 def test_a_slider_by_mouse(tab):
@@ -106,13 +112,20 @@ def test_a_slider_by_mouse(tab):
 )
 def test_choices(tab, group, label, name, value):
     choose(tab.page, group, label)
-    agree(tab.page, **{name: value})
+    panels = agree(tab.page, **{name: value})
+    state = panels.state
+    assert getattr(state, name) == value
+    w = panels.weights["custom"] if state.w == "custom" else state.w
+    expected = alignment_of_fields(tab.page, w, table=state.table, centered=state.centered)
+    assert shown_alignment(tab.page) == pytest.approx(expected, abs=1e-4)
 
 
 def test_choices_by_keyboard(tab):
     tab.page.locator("#w input[value=causal]").focus()
     tab.page.keyboard.press("ArrowRight")
     agree(tab.page, w="optimal")
+    assert tab.page.is_checked("#w input[value=optimal]")
+    assert shown_alignment(tab.page) == pytest.approx(alignment_of_fields(tab.page, "optimal"), abs=1e-4)
 
 
 def test_correlations(tab):
@@ -207,7 +220,9 @@ def test_an_emptied_field_goes_back(tab):
     end = time.monotonic() + DEADLINE
     while tab.page.input_value("#N") != before and time.monotonic() < end:
         time.sleep(0.05)
-    agree(tab.page, N=int(before))
+    panels = agree(tab.page, N=int(before))
+    assert tab.page.input_value("#N") == before
+    assert shown_alignment(tab.page) == pytest.approx(panels.prediction.alignment, abs=1e-4)
 
 
 def test_a_shared_link_brings_everything_back(tab, browser):

@@ -78,6 +78,9 @@ def test_a_simulation_beyond_the_limits_is_explained(tab):
     visit(tab, "d=4000&V=200000&N=1000")
     page.click("#simulate")
     page.wait_for_function("() => document.querySelector('#simulation-note').textContent.includes('too large')")
+    assert f"at most {tab.site.settings.max_simulation_cells:,}" in page.inner_text("#simulation-note")
+    assert all(job.finished.is_set() for job in tab.site.services.jobs._jobs.values())
+    assert page.is_enabled("#simulate")
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "csv", "json", "py"])
