@@ -18,6 +18,7 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+from scipy.optimize import brentq
 from threadpoolctl import threadpool_limits
 
 import spikepool as sp
@@ -130,6 +131,16 @@ GROWTH = {
 }
 
 
+def separated(model, w):
+    """The mu whose outlier lies at twice the bulk's edge: the number of Lanczos steps is then the same at every size."""
+
+    def excess(mu):
+        prediction = model.replace(mu=mu).predict(w)
+        return prediction.eigenvalue / prediction.edge - 2.0
+
+    return brentq(excess, 1e-3, 1e3)
+
+
 def growth(name, repeats):
     """Time and peak memory of the top pair as one size grows, with the fitted exponents."""
     fixed, sizes = GROWTH[name]
@@ -140,8 +151,7 @@ def growth(name, repeats):
         correlation = sp.prefix_correlation(length, 3)
         w = sp.mean_weights(length)
         model = sp.SequenceModel(R=correlation, mu=1.0, **options)
-        # as far above the threshold at every size, so that the number of steps is the same
-        model = model.replace(mu=2.0 * model.replace(table="class_centered").predict(w).mu_sample)
+        model = model.replace(mu=separated(model, w))
         tracemalloc.start()
         sample = draw_sample(model, rng=0)
         sample_grid(sample, [w], [model.mu], k=1)
