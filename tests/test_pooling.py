@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import spikepool as sp
-from spikepool import _pooled_input
+from spikepool import _pooled_input, _threads
 from spikepool import pooling as pooling_module
 from spikepool._progress import Progress
 
@@ -72,6 +72,24 @@ def test_float32_tables_agree_with_their_dense_array(world):
     ids, table, _ = world
     small = table.astype(np.float32)
     assert_same(fitted(ids, table=small), fitted(small[ids]))
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.uint8, np.uint64])
+def test_ids_of_any_integer_type_are_looked_up(world, kind):
+    ids, table, X = world
+    assert_same(fitted(ids.astype(kind), table=table), fitted(X))
+
+
+@pytest.mark.parametrize("positions", ["absolute", "relative"])
+def test_threads_do_not_change_a_fit(world, mask, positions, monkeypatch):
+    ids, table, _ = world
+    one = fitted(ids, table=table, positions=positions, mask=mask)
+    monkeypatch.setattr(pooling_module, "THREADED_SIZE", 0)
+    monkeypatch.setattr(_threads, "thread_count", lambda: 3)
+    several = fitted(ids, table=table, positions=positions, mask=mask)
+    np.testing.assert_array_equal(several.weights_, one.weights_)
+    np.testing.assert_array_equal(several.correlation_, one.correlation_)
+    assert several.evidence_.interval == one.evidence_.interval
 
 
 @pytest.mark.parametrize("masked", [False, True])

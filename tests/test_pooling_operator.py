@@ -7,7 +7,8 @@ import pytest
 
 import spikepool as sp
 from spikepool import _dense_gram, _pooling_operator
-from spikepool._pooling_operator import PooledNoise, PoolingMatrix, threaded_map
+from spikepool._pooling_operator import PooledNoise, PoolingMatrix
+from spikepool._threads import threaded_map
 from spikepool.sampling import draw_sample
 
 R = sp.prefix_correlation(T=6, L=3)

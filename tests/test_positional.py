@@ -1,5 +1,6 @@
 """Positional moments, shrinkage, weights and the decision, against slow definitions."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 
 import spikepool as sp
 from spikepool import _probe, positional
-from spikepool._pooled_input import bin_block, relative_labels
+from spikepool._pooled_input import TokenBlock, label_block, relative_labels
 from spikepool._probe import Antisymmetry, DirectionalGram, ProbeRows, antisymmetry, directional_gram
+from spikepool._threads import threaded_map
 from spikepool.positional import N_FOLDS, PositionalGram, PositionalMoments
 from spikepool.positional_evidence import weigh
 from spikepool.positional_weights import best_nonnegative, shrink
@@ -27,7 +29,7 @@ def moments_of(x, observed, bins=None, cuts=()):
     P = x.shape[1] if bins is None else bins
     moments = PositionalMoments(P, x.shape[2])
     for part in np.split(np.arange(len(x)), cuts):
-        moments.add(*bin_block(x[part], observed[part], bins))
+        moments.add(*label_block(TokenBlock(x[part], observed[part]), bins))
     return moments.finish()
 
 
@@ -65,6 +67,23 @@ def test_shards_give_the_sums_of_one_pass():
         parts = moments_of(x, observed, cuts=cuts)
         np.testing.assert_allclose(parts.sums, whole.sums, atol=1e-11)
         np.testing.assert_array_equal(parts.pairs, whole.pairs)
+
+
+@pytest.mark.parametrize("bins", [None, 3])
+def test_tokens_looked_up_by_threads_give_the_sums_of_the_dense_block(bins):
+    rng = np.random.default_rng(0)
+    table, ids, observed = rng.normal(size=(50, 4)), rng.integers(50, size=(47, 5)), rng.random((47, 5)) > 0.3
+    x = np.where(observed[..., None], table[ids], 0.0)
+    block = TokenBlock(ids, observed, table)
+    np.testing.assert_array_equal(block.dense(), x)
+    np.testing.assert_array_equal(block.positions_first(slice(1, None, 3)), x[1::3].swapaxes(0, 1))
+    assert block.positions_first().flags.c_contiguous  # products of positions need no copy
+    moments = PositionalMoments(5 if bins is None else bins, 4)
+    with ThreadPoolExecutor(3) as pool:
+        moments.add(*label_block(block, bins), threaded_map(pool))
+    alone = moments_of(x, observed, bins)
+    np.testing.assert_array_equal(moments.finish().sums, alone.sums)
+    np.testing.assert_array_equal(moments.finish().means, alone.means)
 
 
 def test_expected_gram_is_the_correlation_times_the_signal():
@@ -154,7 +173,7 @@ def test_probe_keeps_evenly_spread_rows_whatever_the_shards():
         probe = ProbeRows(1, 1)
         probe.limit = 64
         for part in np.split(np.arange(1000), cuts):
-            probe.add(x[part], observed[part])
+            probe.add(TokenBlock(x[part], observed[part]))
         rows.append(np.stack(probe.x).ravel())
     np.testing.assert_array_equal(rows[0], np.arange(0, 1000, 8))  # 125 rows, the next power of two below 2m
     np.testing.assert_array_equal(rows[1], rows[0])

@@ -3,12 +3,13 @@
 A block is a pair (x, observed): ``x`` of shape (b, T, d) in float64 with zeros where nothing is observed, and a
 boolean (b, T). Sources: an array (n, T, d); an array (n, T*d) with the number of positions; integer token ids
 (n, T) with a table (V, d); a Dask array of any of these. Only one block is dense at any moment, so ids and Dask
-arrays never become a full (n, T, d) array.
+arrays never become a full (n, T, d) array. A :class:`TokenBlock` of ids is not dense even then: its tokens are
+looked up for the rows that are asked for, in the order of axes that the work needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ from spikepool.errors import DomainError, InvalidInputError, NonFiniteError, Sha
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 Block = tuple[FloatArray, BoolArray]
+# Token sums (P, m, d) of the asked rows, label first, and sums of squared norms (m, P); None: see `label_block`.
+ReadRows = Callable[[slice], tuple[FloatArray, FloatArray | None]]
 
 # Fourth powers of larger entries would overflow.
 LARGEST_ENTRY = 1e70
@@ -66,6 +69,45 @@ def check_mask(mask: Any, n: int, T: int) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
+class TokenBlock:
+    """Consecutive rows of an input, checked; tokens given by id are looked up when they are asked for.
+
+    Parameters
+    ----------
+    values : array
+        (b, T, d) with zeros where nothing is observed, or (b, T) of ids when `table` is given: rows of the table
+        everywhere, whatever is observed.
+    observed : array
+        (b, T).
+    table : array or None
+        (V, d), rows = tokens.
+    """
+
+    values: NDArray[Any]
+    observed: BoolArray
+    table: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def dense(self, rows: slice = slice(None)) -> FloatArray:
+        """Tokens of the rows, (m, T, d)."""
+        return self._look_up(self.values[rows], self.observed[rows])
+
+    def positions_first(self, rows: slice = slice(None)) -> FloatArray:
+        """Tokens of the rows, (T, m, d); ids are looked up in that order, which saves a transposition."""
+        return self._look_up(self.values[rows].swapaxes(0, 1), self.observed[rows].T)
+
+    def _look_up(self, values: NDArray[Any], observed: BoolArray) -> FloatArray:
+        if self.table is None:
+            return values
+        x = np.take(self.table, values, axis=0).astype(np.float64, copy=False)
+        if not observed.all():
+            x[~observed] = 0.0
+        return x
+
+
+@dataclass(frozen=True, eq=False)
 class TokenInput:
     """n sequences of T positions with d features each, readable in blocks.
 
@@ -107,10 +149,16 @@ class TokenInput:
 
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
         """Dense blocks in order of rows."""
+        for block in self.token_blocks(rows):
+            yield block.dense(), block.observed
+
+    def token_blocks(self, rows: int | None = None) -> Iterator[TokenBlock]:
+        """Blocks in order of rows."""
         step = rows or self.rows_per_block()
         for start in range(0, self.n, step):
             stop = min(start + step, self.n)
-            yield self.block(self.source[start:stop], None if self.mask is None else self.mask[start:stop], start)
+            mask = None if self.mask is None else self.mask[start:stop]
+            yield self.token_block(self.source[start:stop], mask, start)
 
     def take(self, rows: NDArray[np.intp]) -> TokenInput:
         """The sub-input of the given rows."""
@@ -118,14 +166,16 @@ class TokenInput:
 
     def block(self, source: Any, mask: Any, start: int = 0) -> Block:
         """One dense block from a slice of the source and of the mask; `start` numbers its rows in errors."""
+        block = self.token_block(source, mask, start)
+        return block.dense(), block.observed
+
+    def token_block(self, source: Any, mask: Any, start: int = 0) -> TokenBlock:
+        """One block from a slice of the source and of the mask; `start` numbers its rows in errors."""
         part = np.asarray(source)
         given = None if mask is None else np.asarray(mask)
         if self.table is not None:
             observed = self.check_ids_in_table(part, given, start)
-            x = self.table[np.where(observed, part, 0)].astype(np.float64, copy=False)
-            if not observed.all():
-                x[~observed] = 0.0
-            return x, observed
+            return TokenBlock(np.where(observed, part, 0).astype(np.intp), observed, self.table)
         observed = np.ones(part.shape[:2], dtype=bool) if given is None else given.astype(bool)
         x = part.astype(np.float64)
         if not observed.all():
@@ -137,7 +187,7 @@ class TokenInput:
             )
         if x.size and float(max(x.max(), -x.min())) > LARGEST_ENTRY:
             raise DomainError(f"entries of X must be below {LARGEST_ENTRY:g}", float(np.abs(x).max()), "Rescale X")
-        return x, observed
+        return TokenBlock(x, observed)
 
     def check_ids_in_table(self, ids: NDArray[Any], mask: BoolArray | None, start: int = 0) -> BoolArray:
         """What is observed among `ids`; raises :class:`TokenError` for an observed id outside the table."""
@@ -189,18 +239,24 @@ def relative_labels(observed: BoolArray, n_bins: int) -> NDArray[np.intp]:
     return np.where(observed, rank * n_bins // length, 0)
 
 
-def bin_block(x: FloatArray, observed: BoolArray, n_bins: int | None) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sums of tokens, token counts and sums of squared norms, for each row and position label.
+def label_block(block: TokenBlock, n_bins: int | None) -> tuple[FloatArray, ReadRows]:
+    """Token counts (b, P) by row and position label, and a reader of token sums and squared norms by label.
 
-    With absolute positions (`n_bins` None) the label is the position and the sum is the token itself.
+    With absolute positions (`n_bins` None) the label is the position and the sum is the token itself; no squared
+    norms are read then, because they are the products of a label with itself.
     """
-    norms = np.einsum("ntd,ntd->nt", x, x)
     if n_bins is None:
-        return x, observed.astype(np.float64), norms
-    member = np.zeros((*observed.shape, n_bins))
-    np.put_along_axis(member, relative_labels(observed, n_bins)[..., None], observed[..., None].astype(float), axis=2)
-    sums = np.matmul(member.transpose(0, 2, 1), x)
-    return sums, member.sum(axis=1), np.einsum("ntb,nt->nb", member, norms)
+        return block.observed.astype(np.float64), lambda rows: (block.positions_first(rows), None)
+    member = np.zeros((*block.observed.shape, n_bins))
+    labels = relative_labels(block.observed, n_bins)
+    np.put_along_axis(member, labels[..., None], block.observed[..., None].astype(float), axis=2)
+
+    def read(rows: slice) -> tuple[FloatArray, FloatArray | None]:
+        x = block.dense(rows)
+        sums = np.matmul(member[rows].transpose(0, 2, 1), x)
+        return sums.swapaxes(0, 1), np.einsum("mtb,mt->mb", member[rows], np.einsum("mtd,mtd->mt", x, x))
+
+    return member.sum(axis=1), read
 
 
 def row_weights(weights: FloatArray, observed: BoolArray, n_bins: int | None) -> FloatArray:

@@ -11,8 +11,7 @@ whose results are added in a fixed order, so that the numbers do not depend on t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from spikepool._threads import Map, serial_map
 from spikepool.sampling import Sample, sequence_blocks
 
 FloatArray = NDArray[np.float64]
@@ -27,22 +27,6 @@ FloatArray = NDArray[np.float64]
 # A panel of the table, or a block of token positions, of about this many entries is one task of one thread: large
 # against the cost of handing it over (some 50 microseconds), small enough to share out among many cores.
 _PANEL_ELEMENTS = 1 << 20
-
-Map = Callable[[Callable[[int], Any], int], list[Any]]
-
-
-def serial_map(task: Callable[[int], Any], count: int) -> list[Any]:
-    """``[task(0), ..., task(count − 1)]``."""
-    return [task(i) for i in range(count)]
-
-
-def threaded_map(pool: ThreadPoolExecutor) -> Map:
-    """Like :func:`serial_map`, in the threads of `pool`, when there is more than one task."""
-
-    def run(task: Callable[[int], Any], count: int) -> list[Any]:
-        return serial_map(task, count) if count == 1 else list(pool.map(task, range(count)))
-
-    return run
 
 
 def _slices(total: int, width: int) -> list[slice]:

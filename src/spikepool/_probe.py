@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from spikepool._pooled_input import TokenBlock
+from spikepool._threads import Map, serial_map
 from spikepool.positional import N_FOLDS, PositionalGram
 from spikepool.positional_weights import best_nonnegative, shrink
 
@@ -52,18 +54,18 @@ class ProbeRows:
         self.x: list[NDArray[np.float32]] = []
         self.observed: list[NDArray[np.bool_]] = []
 
-    def add(self, x: FloatArray, observed: NDArray[np.bool_]) -> None:
-        """Offer a block of rows (b, T, d)."""
+    def add(self, block: TokenBlock) -> None:
+        """Offer a block of rows."""
         row = -self.seen % self.stride
-        while row < len(x):
-            self.x.append(x[row].astype(np.float32))
-            self.observed.append(observed[row].copy())
+        while row < len(block):
+            self.x.append(block.dense(slice(row, row + 1))[0].astype(np.float32))
+            self.observed.append(block.observed[row].copy())
             if len(self.x) == 2 * self.limit:
                 self.x, self.observed = self.x[::2], self.observed[::2]
                 self.stride *= 2
             # the next multiple of the stride, which may just have doubled
             row += self.stride - (self.seen + row) % self.stride
-        self.seen += len(x)
+        self.seen += len(block)
 
     def centred(self, means: FloatArray, labels: NDArray[np.intp]) -> tuple[FloatArray, NDArray[np.bool_]]:
         """The rows minus the mean of each token's label, zero where nothing is observed; and what is observed."""
@@ -148,46 +150,24 @@ class DirectionalGram:
 
 
 def directional_gram(
-    x: FloatArray, observed: NDArray[np.bool_], labels: NDArray[np.intp], P: int
+    x: FloatArray, observed: NDArray[np.bool_], labels: NDArray[np.intp], P: int, over_folds: Map = serial_map
 ) -> DirectionalGram | None:
     """Positional Gram matrix within the leading directions of the cross-position covariance.
 
     Directions are the top eigenvectors of M_w = sum_{t≠s} w_t w_s C_ts over the other folds, first for the mean and
     then for the weights that the first round suggests; as many as exceed the most negative eigenvalue, which is
-    noise, by a fifth.
+    noise, by a fifth. Folds are independent tasks of the map `over_folds`.
 
     Returns None when the rows are too few, or d so large that its eigenvectors would dominate the cost of a fit.
     """
     m, T, d = x.shape
-    fold = np.arange(m) % N_FOLDS
     if m < 2 * N_FOLDS or T < 2 or d > MAX_FEATURES:
         return None
     member = np.zeros((m, T, P))
     np.put_along_axis(member, labels[..., None], observed[..., None].astype(np.float64), axis=2)
     w = np.full(P, 1.0 / P)
     for _ in range(2):
-        omega = np.where(observed, w[labels], 0.0)
-        covariances = np.stack([_cross_covariance(x[fold == k], omega[fold == k]) for k in range(N_FOLDS)])
-        everything = covariances.sum(axis=0)
-        sums, pairs = np.zeros((N_FOLDS, P, P)), np.zeros((N_FOLDS, P, P))
-        along, signal, tokens = 0.0, 0.0, 0
-        for k in range(N_FOLDS):
-            U = _leading(everything - covariances[k])
-            mine = fold == k
-            projected = x[mine] @ U
-            Y = np.matmul(member[mine].transpose(0, 2, 1), projected)
-            norms = np.einsum("ntq,ntq->nt", projected, projected)
-            sums[k] = np.einsum("npq,nrq->pr", Y, Y, optimize=True)
-            sums[k] -= np.diag(np.einsum("ntp,nt->p", member[mine], norms))
-            c = member[mine].sum(axis=1)
-            pairs[k] = c.T @ c - np.diag(c.sum(axis=0))
-            # along = s + q·noise and total = s + d·noise, for signal variance s and noise in each direction
-            q = U.shape[1]
-            total = float(np.einsum("ntd,ntd->", x[mine], x[mine]))
-            signal += (float(norms.sum()) - total * q / d) / (1 - q / d) if q < d else float(norms.sum())
-            along += float(norms.sum())
-            tokens += int(observed[mine].sum())
-        gram = PositionalGram(np.where(pairs > 0, sums, 0.0), pairs, np.zeros((P, d)), along / tokens)
+        gram, signal = _within_leading(x, member, np.where(observed, w[labels], 0.0), over_folds)
         shrunk = shrink(gram)
         w = best_nonnegative(shrunk.gram)
     G, count = gram.average()
@@ -195,7 +175,40 @@ def directional_gram(
     squares = np.where(seen, G**2 - np.where(seen, shrunk.standard_error, 0.0) ** 2, 0.0)
     # the same weighting as in the antisymmetric energy, where unobserved tokens are zeros
     energy = float(((count / m) ** 2 * squares).sum())
-    return DirectionalGram(gram, signal / tokens, max(energy, 0.0))
+    return DirectionalGram(gram, signal, max(energy, 0.0))
+
+
+def _within_leading(
+    x: FloatArray, member: FloatArray, omega: FloatArray, over_folds: Map
+) -> tuple[PositionalGram, float]:
+    """One round: G within the leading directions of M for token weights `omega` (m, T), and the signal variance."""
+    d, P = x.shape[2], member.shape[2]
+    rows = [slice(k, None, N_FOLDS) for k in range(N_FOLDS)]
+    covariances = over_folds(lambda k: _cross_covariance(x[rows[k]], omega[rows[k]]), N_FOLDS)
+    everything = np.sum(covariances, axis=0)
+
+    def measure(k: int) -> tuple[FloatArray, FloatArray, float, float]:
+        return _products_within(_leading(everything - covariances[k]), x[rows[k]], member[rows[k]])
+
+    sums, pairs, along, signal = zip(*over_folds(measure, N_FOLDS), strict=True)
+    tokens = member.sum()
+    count = np.stack(pairs)
+    gram = PositionalGram(np.where(count > 0, np.stack(sums), 0.0), count, np.zeros((P, d)), sum(along) / tokens)
+    return gram, float(sum(signal) / tokens)
+
+
+def _products_within(U: FloatArray, x: FloatArray, member: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
+    """Sums of products of different tokens within directions U, their number, token variance and its signal part."""
+    projected = x @ U
+    Y = np.matmul(member.transpose(0, 2, 1), projected)
+    norms = np.einsum("ntq,ntq->nt", projected, projected)
+    sums = np.einsum("npq,nrq->pr", Y, Y, optimize=True) - np.diag(np.einsum("ntp,nt->p", member, norms))
+    c = member.sum(axis=1)
+    # along = s + q·noise and total = s + d·noise, for signal variance s and noise in each direction
+    d, q = U.shape
+    along, total = float(norms.sum()), float(np.einsum("ntd,ntd->", x, x))
+    signal = (along - total * q / d) / (1 - q / d) if q < d else along
+    return sums, c.T @ c - np.diag(c.sum(axis=0)), along, signal
 
 
 def _cross_covariance(x: FloatArray, omega: FloatArray) -> FloatArray:

@@ -6,13 +6,30 @@ thread and run fixed pieces of the work in threads of their own, added up in a f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import scipy.linalg  # noqa: F401  loaded so that its BLAS is known to the controller below
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # a dependency of scikit-learn
+
+Map = Callable[[Callable[[int], Any], int], list[Any]]
+
+
+def serial_map(task: Callable[[int], Any], count: int) -> list[Any]:
+    """``[task(0), ..., task(count − 1)]``."""
+    return [task(i) for i in range(count)]
+
+
+def threaded_map(pool: ThreadPoolExecutor) -> Map:
+    """Like :func:`serial_map`, in the threads of `pool`, when there is more than one task."""
+
+    def run(task: Callable[[int], Any], count: int) -> list[Any]:
+        return serial_map(task, count) if count == 1 else list(pool.map(task, range(count)))
+
+    return run
 
 
 @cache
@@ -31,3 +48,22 @@ def single_threaded_blas() -> Iterator[int]:
     allowed = thread_count()
     with _controller().limit(limits=1):
         yield allowed
+
+
+@contextmanager
+def task_threads(*, large: bool) -> Iterator[Map]:
+    """A map over independent tasks, in as many threads as BLAS may use if they are `large`, else one by one.
+
+    BLAS keeps to one thread meanwhile. The threads of one small product wait for each other by spinning: as soon as
+    another process holds a core, such a product takes many times as long as on one thread.
+    """
+    with single_threaded_blas() as threads:
+        if threads == 1 or not large:
+            yield serial_map
+            return
+        pool = ThreadPoolExecutor(threads)
+        try:
+            yield threaded_map(pool)
+        finally:
+            # on an interrupt, what has not begun is dropped
+            pool.shutdown(cancel_futures=True)

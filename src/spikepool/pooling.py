@@ -14,13 +14,14 @@ from spikepool._estimator_input import EMPTY, feature_names, read_tokens, refuse
 from spikepool._pooled_input import (
     Block,
     TokenInput,
-    bin_block,
     is_dask,
+    label_block,
     relative_labels,
     row_weights,
 )
 from spikepool._probe import ProbeRows, antisymmetry, directional_gram
 from spikepool._progress import Progress
+from spikepool._threads import task_threads
 from spikepool.errors import InvalidInputError, ShapeError, WeightsError, require
 from spikepool.positional import PositionalMoments
 from spikepool.positional_evidence import Evidence, weigh
@@ -30,6 +31,8 @@ FloatArray = NDArray[np.float64]
 
 POSITIONS = ("absolute", "relative")
 RULES = ("spectral", "mean", "causal")
+# Sums over fewer numbers take milliseconds, and threads would not pay.
+THREADED_SIZE = 1 << 22
 
 
 class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -189,13 +192,17 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.n_samples_seen_ += source.n
             return self
         rows = source.rows_per_block()
-        with Progress(-(-source.n // rows), "positional moments", show=self.progress) as bar:
-            for number, (x, observed) in enumerate(source.blocks(rows)):
-                refuse_empty_rows(observed, number * rows, self.empty)
+        large = source.n * source.T * source.d > THREADED_SIZE
+        with (
+            Progress(-(-source.n // rows), "positional moments", show=self.progress) as bar,
+            task_threads(large=large) as over_folds,
+        ):
+            for number, block in enumerate(source.token_blocks(rows)):
+                refuse_empty_rows(block.observed, number * rows, self.empty)
                 if estimate:
-                    self._moments.add(*bin_block(x, observed, self._bins))
+                    self._moments.add(*label_block(block, self._bins), over_folds)
                     if self.n_positions_ == source.T:
-                        self._probe.add(x, observed)
+                        self._probe.add(block)
                 bar.advance()
         self.n_samples_seen_ += source.n
         return self
@@ -221,13 +228,14 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         gram = self._moments.finish()
         labels = np.stack([self._labels(o) for o in self._probe.observed])
         x, observed = self._probe.centred(gram.means, labels)
-        self.evidence_ = weigh(
-            gram,
-            directional_gram(x, observed, labels, P),
-            antisymmetry(x),
-            confidence=float(self.confidence),
-            min_gain=float(self.min_gain),
-        )
+        with task_threads(large=x.size > THREADED_SIZE) as over_folds:
+            self.evidence_ = weigh(
+                gram,
+                directional_gram(x, observed, labels, P, over_folds),
+                antisymmetry(x),
+                confidence=float(self.confidence),
+                min_gain=float(self.min_gain),
+            )
         self.correlation_ = self.evidence_.correlation
         self.correlation_error_ = self.evidence_.correlation_error
         if self.evidence_.accepted:

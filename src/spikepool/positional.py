@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool._pooled_input import ReadRows
+from spikepool._threads import Map, serial_map
 from spikepool.errors import MemoryBudgetError
 
 FloatArray = NDArray[np.float64]
@@ -78,29 +80,49 @@ class PositionalMoments:
         self.complete_sums = np.zeros((N_FOLDS, P, d))  # the same over rows with one token for every label
         self.cross_sums: FloatArray | None = None  # sum of c_s Y_t over the other rows, (folds, s, t, d)
 
-    def add(self, Y: FloatArray, counts: FloatArray, norms: FloatArray) -> None:
-        """Add a block: token sums (b, P, d), token counts (b, P), sums of squared norms (b, P)."""
+    def add(self, counts: FloatArray, read: ReadRows, over_folds: Map = serial_map) -> None:
+        """Add a block of rows.
+
+        Parameters
+        ----------
+        counts : array (b, P)
+            Number of tokens by row and label.
+        read : callable
+            Gives for a slice of the rows the token sums (P, m, d), label first, and the sums of squared norms (m, P),
+            or None in their place when no row has two tokens of one label.
+        over_folds : callable
+            Map over the folds; those touch no common sums, so threads do not change the numbers.
+        """
         complete = (counts == 1).all(axis=1)
         if not complete.all() and self.cross_sums is None:
             self.cross_sums = self._allocate_cross()
-        for k in range(N_FOLDS):
+
+        def add_fold(k: int) -> None:
             mine = slice((k - self.rows) % N_FOLDS, None, N_FOLDS)
-            y, c, full = Y[mine], counts[mine], complete[mine]
-            if not len(y):
-                continue
-            wide = np.ascontiguousarray(y.transpose(1, 0, 2)).reshape(self.P, -1)
-            self.gram[k] += wide @ wide.T
-            self.self_gram[k] += norms[mine].sum(axis=0)
-            self.counts[k] += c.sum(axis=0)
-            self.count_pairs[k] += c.T @ c
-            sums = y.sum(axis=0)
-            self.token_sums[k] += sums
-            self.complete_sums[k] += sums if full.all() else y[full].sum(axis=0)
-            if self.cross_sums is not None and not full.all():
-                part = y[~full]
-                product = c[~full].T @ part.reshape(len(part), -1)
-                self.cross_sums[k] += product.reshape(self.P, self.P, self.d)
-        self.rows += len(Y)
+            if len(counts[mine]):
+                self._add_fold(k, *read(mine), counts[mine], complete[mine])
+
+        over_folds(add_fold, N_FOLDS)
+        self.rows += len(counts)
+
+    def _add_fold(
+        self, k: int, Y: FloatArray, norms: FloatArray | None, c: FloatArray, full: NDArray[np.bool_]
+    ) -> None:
+        wide = np.ascontiguousarray(Y).reshape(self.P, -1)
+        product = wide @ wide.T
+        self.gram[k] += product
+        self.self_gram[k] += np.diag(product) if norms is None else norms.sum(axis=0)
+        self.counts[k] += c.sum(axis=0)
+        self.count_pairs[k] += c.T @ c
+        sums = Y.sum(axis=1)
+        self.token_sums[k] += sums
+        if full.all():
+            self.complete_sums[k] += sums
+            return
+        self.complete_sums[k] += Y[:, full].sum(axis=1)
+        assert self.cross_sums is not None
+        part = Y[:, ~full].swapaxes(0, 1).reshape(-1, self.P * self.d)
+        self.cross_sums[k] += (c[~full].T @ part).reshape(self.P, self.P, self.d)
 
     def _allocate_cross(self) -> FloatArray:
         size = 8 * N_FOLDS * self.P**2 * self.d

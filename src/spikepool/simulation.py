@@ -23,9 +23,9 @@ from spikepool import _dense_gram, _secular
 from spikepool import _validation as check
 from spikepool._krylov import KrylovSpace, krylov_space
 from spikepool._memory import require_memory
-from spikepool._pooling_operator import Map, PooledNoise, serial_map, threaded_map
+from spikepool._pooling_operator import PooledNoise
 from spikepool._progress import Progress
-from spikepool._threads import single_threaded_blas
+from spikepool._threads import Map, serial_map, single_threaded_blas, threaded_map
 from spikepool.errors import ConvergenceError, SizeError
 from spikepool.model import SequenceModel
 from spikepool.sampling import (
