@@ -132,7 +132,7 @@ GROWTH = {
 
 
 def separated(model, w):
-    """The mu whose outlier lies at twice the bulk's edge: the number of Lanczos steps is then the same at every size."""
+    """The mu whose outlier lies at twice the bulk's edge: as many Lanczos steps at every size."""
 
     def excess(mu):
         prediction = model.replace(mu=mu).predict(w)
