@@ -8,6 +8,7 @@ import pytest
 
 import spikepool as sp
 from spikepool import _probe, positional
+from spikepool._cross_sums import CrossSums
 from spikepool._pooled_input import TokenBlock, label_block, relative_labels
 from spikepool._probe import Antisymmetry, DirectionalGram, ProbeRows, antisymmetry, directional_gram
 from spikepool._threads import threaded_map
@@ -67,6 +68,16 @@ def test_shards_give_the_sums_of_one_pass():
         parts = moments_of(x, observed, cuts=cuts)
         np.testing.assert_allclose(parts.sums, whole.sums, atol=1e-11)
         np.testing.assert_array_equal(parts.pairs, whole.pairs)
+
+
+@pytest.mark.parametrize("slots", [0, 2, 100])
+def test_sums_of_equal_rows_equal_the_definition(slots):
+    rng = np.random.default_rng(0)
+    c, Y, means = rng.integers(3, size=(40, 3)).astype(float), rng.normal(size=(3, 40, 4)), rng.normal(size=(3, 4))
+    sums = CrossSums(3, 4, slots)
+    for rows in np.split(np.arange(40), [1, 20]):
+        sums.add(c[rows], Y[:, rows])
+    np.testing.assert_allclose(sums.with_means(means), np.einsum("ns,tnd,sd->ts", c, Y, means), atol=1e-12)
 
 
 @pytest.mark.parametrize("bins", [None, 3])

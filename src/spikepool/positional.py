@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool._cross_sums import CrossSums
 from spikepool._pooled_input import ReadRows
 from spikepool._threads import Map, serial_map
 from spikepool.errors import MemoryBudgetError
@@ -78,7 +79,7 @@ class PositionalMoments:
         self.count_pairs = np.zeros((N_FOLDS, P, P))  # sum of c_t c_s, c the number of a row's tokens
         self.token_sums = np.zeros((N_FOLDS, P, d))  # sum of Y_t
         self.complete_sums = np.zeros((N_FOLDS, P, d))  # the same over rows with one token for every label
-        self.cross_sums: FloatArray | None = None  # sum of c_s Y_t over the other rows, (folds, s, t, d)
+        self.cross_sums: list[CrossSums] | None = None  # sum of c_s Y_t over the other rows, by fold
 
     def add(self, counts: FloatArray, read: ReadRows, over_folds: Map = serial_map) -> None:
         """Add a block of rows.
@@ -121,10 +122,9 @@ class PositionalMoments:
             return
         self.complete_sums[k] += Y[:, full].sum(axis=1)
         assert self.cross_sums is not None
-        part = Y[:, ~full].swapaxes(0, 1).reshape(-1, self.P * self.d)
-        self.cross_sums[k] += (c[~full].T @ part).reshape(self.P, self.P, self.d)
+        self.cross_sums[k].add(c[~full], Y[:, ~full])
 
-    def _allocate_cross(self) -> FloatArray:
+    def _allocate_cross(self) -> list[CrossSums]:
         size = 8 * N_FOLDS * self.P**2 * self.d
         if size > CROSS_BYTES_LIMIT:
             raise MemoryBudgetError(
@@ -132,7 +132,9 @@ class PositionalMoments:
                 self.P,
                 "Use positions='relative' with a smaller n_bins",
             )
-        return np.zeros((N_FOLDS, self.P, self.P, self.d))
+        # sums of equal rows may take what the products, should they be needed, leave of the limit
+        slots = min(self.P, (CROSS_BYTES_LIMIT - size) // (8 * N_FOLDS * self.P * self.d))
+        return [CrossSums(self.P, self.d, slots) for _ in range(N_FOLDS)]
 
     def finish(self) -> PositionalGram:
         """Centre the sums with the means of all rows: exact, whatever the blocks were.
@@ -144,7 +146,7 @@ class PositionalMoments:
         means = self.token_sums.sum(axis=0) / np.where(totals > 0, totals, 1.0)[:, None]
         cross_with_means = np.einsum("ktd,sd->kts", self.complete_sums, means)
         if self.cross_sums is not None:
-            cross_with_means += np.einsum("kstd,sd->kts", self.cross_sums, means)
+            cross_with_means += np.stack([sums.with_means(means) for sums in self.cross_sums])
         inner = means @ means.T
         sums = self.gram - cross_with_means - cross_with_means.transpose(0, 2, 1) + self.count_pairs * inner
         own = (
