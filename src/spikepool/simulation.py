@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from spikepool._krylov import KrylovSpace, krylov_space
 from spikepool._memory import require_memory
 from spikepool._pooling_operator import PooledNoise
 from spikepool._progress import Progress
-from spikepool._threads import Map, serial_map, single_threaded_blas, threaded_map
+from spikepool._threads import Map, task_threads
 from spikepool.errors import ConvergenceError, SizeError
 from spikepool.model import SequenceModel
 from spikepool.sampling import (
@@ -178,8 +178,8 @@ def sample_grid(
     """Top `k` eigenvalues and alignments, each (weights, mus, k), of one draw; `mus` replace the model's mu."""
     named = dict(weights) if isinstance(weights, Mapping) else {str(i): w for i, w in enumerate(weights)}
     strengths, k = _check_grid(sample.model, named, mus, k)
-    with single_threaded_blas() as threads, _Pool(sample.model, threads) as pool:
-        found = [_weights_grid(sample, w, strengths, k, pool.over_pieces) for w in named.values()]
+    with _threads(sample.model) as run:
+        found = [_weights_grid(sample, w, strengths, k, run) for w in named.values()]
     return np.stack([values for values, _ in found]), np.stack([alignments for _, alignments in found])
 
 
@@ -201,8 +201,8 @@ def spectrum(model: SequenceModel, w: Weights, *, rng: Any = None, dtype: Any = 
     _require(model, dtype, [w], extra=_dense_gram.gram_bytes(model.d, model.N))
     sample = draw_sample(model, rng=child_seed(seed_sequence(rng), 0), dtype=dtype)
     drawn = pooling_weights(fixed(sample), model) if callable(fixed) else fixed
-    with single_threaded_blas() as threads, _Pool(model, threads) as pool:
-        return _dense_gram.spectrum(PooledNoise(sample, drawn, run=pool.over_pieces), model.mu)
+    with _threads(model) as run:
+        return _dense_gram.spectrum(PooledNoise(sample, drawn, run=run), model.mu)
 
 
 def maximal_rank(model: SequenceModel) -> int:
@@ -245,25 +245,9 @@ def _require(model: SequenceModel, dtype: Any, weights: Any, extra: int = 0) -> 
     )
 
 
-class _Pool:
-    """Threads, used where they pay: over the pieces of one large product.
-
-    Small products are bound by the interpreter, which threads would only fight over. Either way each number is
-    computed by the same operations in the same order.
-    """
-
-    def __init__(self, model: SequenceModel, threads: int) -> None:
-        large = max(model.V * model.d, model.N * model.T) > _THREADED_SIZE
-        self._executor = ThreadPoolExecutor(threads) if threads > 1 and large else None
-        self.over_pieces: Map = serial_map if self._executor is None else threaded_map(self._executor)
-
-    def __enter__(self) -> _Pool:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._executor is not None:
-            # on an interrupt, what has not begun is dropped
-            self._executor.shutdown(cancel_futures=True)
+def _threads(model: SequenceModel) -> AbstractContextManager[Map]:
+    """Threads over the pieces of one product, where it is large: small ones are bound by the interpreter."""
+    return task_threads(large=max(model.V * model.d, model.N * model.T) > _THREADED_SIZE)
 
 
 def _top(noise: PooledNoise, mus: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
