@@ -92,3 +92,16 @@ def test_bad_points_are_named_errors(law):
         law.ppf(1.1)
     with pytest.raises(sp.SizeError):
         law.moment(-1)
+
+
+# the closed forms refuse the same points next to their atom at zero
+@pytest.mark.parametrize("z", [0.0, 1e-320, -1e-320, 1e-305j, 1.0])
+def test_a_point_that_doubles_cannot_tell_from_an_atom_is_on_it(z):
+    with pytest.raises(sp.OnSupportError, match="atom of the law"):
+        sp.AtomicLaw([0.0, 1.0]).stieltjes(z)
+
+
+def test_next_to_an_atom_the_transform_is_finite():
+    law = sp.AtomicLaw([0.0, 1.0])
+    assert law.stieltjes(-1e-299) == pytest.approx(5e298, rel=1e-12)
+    assert law.stieltjes(1e-299j) == pytest.approx(5e298j, rel=1e-12)

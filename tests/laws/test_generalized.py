@@ -297,3 +297,84 @@ def test_two_continuous_laws(noise, usage, delta):
     assert law.mean() == pytest.approx(1, rel=1e-9)
     rank = min(min(1.0, 1 / noise), min(1.0, 1 / usage) / delta)
     assert law.atom == pytest.approx(1 - min(rank, 1.0), abs=1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-14, 1e-12, 1e-10, 1e-6])
+class TestTinyRatios:
+    """Bands of width sqrt(delta): x itself is only known to 2e-16/sqrt(delta) of the width."""
+
+    LEVELS = np.array([0.001, 0.1, 0.3, 0.5, 0.9, 0.999])
+
+    def test_quantiles_are_those_of_marchenko_pastur(self, delta):
+        law, exact = sp.GeneralizedLaw(ONE, ONE, delta), sp.MarchenkoPastur(delta)
+        width = np.sqrt(delta)
+        rounding = 20 * np.finfo(float).eps / width
+        np.testing.assert_allclose((law.intervals() - exact.intervals()) / width, 0, atol=rounding)
+        # next to an edge a level moves a quantile by its cube root: two thirds of the digits are left
+        got, expected = law.ppf(self.LEVELS), exact.ppf(self.LEVELS)
+        np.testing.assert_allclose((got - expected) / width, 0, atol=20 * rounding)
+        np.testing.assert_allclose(law.cdf(expected), self.LEVELS, atol=20 * rounding)
+        inner = expected[1:-1]
+        np.testing.assert_allclose(law.pdf(inner), exact.pdf(inner), rtol=20 * rounding)
+
+    def test_bands_of_several_atoms_are_semicircles(self, delta):
+        # S = t1 A + sqrt(delta t2) A^(1/2) G A^(1/2) up to a relative sqrt(delta), G with semicircle eigenvalues
+        atoms, weights, usage = np.array([1.0, 3.0]), np.array([0.25, 0.75]), np.array([1.0, 4.0])
+        law = sp.GeneralizedLaw(sp.AtomicLaw(atoms, weights), usage, delta)
+        t1, t2 = usage.mean(), np.mean(usage**2)
+        half = 2 * np.sqrt(delta * t2 * weights) * atoms
+        expected = np.column_stack([t1 * atoms - half, t1 * atoms + half])
+        np.testing.assert_allclose((law.intervals() - expected) / half[:, None], 0, atol=20 * np.sqrt(delta) + 1e-7)
+        middle = law.ppf([0.125, 0.25 + 0.375])
+        np.testing.assert_allclose((middle - t1 * atoms) / half, 0, atol=20 * np.sqrt(delta) + 1e-7)
+        # and far away it is the population law times the mean of the usage
+        z = np.array([-1.0, -0.01, 2.0 + 0.5j])
+        np.testing.assert_allclose(
+            law.stieltjes(z), sp.AtomicLaw(t1 * atoms, weights).stieltjes(z), rtol=1e-8 + 50 * delta
+        )
+
+
+@pytest.mark.parametrize("delta", [1e-320, 1e-15, 1e15, 1e308])
+def test_ratios_that_doubles_do_not_resolve_are_refused_at_once(delta):
+    with pytest.raises(sp.DomainError, match=r"delta must lie in \[1e-14, 1e\+14\].*got .*Below it use"):
+        sp.GeneralizedLaw(ONE, [1.0, 2.0], delta)
+
+
+def test_the_largest_ratio_is_the_dual_of_a_small_one():
+    """The eigenvalues of Z M Z'/V off zero are those of M^(1/2) Z'Z M^(1/2)/V: delta times the law of 1/delta."""
+    delta = 1e12
+    law = sp.GeneralizedLaw(ONE, [1.0, 3.0], delta)
+    dual = sp.GeneralizedLaw([1.0, 3.0], ONE, 1 / delta)
+    np.testing.assert_allclose(law.intervals(), delta * dual.intervals(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("noise", "usage", "delta"), [("mp", [1.0, 2.0], 1e-10), ([1.0, 2.0], "mp", 1e10)])
+def test_continuous_laws_at_extreme_ratios_ask_for_atoms(noise, usage, delta):
+    law = sp.MarchenkoPastur(0.5)
+    with pytest.raises(sp.ConvergenceError, match="quantiles"):
+        sp.GeneralizedLaw(*(law if part == "mp" else part for part in (noise, usage)), delta).intervals()
+    levels = (np.arange(20) + 0.5) / 20
+    atoms = sp.AtomicLaw(law.ppf(levels))
+    bands = sp.GeneralizedLaw(*(atoms if part == "mp" else part for part in (noise, usage)), delta).intervals()
+    assert np.all(np.diff(bands.ravel()) > 0)
+
+
+class TestNextToZero:
+    """Against the closed forms: an atom keeps every digit, a hard edge half of them until z is refused."""
+
+    @pytest.mark.parametrize("size", [1e-2, 1e-8, 1e-20, 1e-90, 1e-250])
+    def test_an_atom(self, size):
+        law, exact = sp.GeneralizedLaw(ONE, ONE, 3.0), sp.MarchenkoPastur(3.0)
+        z = np.array([-size, size, 1j * size, size - 1j * size])
+        np.testing.assert_allclose(law.stieltjes(z), exact.stieltjes(z), rtol=1e-13)
+
+    @pytest.mark.parametrize("size", [1e-2, 1e-8, 1e-13])
+    def test_a_hard_edge(self, size):
+        law, exact = sp.GeneralizedLaw(ONE, ONE, 1.0), sp.MarchenkoPastur(1.0)
+        z = np.array([-size, 1j * size, size - 1j * size])
+        np.testing.assert_allclose(law.stieltjes(z), exact.stieltjes(z), rtol=50 * np.finfo(float).eps / np.sqrt(size))
+
+    @pytest.mark.parametrize(("delta", "z"), [(1.0, -1e-15), (1.0, 1e-40j), (3.0, 1e-310), (3.0, -1e-320j)])
+    def test_what_doubles_cannot_tell_from_zero(self, delta, z):
+        with pytest.raises(sp.OnSupportError, match="singular at 0"):
+            sp.GeneralizedLaw(ONE, ONE, delta).stieltjes(z)

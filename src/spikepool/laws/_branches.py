@@ -28,6 +28,12 @@ from spikepool.laws.base import FloatArray
 # nodes of the table from which a branch is inverted; odd, for the middle of the central branch
 _NODES = 65
 
+# beyond this many times the largest atom, y is not read from omega alone
+_FAR = 16.0
+
+# from here on y = −t_max to the last bit, where Q of atoms is infinite
+_LARGEST_OMEGA = 1e30
+
 # omega this close to zero is a hard edge; the transform of a law has a singularity at zero itself
 _HARD = 1e-11
 
@@ -116,7 +122,14 @@ class Windows:
         """Points y on the windows `index` at which s(y) takes given values."""
         if self.population.single:
             return np.asarray(self.population.pieces[0, 0] * (self.population.mass / s - 1))
-        return self.y(self.parameter(s, index), index)
+        y = self.y(self.parameter(s, index), index)
+        # omega near 1 holds few digits of a large y, where s is nearly mean/y: a Newton step for log s as a function of
+        # log y, d log s/d log y = Q/s − 1, brings them back
+        far = self.central[index] & (np.abs(y) > _FAR * self.population.pieces[-1, 1]) & np.isfinite(y)
+        if far.any():
+            value, Q = self.population.terms(y[far])
+            y[far] *= np.exp(np.log(s[far] / value) / (Q / value - 1))
+        return y
 
 
 def windows(pop: Population, bound: float) -> Windows:
@@ -144,11 +157,16 @@ def _central_window(pop: Population, bound: float) -> tuple[FloatArray, FloatArr
 
     def reach(near: float, widen: Callable[[float], float]) -> float:
         """The first of a sequence of parameters at which Q exceeds the bound."""
-        for _ in range(1200):
+        while abs(near) < _LARGEST_OMEGA:
             if not excess(np.array([near]))[0][0] < 0:
                 return near
             near = widen(near)
-        raise ConvergenceError("a window of the central branch has no end", near, "Rescale the atoms", point=near)
+        raise ConvergenceError(
+            "a window of the central branch has no end",
+            near,
+            "Pass continuous laws as an AtomicLaw of their quantiles, or rescale the atoms",
+            point=near,
+        )
 
     # Q ≤ mass (omega − 1)² on the right, with equality for one atom
     first = 1 + target / np.sqrt(pop.mass)

@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool import _validation as check
 from spikepool.errors import ConvergenceError, OnSupportError
 from spikepool.laws import _cubic
-from spikepool.laws.base import SpectralLaw, complex_points, like_input, probabilities, real_points
+from spikepool.laws.base import (
+    SMALLEST_POINT,
+    SpectralLaw,
+    complex_points,
+    like_input,
+    probabilities,
+    real_points,
+)
 
 FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -19,8 +26,6 @@ ComplexArray = NDArray[np.complex128]
 # Below this |u| the tail of log(1+u) is summed as a series; sixteen terms reach double precision.
 _SERIES_RADIUS = 0.1
 _SERIES_TERMS = 18
-# Distances from a singularity at the origin below this are taken for zero.
-_SMALLEST_POINT = 1e-300
 # Points evaluated at a time: temporaries of this size stay in the cache.
 _BLOCK = 8192
 
@@ -171,8 +176,8 @@ class ProductLaw(SpectralLaw):
         flat = points.ravel()
         left, right = self.support()
         bad = (flat.imag == 0) & (flat.real >= left) & (flat.real <= right)
-        if self.atom > 0 or left == 0:  # closer to the origin than this the transform is beyond the largest double
-            bad |= np.abs(flat) < _SMALLEST_POINT
+        if self.atom > 0 or left == 0:
+            bad |= np.abs(flat) < SMALLEST_POINT
         if bad.any():
             raise OnSupportError(
                 f"the Stieltjes transform is not defined on the support [{left:.6g}, {right:.6g}]"

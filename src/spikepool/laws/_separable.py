@@ -42,6 +42,9 @@ _STEP = 1e-14
 # and the step is not, elsewhere it is the step that measures the error.
 _ACCEPTED_RESIDUAL = 1e-12
 _ACCEPTED_STEP = 1e-11
+# d log s/d log y = Q/s − 1: rounding of y and ỹ enters the residual multiplied by these, without bound as delta -> 0,
+# where y lies within sqrt(delta) of an atom. No residual below this many roundings can be asked for.
+_ROUNDINGS = 8 * np.finfo(np.float64).eps
 
 
 class State:
@@ -54,6 +57,11 @@ class State:
         self.st, self.Qt = noise.terms(self.yt)
         self.r = np.log(self.st / self.s)
         self.jacobian = 1 - (self.Q / self.s) * (self.Qt / self.st)
+
+    @property
+    def attainable(self) -> NDArray[np.float64]:
+        """A residual that rounding alone may leave."""
+        return np.asarray(_ROUNDINGS * (np.abs(self.Q / self.s) + np.abs(self.Qt / self.st)))
 
     @property
     def merit(self) -> NDArray[np.float64]:
@@ -93,6 +101,7 @@ def solve(usage: Population, noise: Population, z: NDArray[Any], start: ComplexA
     newton, picard = np.zeros(n, dtype=np.complex128), np.zeros(n, dtype=np.complex128)
     best_step = np.full(n, np.inf)
     contraction = np.full(n, np.inf)
+    attainable = np.zeros(n)
     active = np.arange(n)
     steps = 0
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -110,10 +119,12 @@ def solve(usage: Population, noise: Population, z: NDArray[Any], start: ComplexA
             size, error = np.abs(step), np.abs(state.r)
             stalled = ~accepted & (shrink[i] < 1) & (best_step[i] <= _ACCEPTED_STEP)
             stalled |= ~accepted & (residual[i] <= _ACCEPTED_RESIDUAL) & (shrink[i] < 0.01)
+            stalled |= ~accepted & (residual[i] <= attainable[i])
             good = i[accepted]
             base[good], merit[good] = y[good], rho[accepted]
             newton[good], picard[good] = step[accepted], -state.r[accepted]
             residual[good], best_step[good] = error[accepted], size[accepted]
+            attainable[good] = state.attainable[accepted]
             finished = accepted & ((error <= _RESIDUAL) | (size <= _STEP))
             done = finished | stalled
             converged[i[done]] = True
@@ -127,9 +138,10 @@ def solve(usage: Population, noise: Population, z: NDArray[Any], start: ComplexA
             length = shrink[j] * np.minimum(1.0, 3.0 / np.maximum(np.abs(newton[j]), 1e-300))
             y[j] = base[j] * np.exp(np.where(with_newton, length * newton[j], picard[j]))
     y[:] = base
-    converged &= (
-        (y.imag < 0) & (contraction <= 1 + 1e-6) & ((residual <= _ACCEPTED_RESIDUAL) | (best_step <= _ACCEPTED_STEP))
-    )
+    accepted_residual = np.maximum(_ACCEPTED_RESIDUAL, attainable)
+    # at an edge, where the certificate holds with equality, an error of the residual enters y by its square root
+    certified = contraction <= 1 + np.maximum(1e-6, np.sqrt(accepted_residual))
+    converged &= (y.imag < 0) & certified & ((residual <= accepted_residual) | (best_step <= _ACCEPTED_STEP))
     return Report(y, residual, converged, steps)
 
 

@@ -9,7 +9,15 @@ from numpy.typing import ArrayLike
 
 from spikepool import _validation as check
 from spikepool.errors import DomainError, OnSupportError, ShapeError
-from spikepool.laws.base import FloatArray, SpectralLaw, complex_points, like_input, probabilities, real_points
+from spikepool.laws.base import (
+    SMALLEST_POINT,
+    FloatArray,
+    SpectralLaw,
+    complex_points,
+    like_input,
+    probabilities,
+    real_points,
+)
 
 # points x atoms that are held at once
 _BLOCK = 1 << 20
@@ -99,17 +107,24 @@ class AtomicLaw(SpectralLaw):
         return like_input(self.values[np.minimum(place, len(self.values) - 1)], levels)
 
     def stieltjes(self, z: ArrayLike) -> Any:
-        """Sum of weights/(values − z); real z is allowed away from the atoms."""
+        """Sum of weights/(values − z); real z is allowed away from the atoms.
+
+        Raises
+        ------
+        OnSupportError
+            At an atom, or so close to one that the value is beyond the largest double.
+        """
         points = complex_points(z)
         flat = points.ravel()
-        on_atom = (flat.imag == 0) & np.isin(flat.real, self.values)
-        if on_atom.any():
-            raise OnSupportError("z is an atom of the law", float(flat[on_atom][0].real), "Move off the atom")
         result = np.empty(len(flat), dtype=np.complex128)
         step = max(1, _BLOCK // len(self.values))
         for start in range(0, len(flat), step):
             block = flat[start : start + step, None]
-            result[start : start + step] = (1 / (self.values - block)) @ self.weights
+            distance = self.values - block
+            on_atom = (np.abs(distance) < SMALLEST_POINT).any(axis=1)
+            if on_atom.any():
+                raise OnSupportError("z is an atom of the law", complex(block[on_atom][0, 0]), "Move off the atom")
+            result[start : start + step] = (1 / distance) @ self.weights
         return like_input(result.real if np.isrealobj(np.asarray(z)) else result, points)
 
     def moment(self, k: int) -> float:

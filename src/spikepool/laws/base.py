@@ -20,6 +20,9 @@ from spikepool.errors import DomainError, NonFiniteError
 FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
+# A Stieltjes transform closer than this to an atom is beyond the largest double: the point counts as on the atom.
+SMALLEST_POINT = 1e-300
+
 
 class SpectralLaw(ABC):
     """Base class of the spectral laws: `pdf cdf ppf stieltjes support intervals atom moment mean var rvs`.

@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from spikepool import _validation as check
 from spikepool._numerics import find_root
-from spikepool.errors import ConvergenceError, DomainError, OnSupportError
+from spikepool.errors import ConvergenceError, DomainError, NonFiniteError, OnSupportError
 from spikepool.laws import _separable
 from spikepool.laws._gaps import GapFinder
 from spikepool.laws._interior import Interior, require
 from spikepool.laws._population import population
 from spikepool.laws.base import (
+    SMALLEST_POINT,
     ComplexArray,
     FloatArray,
     SpectralLaw,
@@ -26,6 +27,11 @@ from spikepool.laws.base import (
     real_points,
 )
 from spikepool.spectral_measures import as_law
+
+# Beyond these, bands of the support are too narrow beside their place for their shape to be a matter of doubles.
+_DELTA_RANGE = (1e-14, 1e14)
+# A transform next to a hard edge at zero, in units of the mean: s moves like the square root of z, or less.
+_HARD_EDGE = 1e-14
 
 
 class GeneralizedLaw(SpectralLaw):
@@ -48,7 +54,10 @@ class GeneralizedLaw(SpectralLaw):
         :func:`spikepool.spectral_measures.as_law`). A law with a continuous part enters through its Stieltjes
         transform, without discretisation.
     delta : float
-        d/V, above 0.
+        d/V, from 1e-14 to 1e14. As it falls the law tends to that of A times the mean of M, each atom of A spread over
+        a band of width of order sqrt(delta); at 1e-14 doubles resolve a band to about 1e-9 of its width. A *continuous*
+        law of A is not resolved at a small delta, nor one of M at a large one: a :class:`ConvergenceError` then asks
+        for its quantiles as atoms.
 
     Notes
     -----
@@ -73,6 +82,13 @@ class GeneralizedLaw(SpectralLaw):
         self.noise: SpectralLaw = as_law(noise, "noise")
         self.usage: SpectralLaw = as_law(usage, "usage")
         self.delta: float = check.positive(delta, "delta")
+        low, high = _DELTA_RANGE
+        if not low <= self.delta <= high:
+            raise DomainError(
+                f"delta must lie in [{low:g}, {high:g}], where doubles resolve the law",
+                delta,
+                "Below it use the noise law times the mean of the usage; above it check d/V",
+            )
         for name, law in (("noise", self.noise), ("usage", self.usage)):
             if law.atom == 1:
                 raise DomainError(f"{name} has all its mass at zero", 0.0, "Pass a law with some mass off zero")
@@ -84,7 +100,15 @@ class GeneralizedLaw(SpectralLaw):
 
     @cached_property
     def _finder(self) -> GapFinder:
-        return GapFinder(self._usage, self._noise)
+        try:
+            return GapFinder(self._usage, self._noise)
+        except (OnSupportError, NonFiniteError) as err:  # an edge closer to that of a continuous law than doubles are
+            raise ConvergenceError(
+                "an edge of the support cannot be told from that of a continuous population law at this delta",
+                self.delta,
+                "Pass that law as an AtomicLaw of its quantiles",
+                point=self.delta,
+            ) from err
 
     @cached_property
     def _intervals(self) -> FloatArray:
@@ -208,6 +232,15 @@ class GeneralizedLaw(SpectralLaw):
         """
         points = complex_points(z)
         flat = points.ravel()
+        nearest = SMALLEST_POINT if self.atom > 0 else 0.0
+        if self._intervals[0, 0] == 0:  # rounding of s takes the place of a z that is smaller
+            nearest = _HARD_EDGE * self.mean()
+        if (np.abs(flat) < nearest).any():
+            raise OnSupportError(
+                "the Stieltjes transform is singular at 0, and doubles do not tell this z from it",
+                complex(flat[np.abs(flat) < nearest][0]),
+                f"Stay {nearest:.1g} away from 0",
+            )
         m = np.empty(len(flat), dtype=np.complex128)
         real = flat.imag == 0
         if real.any():
@@ -225,9 +258,17 @@ class GeneralizedLaw(SpectralLaw):
         return like_input(m if np.iscomplexobj(np.asarray(z)) else m.real, points)
 
     def _stieltjes_from(self, y: NDArray[Any], yt: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
-        """−(1/z)∫ dH_A/(1+ẽa), as ∫ dH_A/(a+ỹ) over −z/ỹ: finite also at z = 0 when there is no atom."""
+        """−(1/z)∫ dH_A/(1+ẽa), as ∫ dH_A/(a+ỹ) over −z/ỹ: finite also at z = 0 when there is no atom.
+
+        With an atom at zero m is −atom/z next to it, where ỹ has lost its digits and (s/delta − 1)/z keeps them.
+        """
         s, _ = self._usage.terms(y)
-        return np.asarray(self._noise.resolvent(yt) / (s * y))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            m = np.asarray(self._noise.resolvent(yt) / (s * y))
+            if self.atom == 0:
+                return m
+            product = s / self.delta - 1  # z m(z)
+            return np.where(np.abs(product) > self.atom / 2, product / z, m)
 
     def boundary_values(self, x: ArrayLike) -> tuple[ComplexArray, ComplexArray]:
         """(e, ẽ) at x + i0, for real points x inside the intervals: the solution behind `pdf` and `cdf`.
