@@ -345,3 +345,28 @@ def test_command_line_names():
     explore = run_cli("explore", "--help")
     assert "--port" in explore.stdout
     assert "--no-browser" in explore.stdout
+
+
+class TestWhatIsNoModelIsNamed:
+    @pytest.mark.parametrize("model", ["model", None, np.ones((2, 2, 2)), 3])
+    def test_models(self, model, w):
+        for ask in (sp.ridge_prediction, sp.optimal_ridge, sp.simulate_ridge):
+            with pytest.raises(sp.InvalidInputError, match="model must be a SequenceModel"):
+                ask(model, w)
+        with pytest.raises(sp.InvalidInputError, match="model must be a SequenceModel"):
+            sp.rank_weights(model, {"a": w})
+        with pytest.raises(sp.InvalidInputError, match="model must be a SequenceModel"):
+            sp.predict_attention(model, 1.0)
+
+    @pytest.mark.parametrize("law", [[[1, 2], [3]], "abc", {}, [object()], [1j, 2.0]])
+    def test_laws(self, law):
+        with pytest.raises(sp.InvalidInputError, match="noise must be a law"):
+            sp.GeneralizedLaw(law, [1.0], 0.5)
+        with pytest.raises(sp.InvalidInputError, match="usage must be a law"):
+            sp.GeneralizedLaw([1.0], law, 0.5)
+
+    @pytest.mark.parametrize("seed", ["abc", 1.5, [1, "a"], {}])
+    def test_seeds_of_the_estimators(self, seed):
+        x, y = np.random.default_rng(0).normal(size=(40, 3, 4)), np.arange(40) % 2
+        with pytest.raises(sp.InvalidInputError, match="random_state must be"):
+            sp.LearnedPoolingClassifier(random_state=seed, max_steps=2).fit(x, y)

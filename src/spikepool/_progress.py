@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import Any
 
+from spikepool import _validation as check
+
 DELAY_SECONDS = 2.0
 
 
@@ -25,6 +27,8 @@ class Progress:
     """
 
     def __init__(self, total: int, description: str, *, show: bool | None = None) -> None:
+        if show is not None:
+            check.flag(show, "progress")
         self.total = max(int(total), 1)
         self.description = description
         self._forced = show is True

@@ -219,7 +219,9 @@ def _sampled_scalars(R: FloatArray, tau: float, draws: int | None, rng: Any) -> 
 
 def predict_attention(model: SequenceModel, tau: float) -> Prediction:
     """What :meth:`SequenceModel.predict` says of weights, for data-dependent attention at tau/sqrt(d) scaling."""
-    gains = attention_scalars(model.R, tau)
+    from spikepool.model import SequenceModel
+
+    gains = attention_scalars(check.instance(model, SequenceModel, "model").R, tau)
     return model.predict_gains(gains.alpha, gains.kappa)
 
 

@@ -79,10 +79,20 @@ class _LearnedPooling(BaseEstimator):  # type: ignore[misc]
         check_consistent_length(source.source, target)
         return source, target
 
+    def _random_state(self) -> np.random.RandomState:
+        """scikit-learn's notion of a seed, with our error."""
+        try:
+            state: np.random.RandomState = check_random_state(self.random_state)
+            return state
+        except ValueError as err:
+            raise InvalidInputError(
+                "random_state must be an int, a RandomState or None", self.random_state, "Pass an integer seed"
+            ) from err
+
     def _fit_weights(self, source: TokenInput, Y: FloatArray, groups: NDArray[np.intp], score: Score) -> None:
         """Choose the weights on a subset of rows, then fit the ridge on all of them."""
         ridge = self._check_parameters()
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        rng = np.random.default_rng(self._random_state().randint(2**31))
         self.n_positions_ = source.T
         uniform = mean_weights(source.T)
         baseline = fit_ridge(self._pool(source, uniform), Y, ridge)

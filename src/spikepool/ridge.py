@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,10 +36,8 @@ from scipy.optimize import brentq, minimize_scalar
 from spikepool import _validation as check
 from spikepool._labels import label_law, label_positions
 from spikepool.errors import DomainError, InvalidInputError
+from spikepool.model import SequenceModel
 from spikepool.weights import alpha_kappa
-
-if TYPE_CHECKING:
-    from spikepool.model import SequenceModel
 
 # The optimal ridge is sought within this factor of the mean noise eigenvalue, either way; beyond it the
 # classifier is at one of its two limits (least squares, or the difference of class means) to four digits.
@@ -135,6 +133,7 @@ def ridge_prediction(
     rng: Any = 0,
 ) -> RidgePrediction:
     """Predicted accuracy with its error and the law of the scores; parameters as in :func:`ridge_accuracy`."""
+    check.instance(model, SequenceModel, "model")
     w = check.weight_vector(w, model.T)
     ridge = penalty(ridge)
     n_train = model.N if n_train is None else check.size(n_train, "n_train")
@@ -223,7 +222,7 @@ def optimal_ridge(
     Searched on a grid over ten decades around the mean noise eigenvalue kappa, then refined; for some worlds the
     accuracy increases towards one of the ends, which `at_limit` reports.
     """
-    _, kappa = alpha_kappa(w, model.R)
+    _, kappa = alpha_kappa(w, check.instance(model, SequenceModel, "model").R)
 
     def loss(log_ratio: float) -> float:
         return -ridge_accuracy(model, w, kappa * 10.0**log_ratio, n_train, label=label, rng=rng)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +15,8 @@ from spikepool import _validation as check
 from spikepool._labels import label_positions, labels_of
 from spikepool._progress import Progress
 from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.model import SequenceModel
 from spikepool.ridge import penalty
-
-if TYPE_CHECKING:
-    from spikepool.model import SequenceModel
 
 FloatArray = NDArray[np.float64]
 
@@ -133,6 +131,7 @@ def simulate_ridge(
     -------
     ndarray of shape (trials,) or (trials, number of ridges)
     """
+    check.instance(model, SequenceModel, "model")
     w = check.weight_vector(w, model.T)
     ridges = check.finite_array(ridge, "ridge")
     for value in ridges.ravel():

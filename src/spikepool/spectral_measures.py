@@ -131,9 +131,12 @@ def as_law(source: Any, name: str = "law", *, rng: Any = 0) -> SpectralLaw:
         if not asymmetry <= 1e-8 * float(np.linalg.norm(source @ probe[1])) * np.sqrt(n):
             raise CorrelationError(f"{name} must be symmetric; x'Ay and y'Ax differ by", asymmetry, "Symmetrise it")
         return lanczos_law(lambda x: np.asarray(source @ x), n, rng=rng)
-    array = np.asarray(source)
-    if array.dtype == object:
-        raise InvalidInputError(f"{name} must be a law, atoms, a matrix or an operator", source, "Pass one of them")
+    try:
+        array = check.real_array(source, name)
+    except InvalidInputError as err:
+        raise InvalidInputError(
+            f"{name} must be a law, real atoms, a real matrix or an operator", source, "Pass one of them"
+        ) from err
     if array.ndim == 1:
         return AtomicLaw(array)
     matrix = check.symmetric_psd(array, name)

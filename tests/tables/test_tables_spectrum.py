@@ -140,11 +140,54 @@ def test_token_names():
         def id_to_token(self, row):
             return f"<{row}>"
 
-    assert token_names(None) is None
-    assert token_names(Tokenizer())(3) == "<3>"
-    assert token_names(["a", "b"])(1) == "b"
+    assert token_names(None, 2) is None
+    assert token_names(Tokenizer(), 2)(3) == "<3>"
+    assert token_names(["a", "b"], 2)(1) == "b"
+    assert token_names({0: "a", 1: "b"}, 2)(1) == "b"
+
+
+@pytest.mark.parametrize("tokenizer", [3, "names", b"names", ["a"] * 99, dict.fromkeys(range(99), "a")])
+def test_tokenizers_that_cannot_name_the_rows_are_refused_before_the_table_is_read(tokenizer):
+    E = np.random.default_rng(3).standard_normal((100, 40))
+    read = []
+
+    class Spy:
+        shape, dtype = E.shape, E.dtype
+
+        def __getitem__(self, rows):
+            read.append(rows)
+            return E[rows]
+
     with pytest.raises(sp.InvalidInputError, match="tokenizer"):
-        token_names(3)
+        sp.TableSpectrum(null_draws=0, repetitions=0, tokenizer=tokenizer).fit(Spy())
+    assert not read
+
+
+@pytest.mark.parametrize("tokenizer", [lambda row: ["a"][row + 5], {-i: "a" for i in range(200)}])
+def test_a_tokenizer_that_fails_on_a_row_is_named(tokenizer):
+    E = np.random.default_rng(3).standard_normal((100, 40))
+    with pytest.raises(sp.InvalidInputError, match="no name for a row"):
+        sp.TableSpectrum(null_draws=0, repetitions=0, tokenizer=tokenizer).fit(E)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"center": "no"},
+        {"center": 1},
+        {"margin": "wide"},
+        {"max_outliers": -1},
+        {"max_outliers": "many"},
+        {"null_draws": 1.5},
+        {"influential": -1},
+        {"progress": "yes"},
+        {"random_state": "seed"},
+    ],
+)
+def test_parameters_are_checked(parameters):
+    E = np.random.default_rng(3).standard_normal((100, 40))
+    with pytest.raises(sp.InvalidInputError, match=next(iter(parameters)).replace("random_state", "rng")):
+        sp.TableSpectrum(**{"null_draws": 0, "repetitions": 0, **parameters}).fit(E)
 
 
 def test_wide_table_and_low_rank():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.errors import InvalidInputError
+from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.tables.sources import TableSource
 
 FloatArray = NDArray[np.float64]
@@ -75,20 +76,37 @@ def heaviest(
     ]
 
 
-def token_names(tokenizer: Any) -> Callable[[int], str] | None:
-    """A function from token id to name, out of a tokenizer, a list of names or a function; None stays None."""
+def token_names(tokenizer: Any, V: int) -> Callable[[int], str] | None:
+    """A function from token id to name, out of a tokenizer, names of V tokens or a function; None stays None."""
     if tokenizer is None:
         return None
     for method in ("id_to_token", "convert_ids_to_tokens"):
         if hasattr(tokenizer, method):
-            lookup = getattr(tokenizer, method)
-            return lambda row: str(lookup(row))
+            return partial(_named, getattr(tokenizer, method))
     if callable(tokenizer):
-        return lambda row: str(tokenizer(row))
-    if hasattr(tokenizer, "__getitem__"):
-        return lambda row: str(tokenizer[row])
-    raise InvalidInputError(
-        "tokenizer must turn a token id into a name",
-        tokenizer,
-        "Pass a tokenizer with id_to_token, a list of names or a function",
-    )
+        return partial(_named, tokenizer)
+    if isinstance(tokenizer, (str, bytes)) or not hasattr(tokenizer, "__getitem__"):
+        raise InvalidInputError(
+            "tokenizer must turn a token id into a name",
+            tokenizer,
+            "Pass a tokenizer with id_to_token, a list of names or a function",
+        )
+    # before the table is read: a list that is too short would fail at the very end, on some tables only
+    if hasattr(tokenizer, "__len__") and len(tokenizer) < V:
+        raise ShapeError(
+            f"tokenizer has {len(tokenizer)} names for the {V} rows of the table",
+            tokenizer,
+            "Pass one name a row, in the order of the rows; rows that pad the table need one too",
+        )
+    return partial(_named, tokenizer.__getitem__)
+
+
+def _named(lookup: Callable[[int], Any], row: int) -> str:
+    try:
+        return str(lookup(row))
+    except Exception as err:  # the caller's own code, which may raise anything
+        raise InvalidInputError(
+            f"tokenizer has no name for a row of the table ({type(err).__name__}: {err})",
+            row,
+            "Give every row a name, or leave the tokenizer out",
+        ) from err

@@ -74,7 +74,8 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     influential : int, default=10
         Rows to list.
     tokenizer : optional
-        Names of the tokens: a tokenizer (`id_to_token` or `convert_ids_to_tokens`), a list or a function.
+        Names of the tokens: a tokenizer (`id_to_token` or `convert_ids_to_tokens`), a list of a name a row, or a
+        function.
     random_state : int or numpy Generator, default=0
     progress : bool, optional
         Show a progress bar; by default on a terminal, when the work is long.
@@ -157,8 +158,8 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         y : ignored
         """
         rng = self._check_parameters()
-        name = token_names(self.tokenizer)
         source = as_source(E)
+        name = token_names(self.tokenizer, source.shape[0])
         steps = 3 + 2 * self.null_draws + self.repetitions
         with Progress(steps, f"spectrum of {source.name}", show=self.progress) as bar:
             halves = self._read(source, rng)
@@ -185,6 +186,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_parameters(self) -> np.random.Generator:
+        check.flag(self.center, "center")
         check.positive(self.margin, "margin")
         check.choice(self.population, "population", ("inverse", "plug-in"))
         check.size(self.null_draws, "null_draws", minimum=0)
