@@ -217,6 +217,16 @@ def alignment_bias(mu: ArrayLike, threshold: ArrayLike, d: int, constant: float 
     return result
 
 
+def eigenvalue_bias(eigenvalues: ArrayLike, at_edge: ArrayLike, d: int) -> NDArray[np.float64]:
+    """Finite-size bias of a simulated top eigenvalue: ``OUTLIER_BIAS/d`` relative for an outlier.
+
+    The largest eigenvalue of a finite bulk sits below the edge by a Tracy-Widom shift of order d^(-2/3).
+    """
+    size = check.size(d, "d")
+    relative = np.where(at_edge, 3 * size ** (-2 / 3), OUTLIER_BIAS / size)
+    return np.asarray(relative * check.finite_array(eigenvalues, "eigenvalues"), dtype=np.float64)
+
+
 def mean_and_error(values: Any, axis: int = -1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean over trials and its standard error."""
     array = check.finite_array(values, "values")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from spikepool.figures.base import (
     Settings,
     alignment_bias,
     compare,
+    eigenvalue_bias,
     mean_and_error,
 )
 from spikepool.figures.errata import published_table, row_variables
@@ -178,48 +180,39 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
     """Exact and published alignments, and both roots, against simulation."""
     d = int(ds.attrs["d"])
     mu = ds["mu"].values
-    bias = alignment_bias(mu[None, :], ds["threshold"].values[:, None], d)
-    text = "1/(d(e²+d^(-2/3))), e = mu/mu_samp − 1"
 
     def where(index: tuple[int, ...]) -> str:
         return f"{METHODS[index[0]]} weights, mu={mu[index[1]]:.3g}"
 
-    simulated, error = ds["simulated"].values, ds["standard_error"].values
-    # the largest eigenvalue of a finite bulk sits below the edge by a Tracy-Widom shift of order d^(-2/3)
+    alignment = partial(
+        compare,
+        simulated=ds["simulated"].values,
+        standard_error=ds["standard_error"].values,
+        bias=alignment_bias(mu[None, :], ds["threshold"].values[:, None], d),
+        bias_text="1/(d(e²+d^(-2/3))), e = mu/mu_samp − 1",
+        where=where,
+    )
     top = ds["eigenvalue_exact"].values
-    inside = mu < 1.25 * float(ds["threshold"].sel(weights="mean"))
-    top_bias = np.where(inside, 3 * d ** (-2 / 3), OUTLIER_BIAS / d) * top
-    larger = np.interp(mu, ds["fine_mu"], ds["curve"].sel(formula="larger"))
+    eigenvalue = partial(
+        compare,
+        simulated=ds["eigenvalue"].values,
+        standard_error=ds["eigenvalue_error"].values,
+        bias=eigenvalue_bias(top, mu < 1.25 * float(ds["threshold"].sel(weights="mean")), d),
+        bias_text=f"{OUTLIER_BIAS:g}/d relative; 3 d^(-2/3) up to 1.25 mu_samp",
+        where=lambda index: f"mu={mu[index[0]]:.3g}",
+    )
     return (
-        compare("exact alignment", ds["exact"].values, simulated, error, bias=bias, bias_text=text, where=where),
-        compare(
+        alignment("exact alignment", ds["exact"].values),
+        alignment(
             "published alignment",
             ds["published"].values,
-            simulated,
-            error,
-            bias=bias,
-            bias_text=text,
-            where=where,
             expected=False,
             note="the printed formula leaves out the class means of a finite table.",
         ),
-        compare(
-            "exact top eigenvalue, mean weights",
-            top,
-            ds["eigenvalue"].values,
-            ds["eigenvalue_error"].values,
-            bias=top_bias,
-            bias_text=f"{OUTLIER_BIAS:g}/d relative; 3 d^(-2/3) up to 1.25 mu_samp",
-            where=lambda index: f"mu={mu[index[0]]:.3g}",
-        ),
-        compare(
+        eigenvalue("exact top eigenvalue, mean weights", top),
+        eigenvalue(
             "top eigenvalue by the larger root",
-            larger,
-            ds["eigenvalue"].values,
-            ds["eigenvalue_error"].values,
-            bias=top_bias,
-            bias_text=f"{OUTLIER_BIAS:g}/d relative; 3 d^(-2/3) up to 1.25 mu_samp",
-            where=lambda index: f"mu={mu[index[0]]:.3g}",
+            np.interp(mu, ds["fine_mu"], ds["curve"].sel(formula="larger")),
             expected=False,
             note="Theorem 3 names the larger root of its quadratic; the eigenvalue is the smaller one.",
         ),

@@ -15,6 +15,7 @@ from spikepool.figures.base import (
     Settings,
     alignment_bias,
     compare,
+    eigenvalue_bias,
     mean_and_error,
 )
 from spikepool.figures.setting import Sizes, prefix_model, weights_for
@@ -150,10 +151,8 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
     gap = ordered[:, 0] - ordered[:, 1]
     spread = raw["gap_spread"].values
     share = np.minimum(1.0, (MIXING * spread / np.maximum(gap, 1e-12)) ** 2)
-    # a repelled pair of levels moves by up to half the spread of their difference; the edge by a Tracy-Widom shift
-    at_edge = ordered <= 1.15 * ds.attrs["edge"]
-    bias = np.where(at_edge, 3 * d ** (-2 / 3), OUTLIER_BIAS / d) * ordered
-    bias = bias + (share * spread)[:, None]
+    # a repelled pair of levels moves by up to half the spread of their difference
+    bias = eigenvalue_bias(ordered, ordered <= 1.15 * ds.attrs["edge"], d) + (share * spread)[:, None]
     jump = float(np.abs(np.diff(raw["alignment_curve"].values)).max())
     alignment_allow = alignment_bias(mu[None, :], ds.attrs["threshold"], d) * np.ones((2, 1))
     alignment_allow[0] += jump * share
