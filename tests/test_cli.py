@@ -89,6 +89,29 @@ def test_predict_prints_the_library_numbers(run, model):
     assert f"{model.predict(weights['causal']).alignment:.4g}" in table
 
 
+@pytest.mark.parametrize("command", ["predict", "plan", "simulate"])
+def test_commands_about_a_model_share_its_options_and_defaults(run, command):
+    plain_text = " ".join(run(command, "--help")[1].split())
+    for name in (
+        "--d ",
+        "--V ",
+        "--N ",
+        "--T ",
+        "--mu ",
+        "-R",
+        "-w",
+        "--table ",
+        "--uncentered ",
+        "--latent ",
+        "--json",
+    ):
+        assert name in plain_text
+    own = {"predict": (), "plan": ("--alignment", 0.5), "simulate": ("--trials", 2)}[command]
+    described = json.loads(run(command, "--d", 40, "--N", 80, *own, "--json")[1])["model"]
+    default = {"d": 40, "V": 800, "N": 80, "T": 10, "mu": 2.5, "correlation": "prefix:3", "table": "sampled"}
+    assert {name: described[name] for name in default} == default
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

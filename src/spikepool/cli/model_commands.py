@@ -33,29 +33,21 @@ def register(app: typer.Typer) -> None:
     app.command()(simulate)
 
 
+@opt.takes_model
 def predict(
-    d: opt.Dimension = 500,
-    V: opt.Vocabulary = 800,
-    N: opt.Sequences = 1000,
-    T: opt.Length = 10,
-    mu: opt.Signal = 2.5,
-    correlation: opt.Correlation = "prefix:3",
-    weights: opt.Weights = opt.DEFAULT_WEIGHTS,
-    table: opt.Table = "sampled",
-    uncentered: opt.Uncentered = False,
-    latent: opt.Latent = "signs",
+    options: opt.ModelOptions,
     exact: Exact = False,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Bulk edge, outliers, alignment and thresholds for given pooling weights."""
-    model = opt.build_model(d, V, N, T, mu, correlation, table, uncentered, latent)
-    named = opt.parse_weights(weights, model.R)
+    model = options.model()
+    named = options.named_weights(model)
     predictions = {name: model.predict(w, exact=exact, rng=seed) for name, w in named.items()}
     if as_json:
         print_json(
             {
-                "model": opt.model_fields(model, correlation),
+                "model": opt.model_fields(model, options.correlation),
                 "exact": exact,
                 "predictions": [_prediction_fields(name, p) for name, p in predictions.items()],
             }
@@ -74,7 +66,7 @@ def predict(
         for name, p in predictions.items()
     ]
     header = ["weights", "alpha/kappa", "bulk edge", "outliers", "alignment", "mu_pop", "mu_samp"]
-    print_table(_describe(model, correlation), header, rows)
+    print_table(_describe(model, options.correlation), header, rows)
 
 
 def _prediction_fields(name: str, p: Prediction) -> dict[str, Any]:
@@ -99,18 +91,10 @@ def _describe(model: SequenceModel, correlation: str) -> str:
     )
 
 
+@opt.takes_model
 def plan(
+    options: opt.ModelOptions,
     alignment: Alignment = 0.8,
-    d: opt.Dimension = 500,
-    V: opt.Vocabulary = 800,
-    N: opt.Sequences = 1000,
-    T: opt.Length = 10,
-    mu: opt.Signal = 2.5,
-    correlation: opt.Correlation = "prefix:3",
-    weights: opt.Weights = opt.DEFAULT_WEIGHTS,
-    table: opt.Table = "sampled",
-    uncentered: opt.Uncentered = False,
-    latent: opt.Latent = "signs",
     as_json: opt.Json = False,
 ) -> None:
     """How many sequences, what signal or what vocabulary a target alignment needs, and the trade-offs.
@@ -120,8 +104,8 @@ def plan(
     from spikepool import _validation as check
 
     check.fraction(alignment, "alignment", closed=False)
-    model = opt.build_model(d, V, N, T, mu, correlation, table, uncentered, latent)
-    named = opt.parse_weights(weights, model.R)
+    model = options.model()
+    named = options.named_weights(model)
     needs = {name: _requirements(model, w, alignment) for name, w in named.items()}
     targets = sorted({*_TARGETS, alignment})
     by_target = {
@@ -132,7 +116,7 @@ def plan(
     if as_json:
         print_json(
             {
-                "model": opt.model_fields(model, correlation),
+                "model": opt.model_fields(model, options.correlation),
                 "target": alignment,
                 "requirements": [{"weights": name, **item} for name, item in needs.items()],
                 "requirements_by_target": by_target,
@@ -142,7 +126,7 @@ def plan(
         return
     header = ["weights", "alignment now", "sequences N", "signal mu", "vocabulary V"]
     print_table(
-        f"To reach alignment {alignment:g} from {_describe(model, correlation)}",
+        f"To reach alignment {alignment:g} from {_describe(model, options.correlation)}",
         header,
         [
             [name, number(item["alignment"]), *_requirement_cells(item), _vocabulary_cell(item["vocabulary"])]
@@ -221,17 +205,9 @@ def _samples_cell(samples: int | None) -> str:
     return "never" if samples is None else number(int(samples))
 
 
+@opt.takes_model
 def simulate(
-    d: opt.Dimension = 500,
-    V: opt.Vocabulary = 800,
-    N: opt.Sequences = 1000,
-    T: opt.Length = 10,
-    mu: opt.Signal = 2.5,
-    correlation: opt.Correlation = "prefix:3",
-    weights: opt.Weights = opt.DEFAULT_WEIGHTS,
-    table: opt.Table = "sampled",
-    uncentered: opt.Uncentered = False,
-    latent: opt.Latent = "signs",
+    options: opt.ModelOptions,
     trials: Trials = 20,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
@@ -240,9 +216,9 @@ def simulate(
     from spikepool import _validation as check
 
     check.size(trials, "trials", minimum=2)
-    model = opt.build_model(d, V, N, T, mu, correlation, table, uncentered, latent)
+    model = options.model()
     results = []
-    for name, w in opt.parse_weights(weights, model.R).items():
+    for name, w in options.named_weights(model).items():
         p = model.predict(w)
         s = model.simulate(w, trials=trials, rng=seed)
         alignment, alignment_error = _mean_and_error(s.alignment)
@@ -261,7 +237,7 @@ def simulate(
     if as_json:
         print_json(
             {
-                "model": opt.model_fields(model, correlation),
+                "model": opt.model_fields(model, options.correlation),
                 "trials": trials,
                 "seed": seed,
                 "simulations": results,
@@ -279,7 +255,7 @@ def simulate(
         for r in results
     ]
     header = ["weights", "alignment", "predicted", "top eigenvalue", "predicted"]
-    print_table(f"{_describe(model, correlation)}, {trials} trials, seed {seed}", header, rows)
+    print_table(f"{_describe(model, options.correlation)}, {trials} trials, seed {seed}", header, rows)
 
 
 def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:

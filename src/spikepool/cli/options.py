@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +39,63 @@ Json = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Root of every random stream.")]
 
-DEFAULT_WEIGHTS = ["mean", "causal", "optimal"]
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The options that describe a model and its pooling weights; the fields are the options of every command that
+    takes a model (see :func:`takes_model`).
+    """
+
+    d: Dimension = 500
+    V: Vocabulary = 800
+    N: Sequences = 1000
+    T: Length = 10
+    mu: Signal = 2.5
+    correlation: Correlation = "prefix:3"
+    weights: Weights = field(default_factory=lambda: ["mean", "causal", "optimal"])
+    table: Table = "sampled"
+    uncentered: Uncentered = False
+    latent: Latent = "signs"
+
+    def model(self) -> SequenceModel:
+        """The model; a spiked correlation without unit diagonal needs ``--latent gaussian``."""
+        from spikepool import _validation as check
+        from spikepool.model import SequenceModel
+
+        R = parse_correlation(self.correlation, check.size(self.T, "T"))
+        return SequenceModel(
+            d=self.d,
+            V=self.V,
+            N=self.N,
+            R=R,
+            mu=self.mu,
+            table=self.table,
+            centered=not self.uncentered,
+            latent=self.latent,
+        )
+
+    def named_weights(self, model: SequenceModel) -> dict[str, NDArray[np.float64]]:
+        """The pooling weights by name."""
+        return parse_weights(self.weights, model.R)
+
+
+def takes_model(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command`, whose first parameter is a :class:`ModelOptions`, the options of a model beside its own."""
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(ModelOptions(**{name: given.pop(name) for name in shared}), **given)
+
+    # Typer reads options from the signature, and finds no way to group them
+    shared = inspect.signature(ModelOptions, eval_str=True).parameters
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    defaults = ModelOptions()
+    listed = [item.replace(default=getattr(defaults, name)) for name, item in shared.items()] + own
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in listed]
+    )
+    run.__annotations__ = {item.name: item.annotation for item in listed}
+    return run
 
 
 def parse_correlation(text: str, T: int) -> NDArray[np.float64]:
@@ -124,19 +184,6 @@ def load_array(path: Path, name: str) -> NDArray[np.float64]:
     except (OSError, ValueError) as err:
         reason = f"{type(err).__name__}: {err}"
         raise InvalidInputError(f"cannot read the {name} from {path} ({reason})", remedy="Check the file") from err
-
-
-def build_model(
-    d: int, V: int, N: int, T: int, mu: float, correlation: str, table: str, uncentered: bool, latent: str
-) -> SequenceModel:
-    """The model the options describe; a spiked correlation without unit diagonal needs ``--latent
-    gaussian``.
-    """
-    from spikepool import _validation as check
-    from spikepool.model import SequenceModel
-
-    R = parse_correlation(correlation, check.size(T, "T"))
-    return SequenceModel(d=d, V=V, N=N, R=R, mu=mu, table=table, centered=not uncentered, latent=latent)
 
 
 def model_fields(model: SequenceModel, correlation: str) -> dict[str, Any]:
