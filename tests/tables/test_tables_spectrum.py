@@ -170,6 +170,12 @@ def test_a_tokenizer_that_fails_on_a_row_is_named(tokenizer):
         sp.TableSpectrum(null_draws=0, repetitions=0, tokenizer=tokenizer).fit(E)
 
 
+@pytest.mark.parametrize("table", ["abc", None, 10**400, [[1, 2], [3]], [["a"]]])
+def test_what_is_no_table_is_named(table):
+    with pytest.raises(sp.InvalidInputError, match="E must|E has"):
+        sp.TableSpectrum().fit(table)
+
+
 @pytest.mark.parametrize(
     "parameters",
     [

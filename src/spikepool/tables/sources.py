@@ -119,7 +119,7 @@ def as_source(table: Any) -> TableSource:
     if not hasattr(table, "shape") or not hasattr(table, "dtype"):
         try:
             table = np.asarray(table, dtype=np.float64)
-        except (TypeError, ValueError) as err:
+        except (TypeError, ValueError, OverflowError) as err:
             raise InvalidInputError(
                 "E must be a (V, d) array of real numbers", type(table).__name__, "Pass a numeric array"
             ) from err
