@@ -25,9 +25,11 @@
   }
 
   const known = {}; // what Dash holds for each field and slider
+  const specs = {}; // of the numbers that have a slider
 
   own.couple = function (value, position, spec) {
     const slider = spec.id + "-slider";
+    specs[spec.id] = spec;
     known[spec.id] = value;
     known[slider] = Number(position);
     if (triggered(slider) && Number.isFinite(known[slider])) {
@@ -51,8 +53,10 @@
 
   document.addEventListener("input", function (event) {
     const field = event.target;
+    if (!(field.id in known)) return;
+    if (field.type === "range") askAhead(field);
     // fields are read when the typing pauses
-    if (field.id in known) setTimeout(settle, field.type === "range" ? 50 : 600, field);
+    setTimeout(settle, field.type === "range" ? 50 : 600, field);
   });
 
   /* ---- asking the server: one question at a time, the latest last ---- */
@@ -115,35 +119,53 @@
     return shown.slice(0, T);
   }
 
-  own.collect = function (mu, w, T, corr, L, rho, R, d, V, N, table, centered, plane, custom) {
-    if (w === undefined || w === null) return [same(), same(), same(), same()];
-    const rows = matrix(R);
-    const length = corr === "matrix" ? (rows ? rows.split(";").length : 0) : T;
-    const parts = [["d", text("d", d)], ["V", text("V", V)], ["N", text("N", N)]];
-    if (corr !== "matrix") parts.push(["T", text("T", T)]);
-    parts.push(["corr", corr]);
-    if (corr === "prefix") {
-      let prefix = L;
-      if (Number.isInteger(L) && Number.isInteger(T) && L > T) {
-        prefix = T; // the prefix cannot be longer than the sequence; the control shows it
-        dash.set_props("L", { value: T });
-      }
+  /* The query of a state, and what of it differs from the controls: the prefix and the custom weights. */
+  function queryOf(state) {
+    const rows = matrix(state.R);
+    const number = (id) => text(id, state[id]);
+    const parts = [["d", number("d")], ["V", number("V")], ["N", number("N")]];
+    if (state.corr !== "matrix") parts.push(["T", number("T")]);
+    parts.push(["corr", state.corr]);
+    let prefix = state.L;
+    if (state.corr === "prefix") {
+      // the prefix cannot be longer than the sequence
+      if (Number.isInteger(state.L) && Number.isInteger(state.T)) prefix = Math.min(state.L, state.T);
       parts.push(["L", text("L", prefix)]);
     }
-    if (corr === "markov") parts.push(["rho", text("rho", rho)]);
-    if (corr === "matrix") parts.push(["R", rows]);
-    parts.push(["mu", text("mu", mu)], ["w", w]);
-    if (w === "custom") {
-      const values = fitted(custom, length || 1);
-      if (!custom || values.length !== custom.length) dash.set_props("custom", { data: values });
-      parts.push(["custom", values.join(",")]);
+    if (state.corr === "markov") parts.push(["rho", number("rho")]);
+    if (state.corr === "matrix") parts.push(["R", rows]);
+    parts.push(["mu", number("mu")], ["w", state.w]);
+    let custom = state.custom;
+    if (state.w === "custom") {
+      const length = state.corr === "matrix" ? (rows ? rows.split(";").length : 0) : state.T;
+      custom = fitted(state.custom, length || 1);
+      parts.push(["custom", custom.join(",")]);
     }
-    parts.push(["table", table], ["centered", centered], ["plane", plane]);
-    const query = parts.map(([name, value]) => name + "=" + encode(value)).join("&");
-    ask(query);
-    showAddress(query);
+    parts.push(["table", state.table], ["centered", state.centered], ["plane", state.plane]);
+    return { query: parts.map(([name, value]) => name + "=" + encode(value)).join("&"), prefix, custom };
+  }
+
+  let latest = null; // the state last collected
+
+  own.collect = function (mu, w, T, corr, L, rho, R, d, V, N, table, centered, plane, custom) {
+    if (w === undefined || w === null) return [same(), same(), same(), same()];
+    latest = { mu, w, T, corr, L, rho, R, d, V, N, table, centered, plane, custom };
+    const found = queryOf(latest);
+    if (found.prefix !== L) dash.set_props("L", { value: found.prefix });
+    if (w === "custom" && (!custom || found.custom.length !== custom.length)) {
+      dash.set_props("custom", { data: found.custom });
+    }
+    ask(found.query);
+    showAddress(found.query);
     return [corr === "matrix", corr !== "prefix", corr !== "markov", corr !== "matrix"];
   };
+
+  /* The question of a moved slider at once; Dash passes the move from slider to field to state in its own time, and
+     then asks the same again, which is not repeated. */
+  function askAhead(slider) {
+    const id = slider.id.replace(/-slider$/, "");
+    if (latest && id in specs) ask(queryOf({ ...latest, [id]: fromSlider(slider.value, specs[id]) }).query);
+  }
 
   own.exports = function (query, job) {
     if (!query) return Array(6).fill(same());
