@@ -47,6 +47,12 @@ def test_version_needs_no_imports():
     assert (done.returncode, done.stdout) == (0, f"spikepool {sp.__version__}\n")
 
 
+def test_runs_as_a_module():
+    command = [sys.executable, "-m", "spikepool", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"spikepool {sp.__version__}\n")
+
+
 def test_help_and_citation(run):
     code, out, _ = run("--help")
     assert code == 0
