@@ -248,6 +248,14 @@ def test_large_data_are_learned_on_a_subset_but_fitted_on_all(prefix):
     np.testing.assert_allclose(learned.coef_[0], reference.coef[:, 0], atol=1e-10)
 
 
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_constant_targets_are_predicted_with_mean_weights(value):
+    X = np.random.default_rng(0).standard_normal((60, 5, 8))
+    fitted = sp.LearnedPoolingRegressor().fit(X, np.full(60, value))
+    np.testing.assert_allclose(fitted.weights_, 0.2)
+    np.testing.assert_allclose(fitted.predict(X), value, atol=1e-12)
+
+
 def test_bad_input_is_named(prefix):
     ids, table, y = prefix
     X = table[ids]

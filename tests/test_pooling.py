@@ -233,6 +233,9 @@ def test_bad_values_are_refused(world, mask, error, change):
         (sp.InvalidInputError, {"empty": "drop"}),
         (sp.InvalidInputError, {"padding": 0}),
         (sp.ShapeError, {"n_positions": 7}),
+        (sp.InvalidInputError, {"n_positions": np.arange(3)}),
+        (sp.InvalidInputError, {"n_bins": "many"}),
+        (sp.ShapeError, {"table": [[1.0, 2.0], [3.0]]}),
     ],
 )
 def test_bad_parameters_are_refused(world, error, parameters):

@@ -30,6 +30,7 @@ def read_tokens(estimator: BaseEstimator, X: Any, mask: Any, *, reset: bool, any
     form; token ids count T.
     """
     table = None if estimator.table is None else check_table(estimator.table)
+    n_positions = None if estimator.n_positions is None else check.size(estimator.n_positions, "n_positions")
     padding = estimator.padding
     if padding is not None:
         if table is None:
@@ -46,20 +47,20 @@ def read_tokens(estimator: BaseEstimator, X: Any, mask: Any, *, reset: bool, any
         if X.ndim not in (2, 3):
             raise ShapeError("X must be (n, T, d) or (n, T*d)", tuple(X.shape), "Reshape it")
         _shape(estimator, X, int(np.prod(X.shape[1:])), reset, any_length)
-        source = X if X.ndim == 3 else split_positions(X, estimator.n_positions)
+        source = X if X.ndim == 3 else split_positions(X, n_positions)
     elif (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) == 3:
         array = np.asarray(X)
         if array.dtype.kind not in "fiub":
             raise InvalidInputError("X must hold real numbers", array.dtype, "Convert it to a float array")
-        if estimator.n_positions is not None and array.shape[1] != estimator.n_positions and not any_length:
-            raise ShapeError(f"X has {array.shape[1]} positions, n_positions is", estimator.n_positions, "Match them")
+        if n_positions is not None and array.shape[1] != n_positions and not any_length:
+            raise ShapeError(f"X has {array.shape[1]} positions, n_positions is", n_positions, "Match them")
         _shape(estimator, array, array.shape[1] * array.shape[2], reset, any_length)
         source = array
     else:
         array = validate_data(
             estimator, X, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False, ensure_min_samples=1
         )
-        source = split_positions(array, estimator.n_positions)
+        source = split_positions(array, n_positions)
     source_input = TokenInput(source, check_mask(mask, int(source.shape[0]), int(source.shape[1])), table, padding)
     if not is_dask(source):
         _check_observed(source_input)

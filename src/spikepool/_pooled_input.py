@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool import _validation as check
 from spikepool.errors import DomainError, InvalidInputError, NonFiniteError, ShapeError, TokenError
 
 FloatArray = NDArray[np.float64]
@@ -38,7 +37,10 @@ def is_dask(value: Any) -> bool:
 
 def check_table(table: Any) -> NDArray[Any]:
     """The table as a finite real (V, d) array; kept in its own precision, never copied when it is an array."""
-    E = np.asarray(table)
+    try:
+        E = np.asarray(table)
+    except ValueError as err:
+        raise ShapeError("table must have rows of equal length", table, "Pass a (V, d) array") from err
     if E.ndim != 2 or 0 in E.shape:
         raise ShapeError("table must be a non-empty (V, d) array", E.shape, "Pass rows = tokens")
     if E.dtype.kind not in "fiu":
@@ -225,7 +227,7 @@ def check_ids(ids: Any) -> Any:
 
 def split_positions(X: Any, n_positions: int | None) -> Any:
     """An (n, T*d) array as (n, T, d); T = 1 when `n_positions` is None."""
-    T = 1 if n_positions is None else check.size(n_positions, "n_positions")
+    T = n_positions or 1
     width = int(X.shape[1])
     if width % T:
         raise ShapeError(f"X has {width} columns, not a multiple of n_positions", T, "Check n_positions")

@@ -86,7 +86,7 @@ def choose_weights(
     n, T, _ = x.shape
     uniform = np.full(T, 1.0 / T)
     starts = random_starts(T, restarts, rng)
-    scale = np.sqrt(((Y - Y.mean(axis=0)) ** 2).sum() / n)
+    scale = np.sqrt(((Y - Y.mean(axis=0)) ** 2).sum() / n) or 1.0  # constant targets leave nothing to scale
 
     def learn(rows: NDArray[np.bool_]) -> FloatArray:
         # unit variance in the targets: the optimiser's tolerances then mean the same for every data set

@@ -166,8 +166,8 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check.choice(self.empty, "empty", EMPTY)
         check.fraction(self.confidence, "confidence", closed=False)
         check.non_negative(self.min_gain, "min_gain")
-        relative = self.positions == "relative"
-        self._bins = check.size(self.n_bins, "n_bins") if relative else None
+        bins = check.size(self.n_bins, "n_bins")
+        self._bins = bins if self.positions == "relative" else None
         P = self._bins if self._bins is not None else source.T
         self._fixed = self._fixed_weights(P)
         self.n_positions_, self.n_features_out_, self.n_samples_seen_ = source.T, source.d, 0
