@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -42,14 +43,16 @@ def real_array(value: ArrayLike, name: str) -> FloatArray:
         raise InvalidInputError(f"{name} must be real numbers", value, "Pass a numeric array") from err
 
 
-def finite_array(value: ArrayLike, name: str, *, ndim: int | None = None, empty: bool = False) -> FloatArray:
+def finite_array(value: Any, name: str, *, ndim: int | None = None, empty: bool = False) -> FloatArray:
     """`value` as a float64 array without NaN or infinities; of `ndim` dimensions when given."""
+    if isinstance(value, float) and ndim is None and math.isfinite(value):
+        return np.array(value)  # by far the most frequent case, and most of the time of a prediction
     array = real_array(value, name)
     if ndim is not None and array.ndim != ndim:
         raise ShapeError(f"{name} must have {ndim} dimension(s), not {array.ndim}", array, "Reshape the array")
     if not empty and array.size == 0:
         raise ShapeError(f"{name} is empty", array, "Pass at least one value")
-    if not np.all(np.isfinite(array)):
+    if not np.isfinite(array).all():
         bad = array[~np.isfinite(array)].ravel()[0]
         raise NonFiniteError(f"{name} contains NaN or infinities", float(bad), "Remove or impute them first")
     return array

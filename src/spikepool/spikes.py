@@ -33,7 +33,7 @@ FloatArray = NDArray[np.float64]
 def _operand(value: ArrayLike, name: str, *, minimum: float | None = None, strict: bool = False) -> FloatArray:
     array = check.finite_array(value, name, empty=True)
     if minimum is not None and array.size:
-        smallest = float(array.min())
+        smallest = float(array.min() if array.ndim else array)
         if smallest < minimum or (strict and smallest == minimum):
             raise DomainError(
                 f"{name} must be {'above' if strict else 'at least'} {minimum:g}",

@@ -292,7 +292,7 @@ def _be_modest(memory_bytes: int) -> None:
     threadpool_limits(1)
     if hasattr(os, "nice"):
         with contextlib.suppress(OSError):
-            os.nice(10)
+            os.nice(19)
     if sys.platform == "linux":
         import resource
 
