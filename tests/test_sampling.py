@@ -206,11 +206,13 @@ class TestRefusals:
             draw_sample(model(d=10**6, V=10**7), rng=0)
 
     def test_memory_is_measured_against_what_is_available(self, monkeypatch):
+        larger = model(d=300, V=500)  # 1.2 MB; what needs less than a mebibyte is not asked about
         monkeypatch.setattr(_memory, "available_bytes", lambda: 10_000)
         with pytest.raises(sp.MemoryBudgetError, match=r"9\.31e-06 GiB are available"):
-            draw_sample(model(), rng=0)
-        monkeypatch.setattr(_memory, "available_bytes", lambda: None)  # a system that does not say
+            draw_sample(larger, rng=0)
         assert draw_sample(model(), rng=0).noise.shape == (50, 30)
+        monkeypatch.setattr(_memory, "available_bytes", lambda: None)  # a system that does not say
+        assert draw_sample(larger, rng=0).noise.shape == (500, 300)
 
     def test_available_memory_is_plausible(self):
         available = _memory.available_bytes()
