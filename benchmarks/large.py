@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
-from spikepool.sampling import draw_sample
-from spikepool.simulation import sample_grid
+from spikepool.simulation.drawn import sample_grid
+from spikepool.world.sampling import draw_sample
 
 RESULTS = Path(__file__).parent / "results" / "large.json"
 

@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 import spikepool as sp
-from spikepool._gcv import fit_ridge
+from spikepool.kit.gcv import fit_ridge
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"

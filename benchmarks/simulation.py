@@ -23,8 +23,8 @@ from scipy.optimize import brentq
 from threadpoolctl import threadpool_limits
 
 import spikepool as sp
-from spikepool.sampling import draw_sample
-from spikepool.simulation import sample_grid
+from spikepool.simulation.drawn import sample_grid
+from spikepool.world.sampling import draw_sample
 
 RESULTS = Path(__file__).parent / "results" / "simulation.json"
 AGREEMENT = 1e-6

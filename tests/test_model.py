@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spikepool as sp
-from spikepool import spikes
+from spikepool.theory import spikes
 
 R = sp.prefix_correlation(T=10, L=3)
 WEIGHTS = {"mean": sp.mean_weights(10), "causal": sp.causal_weights(10), "optimal": sp.optimal_weights(R)}

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from spikepool import plotting
+from spikepool.drawing import plotting
 from spikepool.explorer import figures
 from spikepool.explorer.export import to_csv, to_json, to_python
 from spikepool.explorer.simulate import check_simulation, simulate_task
@@ -76,7 +76,7 @@ def simulated():
 
 
 def test_simulation_is_the_library_s_own(simulated):
-    from spikepool.simulation import simulate_grid
+    from spikepool.simulation.drawn import simulate_grid
 
     query, result, seen = simulated
     panels = solve_query(query)

@@ -8,7 +8,7 @@ import pytest
 from spikepool.explorer.state import parse_query
 from spikepool.explorer.theory import solve_query
 from spikepool.explorer.verdict import verdict
-from spikepool.planning import top_alignment
+from spikepool.theory.planning import top_alignment
 
 QUERIES = {
     "default": "",

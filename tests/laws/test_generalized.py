@@ -266,7 +266,7 @@ def test_bad_points_are_named_errors():
 
 
 def test_a_point_that_does_not_converge_raises_with_the_point_and_the_remedy(monkeypatch):
-    from spikepool._numerics import Report
+    from spikepool.kit.numerics import Report
     from spikepool.laws import _separable
 
     def stuck(usage, noise, z, *args, **kwargs):

@@ -5,7 +5,7 @@ import pytest
 from references import prefix_signs
 
 import spikepool as sp
-from spikepool.attention_gains import attention_scalars, average_correlation, predict_attention
+from spikepool.theory.attention_gains import attention_scalars, average_correlation, predict_attention
 from worlds import draw_table, draw_tokens, mean_and_error, pool, top_pair
 
 pytestmark = pytest.mark.statistical

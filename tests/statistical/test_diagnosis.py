@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.diagnosis import UncenteredWarning
+from spikepool.trust.diagnosis import UncenteredWarning
 
 pytestmark = pytest.mark.statistical
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.exact import predict_tokens
-from spikepool.frequencies import zipf_frequencies
-from spikepool.sampling import draw_tokens
+from spikepool.theory.given_tokens import predict_tokens
+from spikepool.world.frequencies import zipf_frequencies
+from spikepool.world.sampling import draw_tokens
 
 pytestmark = pytest.mark.statistical
 
@@ -201,7 +201,7 @@ def test_spectrum_at_finite_length(name, T):
 
 def test_rank_two_with_spikes_of_noise_and_usage_and_error_that_shrinks():
     """Two signals, one isolated noise eigenvalue, one heavy token: outliers and overlaps, at two sizes."""
-    from spikepool.general_spikes import GeneralSpikes, Measure
+    from spikepool.theory.general_spikes import GeneralSpikes, Measure
 
     gaps = []
     for d, trials in ((150, 60), (600, 24)):

@@ -5,7 +5,7 @@ import pytest
 from references import prefix_signs
 
 import spikepool as sp
-from spikepool.heads import layered_weights, optimal_heads
+from spikepool.world.heads import layered_weights, optimal_heads
 from worlds import draw_table, draw_tokens, mean_and_error, pool, top_pair
 
 pytestmark = pytest.mark.statistical

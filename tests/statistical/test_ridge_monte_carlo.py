@@ -5,7 +5,7 @@ import pytest
 from references import prefix_signs
 
 import spikepool as sp
-from spikepool.ridge_empirical import simulate_ridge
+from spikepool.simulation.ridge import simulate_ridge
 from worlds import draw_table, draw_tokens, mean_and_error, pool
 
 pytestmark = pytest.mark.statistical

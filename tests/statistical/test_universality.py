@@ -5,7 +5,7 @@ import pytest
 
 import spikepool as sp
 from spikepool.model import NOISES
-from spikepool.simulation import simulate_grid
+from spikepool.simulation.drawn import simulate_grid
 
 pytestmark = pytest.mark.statistical
 

@@ -4,9 +4,9 @@ import mpmath
 import numpy as np
 import pytest
 
+from spikepool.data.sources import ArraySource, bfloat16_to_float32
 from spikepool.errors import NonFiniteError
 from spikepool.tables.gram import Moments, stream_moments
-from spikepool.tables.sources import ArraySource, bfloat16_to_float32
 
 
 def full(moments):

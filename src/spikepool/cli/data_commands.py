@@ -37,7 +37,7 @@ def spectrum(
     else:
         print(fitted.summary())
     if out is not None and extension is not None:
-        from spikepool.plotting import save_figure
+        from spikepool.drawing.plotting import save_figure
 
         written = save_figure(fitted.plot(), out.with_suffix(""), (extension,))
         if not as_json:

@@ -101,7 +101,7 @@ def plan(
 
     Each requirement changes one quantity and keeps the others as given.
     """
-    from spikepool import _validation as check
+    from spikepool.kit import validation as check
 
     check.fraction(alignment, "alignment", closed=False)
     model = options.model()
@@ -213,7 +213,7 @@ def simulate(
     as_json: opt.Json = False,
 ) -> None:
     """Draw data sets and compare the top eigenpair of S with the prediction."""
-    from spikepool import _validation as check
+    from spikepool.kit import validation as check
 
     check.size(trials, "trials", minimum=2)
     model = options.model()

@@ -59,7 +59,7 @@ class ModelOptions:
 
     def model(self) -> SequenceModel:
         """The model; a spiked correlation without unit diagonal needs ``--latent gaussian``."""
-        from spikepool import _validation as check
+        from spikepool.kit import validation as check
         from spikepool.model import SequenceModel
 
         R = parse_correlation(self.correlation, check.size(self.T, "T"))
@@ -102,8 +102,8 @@ def parse_correlation(text: str, T: int) -> NDArray[np.float64]:
     """(T, T) matrix described by `text`; see ``CORRELATION_HELP``."""
     import numpy as np
 
-    from spikepool import correlation as kinds
     from spikepool import errors
+    from spikepool.world import correlation as kinds
 
     if Path(text).suffix in (".csv", ".npy"):
         R = load_array(Path(text), "correlation")
@@ -132,8 +132,8 @@ def parse_correlation(text: str, T: int) -> NDArray[np.float64]:
 
 def parse_weights(texts: list[str], R: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """Named pooling weights for the length of `R`; see ``WEIGHTS_HELP``."""
-    from spikepool import _validation as check
-    from spikepool import weights as kinds
+    from spikepool.kit import validation as check
+    from spikepool.world import weights as kinds
 
     T = len(R)
     named: dict[str, NDArray[np.float64]] = {}

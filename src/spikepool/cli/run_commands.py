@@ -79,8 +79,8 @@ def reproduce(
 
     for module in ("xarray", "matplotlib", "jinja2"):
         require(module, "reproduce")
-    from spikepool.figures import FIGURES, Settings, select
-    from spikepool.report import make_report
+    from spikepool.reproduce import FIGURES, Settings, select
+    from spikepool.reproduce.report import make_report
 
     if list_figures:
         rows = [[str(spec.number), spec.name, spec.title] for spec in FIGURES.values()]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from spikepool.drawing.plotting import method_style
 from spikepool.explorer.theory import Panels
 from spikepool.explorer.verdict import NAMES
-from spikepool.plotting import method_style
 
 Figure = dict[str, Any]
 

@@ -44,8 +44,8 @@ def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
 
     The numbers are those of ``simulate_grid(model, weights, mus, trials, k=1, rng=seed)``, draw by draw.
     """
-    from spikepool.sampling import child_seed, draw_sample, seed_sequence
-    from spikepool.simulation import sample_grid, spectrum
+    from spikepool.simulation.drawn import sample_grid, spectrum
+    from spikepool.world.sampling import child_seed, draw_sample, seed_sequence
 
     state = parse_query(payload["query"])
     trials, seed = int(payload["trials"]), int(payload["seed"])

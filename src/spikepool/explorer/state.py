@@ -14,14 +14,13 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spikepool.correlation import markov_correlation, prefix_correlation
 from spikepool.errors import InvalidInputError, NoOptimumError, SpikepoolError
-from spikepool.model import TABLES, SequenceModel
-from spikepool.weights import causal_weights, mean_weights, optimal_weights
-
-FloatArray = NDArray[np.float64]
+from spikepool.kit.arrays import FloatArray
+from spikepool.model import SequenceModel
+from spikepool.world.correlation import markov_correlation, prefix_correlation
+from spikepool.world.sequences import TABLES
+from spikepool.world.weights import causal_weights, mean_weights, optimal_weights
 
 CORRELATIONS = ("prefix", "markov", "matrix")
 WEIGHTS = ("mean", "causal", "optimal", "custom")

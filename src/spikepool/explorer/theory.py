@@ -1,7 +1,7 @@
 """Everything the live panels show, computed from a state in a few milliseconds.
 
 The numbers of the present point come from :meth:`spikepool.SequenceModel.predict`. Curves and the phase plane need
-thousands of points at a time, so they broadcast the same closed forms (:mod:`spikepool.spikes`) over arrays; the
+thousands of points at a time, so they broadcast the same closed forms (:mod:`spikepool.theory.spikes`) over arrays; the
 tests hold the two against each other.
 """
 
@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from spikepool import spikes
 from spikepool.errors import DomainError, UnreachableError
 from spikepool.explorer.state import State, StateError, parse_query
+from spikepool.kit.arrays import FloatArray
 from spikepool.model import Prediction, SequenceModel
-from spikepool.planning import top_alignment
-
-FloatArray = NDArray[np.float64]
+from spikepool.theory import spikes
+from spikepool.theory.closed_form import top_alignment
 
 DENSITY_POINTS = 240
 CURVE_POINTS = 161

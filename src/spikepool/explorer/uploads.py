@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spikepool.errors import InvalidInputError, TableFormatError
 from spikepool.explorer.histogram import histogram
 from spikepool.explorer.jobs import Report
+from spikepool.kit.arrays import FloatArray
 
 if TYPE_CHECKING:
-    from spikepool.diagnosis import Diagnosis
+    from spikepool.trust.diagnosis import Diagnosis
 
-FloatArray = NDArray[np.float64]
 
 KINDS: dict[str, tuple[str, ...]] = {
     "features": (".npy", ".csv"),
@@ -59,8 +58,8 @@ def upload_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def _analyse_table(path: Path, report: Report) -> dict[str, Any]:
+    from spikepool.drawing.tables import smooth_density
     from spikepool.tables import TableSpectrum, open_table
-    from spikepool.tables.plots import smooth_density
 
     source: Any = read_csv(path) if path.suffix == ".csv" else open_table(path)
     report(0.2, "spectrum, nulls and held-out check")
@@ -85,7 +84,7 @@ def _analyse_table(path: Path, report: Report) -> dict[str, Any]:
 
 
 def _analyse_features(path: Path, V: int | None, report: Report) -> dict[str, Any]:
-    from spikepool.diagnosis import UncenteredWarning, diagnose
+    from spikepool.trust.diagnosis import UncenteredWarning, diagnose
 
     C = read_matrix(path)
     report(0.3, "bulk, outliers and alignments")

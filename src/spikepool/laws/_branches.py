@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool._numerics import dips_below, newton
 from spikepool.errors import ConvergenceError
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.numerics import dips_below, newton
 from spikepool.laws._population import AtomPopulation, Population
-from spikepool.laws.base import FloatArray
 
 # nodes of the table from which a branch is inverted; odd, for the middle of the central branch
 _NODES = 65

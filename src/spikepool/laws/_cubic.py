@@ -5,7 +5,7 @@ With unit scale and q = delta·gamma, r0 = delta + gamma + q, the Stieltjes tran
     z = (omega+1)(omega+delta)(omega+gamma)/omega²,     m(z) = −(omega+1)/(omega z),
 
 so that omega solves omega³ − a omega² + r0 omega + q = 0 with a = (z−1) − delta − gamma. On the right of the support
-omega is the spike variable x of :mod:`spikepool.spikes`. Four facts keep every digit:
+omega is the spike variable x of :mod:`spikepool.theory.spikes`. Four facts keep every digit:
 
 * z enters through y = z − 1, which is exact where the law is narrow (small ratios);
 * near z = 0 the same cubic is solved for v = 1 + omega, whose coefficients hold z itself;
@@ -22,12 +22,9 @@ from decimal import Decimal, localcontext
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spikepool.errors import ConvergenceError
-
-FloatArray = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
+from spikepool.kit.arrays import ComplexArray, FloatArray
 
 # |z| below this (in units of the scale) is solved in the variable v = 1 + omega.
 _SMALL_Z = 0.25

@@ -22,11 +22,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool._numerics import Report, find_root
 from spikepool.errors import ConvergenceError, OnSupportError
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.numerics import Report, find_root
 from spikepool.laws._branches import Windows, windows
 from spikepool.laws._population import Population
-from spikepool.laws.base import FloatArray
 
 # points at which a pair of windows is searched for sign changes of the gap criterion
 _GRID = 32

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from spikepool._numerics import Report
 from spikepool.errors import ConvergenceError
+from spikepool.kit.arrays import ComplexArray, FloatArray
+from spikepool.kit.numerics import Report
 from spikepool.laws import _separable
 from spikepool.laws._population import Population
-from spikepool.laws.base import ComplexArray, FloatArray
 
 # An interval with more requested points than this gets a skeleton of solved points to start from.
 _SKELETON_PAYS = 24

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from spikepool import _validation as check
 from spikepool.errors import ConvergenceError, OnSupportError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import ComplexArray, FloatArray
 from spikepool.laws import _cubic
 from spikepool.laws.base import (
     SMALLEST_POINT,
@@ -19,9 +20,6 @@ from spikepool.laws.base import (
     probabilities,
     real_points,
 )
-
-FloatArray = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
 
 # Below this |u| the tail of log(1+u) is summed as a series; sixteen terms reach double precision.
 _SERIES_RADIUS = 0.1

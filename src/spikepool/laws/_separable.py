@@ -30,10 +30,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool._numerics import Report
+from spikepool.kit.arrays import ComplexArray
+from spikepool.kit.numerics import Report
 from spikepool.laws._population import Population
-
-ComplexArray = NDArray[np.complex128]
 
 # Newton stops at this residual, or at this step; both are relative, r and log y being logarithms.
 _RESIDUAL = 2e-15

@@ -7,17 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spikepool import _validation as check
 from spikepool.errors import DomainError, OnSupportError, ShapeError
-from spikepool.laws.base import (
-    SMALLEST_POINT,
-    FloatArray,
-    SpectralLaw,
-    complex_points,
-    like_input,
-    probabilities,
-    real_points,
-)
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+from spikepool.laws.base import SMALLEST_POINT, SpectralLaw, complex_points, like_input, probabilities, real_points
 
 # points x atoms that are held at once
 _BLOCK = 1 << 20

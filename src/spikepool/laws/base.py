@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spikepool import _validation as check
-from spikepool._memory import require_memory
 from spikepool.errors import DomainError, NonFiniteError
-
-FloatArray = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import ComplexArray, FloatArray
+from spikepool.kit.memory import require_memory
 
 # A Stieltjes transform closer than this to an atom is beyond the largest double: the point counts as on the atom.
 SMALLEST_POINT = 1e-300

@@ -9,24 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spikepool import _validation as check
-from spikepool._numerics import find_root
 from spikepool.errors import ConvergenceError, DomainError, NonFiniteError, OnSupportError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import ComplexArray, FloatArray
+from spikepool.kit.numerics import find_root
 from spikepool.laws import _separable
 from spikepool.laws._gaps import GapFinder
 from spikepool.laws._interior import Interior, require
 from spikepool.laws._population import population
-from spikepool.laws.base import (
-    SMALLEST_POINT,
-    ComplexArray,
-    FloatArray,
-    SpectralLaw,
-    complex_points,
-    like_input,
-    probabilities,
-    real_points,
-)
-from spikepool.spectral_measures import as_law
+from spikepool.laws.base import SMALLEST_POINT, SpectralLaw, complex_points, like_input, probabilities, real_points
+from spikepool.laws.measures import as_law
 
 # Beyond these, bands of the support are too narrow beside their place for their shape to be a matter of doubles.
 _DELTA_RANGE = (1e-14, 1e14)
@@ -51,7 +43,7 @@ class GeneralizedLaw(SpectralLaw):
     noise, usage : SpectralLaw, array_like or operator
         Laws of A and of M: one of our laws, a vector of atoms (equal masses), a PSD matrix (its eigenvalues), or a
         sparse matrix or ``scipy.sparse.linalg.LinearOperator`` (read by Lanczos quadrature; see
-        :func:`spikepool.spectral_measures.as_law`). A law with a continuous part enters through its Stieltjes
+        :func:`spikepool.laws.measures.as_law`). A law with a continuous part enters through its Stieltjes
         transform, without discretisation.
     delta : float
         d/V, from 1e-14 to 1e14. As it falls the law tends to that of A times the mean of M, each atom of A spread over

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spikepool import _validation as check
+from spikepool.kit import validation as check
 from spikepool.laws._product_law import ProductLaw
 
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.model import Prediction, SequenceModel
-from spikepool.sampling import draw_sample
-from spikepool.simulation import sample_grid
+from spikepool.simulation.drawn import sample_grid
 from spikepool.sweeps import grid, schema
 from spikepool.sweeps.grid import Cell
 from spikepool.sweeps.spec import SweepSpec
+from spikepool.world.sampling import draw_sample
 
 Values = dict[str, NDArray[Any]]
 

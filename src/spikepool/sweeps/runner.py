@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spikepool import __version__
-from spikepool import _validation as check
-from spikepool._progress import Progress
 from spikepool.errors import InvalidInputError, SpecMismatchError, StoreWriteError, SweepError, require
+from spikepool.kit import validation as check
+from spikepool.kit.progress import Progress
 from spikepool.model import SequenceModel
 from spikepool.sweeps import cluster
 from spikepool.sweeps.cell import blank, describe

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spikepool import _validation as check
 from spikepool.errors import InvalidInputError, ShapeError, SizeError, WeightsError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
 from spikepool.model import SequenceModel
-from spikepool.simulation import maximal_rank
-from spikepool.weights import causal_weights, mean_weights, optimal_weights
-
-FloatArray = NDArray[np.float64]
+from spikepool.simulation.drawn import maximal_rank
+from spikepool.world.weights import causal_weights, mean_weights, optimal_weights
 
 FIELDS = tuple(field.name for field in dataclasses.fields(SequenceModel))
 ARRAY_FIELDS = ("R", "frequencies", "covariance", "direction")

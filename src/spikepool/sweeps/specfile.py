@@ -24,8 +24,8 @@ A file has the parts of :class:`spikepool.sweeps.SweepSpec`::
     "L = 2" = { kind = "prefix", T = 10, L = 2 }
     "L = 5" = { kind = "prefix", T = 10, L = 5 }
 
-The kinds of R and their parameters are those of :mod:`spikepool.correlation`: ``prefix`` (T, L), ``markov`` (T, rho),
-``equicorrelation`` (T, rho), ``spiked`` (T, strength, support, signs, normalize), and ``identity`` (T).
+The kinds of R and their parameters are those of :mod:`spikepool.world.correlation`: ``prefix`` (T, L), ``markov``
+(T, rho), ``equicorrelation`` (T, rho), ``spiked`` (T, strength, support, signs, normalize), and ``identity`` (T).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from typing import Any
 
 import numpy as np
 
-from spikepool import _validation as check
-from spikepool import correlation
 from spikepool.errors import InvalidInputError, SpikepoolError
+from spikepool.kit import validation as check
 from spikepool.model import SequenceModel
 from spikepool.sweeps.spec import ARRAY_FIELDS, FIELDS, SweepSpec
+from spikepool.world import correlation
 
 _TOP = ("model", "weights", "sweep", "trials", "seed", "k", "exact")
 _REQUIRED = ("d", "V", "N", "R", "mu")

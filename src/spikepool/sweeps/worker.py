@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Literal
 
 from spikepool import __version__
-from spikepool._threads import single_threaded_blas
 from spikepool.errors import StoreWriteError, SweepError
+from spikepool.kit.threads import single_threaded_blas
 from spikepool.sweeps.cell import compute
 from spikepool.sweeps.grid import Cell
 from spikepool.sweeps.store import Store

@@ -5,7 +5,7 @@ Everything starts at :class:`TableSpectrum`; :func:`open_table` gives the rows o
 
 from __future__ import annotations
 
-from spikepool.tables.formats import open_table
+from spikepool.data.formats import open_table
 from spikepool.tables.spectrum import TableSpectrum
 
 __all__ = ["TableSpectrum", "open_table"]

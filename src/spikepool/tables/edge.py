@@ -27,11 +27,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spikepool.errors import SizeError
-
-FloatArray = NDArray[np.float64]
+from spikepool.kit.arrays import FloatArray
 
 MARGIN = 4.7
 FEWEST = 30  # below this the regression has nothing to stand on

@@ -14,13 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
+from spikepool.data.sources import TableSource
 from spikepool.errors import NonFiniteError
-from spikepool.tables.sources import TableSource
-
-FloatArray = NDArray[np.float64]
+from spikepool.kit.arrays import FloatArray
 
 
 @dataclass

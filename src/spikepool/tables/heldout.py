@@ -11,12 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spikepool.kit.arrays import FloatArray
 from spikepool.tables.edge import BulkEdge, find_edge
 from spikepool.tables.population import Population, fit_population, plug_in
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spikepool.data.sources import TableSource, block_rows
+from spikepool.kit.arrays import FloatArray
 from spikepool.laws.marchenko_pastur import MarchenkoPastur
 from spikepool.tables import silverstein
 from spikepool.tables.gram import Moments
 from spikepool.tables.screenot import screenot_threshold
-from spikepool.tables.sources import TableSource, block_rows
-
-FloatArray = NDArray[np.float64]
 
 TRACY_WIDOM_99 = 2.0234  # 99 % quantile of the Tracy-Widom law of real matrices (Bejan 2005)
 PERMUTATION_BYTES = 2**29  # a copy of the table in float32 may take this much

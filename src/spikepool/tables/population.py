@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from spikepool.kit.arrays import FloatArray
 from spikepool.tables import silverstein
-
-FloatArray = NDArray[np.float64]
 
 GRID = 100  # population values, equally spaced in logarithm
 POINTS = 80  # points z

@@ -8,12 +8,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spikepool.data.sources import TableSource
 from spikepool.errors import InvalidInputError, ShapeError
-from spikepool.tables.sources import TableSource
-
-FloatArray = NDArray[np.float64]
+from spikepool.kit.arrays import FloatArray
 
 
 @dataclass(frozen=True)

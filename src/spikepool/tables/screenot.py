@@ -13,10 +13,9 @@ extrapolated along a square-root edge.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-FloatArray = NDArray[np.float64]
+from spikepool.kit.arrays import FloatArray
 
 
 def screenot_threshold(singular_values: FloatArray, aspect: float, most: int) -> float:

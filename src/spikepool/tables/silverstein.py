@@ -23,12 +23,11 @@ of a table need, hundreds of times.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from spikepool.errors import ConvergenceError
+from spikepool.kit.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 CURVE_POINTS = 400
 NEWTON_STEPS = 100
 

@@ -8,23 +8,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from spikepool import _validation as check
-from spikepool._progress import Progress
+from spikepool.data.formats import open_table
+from spikepool.data.sources import TableSource, as_source
 from spikepool.errors import DomainError, InvalidInputError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.progress import Progress
 from spikepool.tables import nulls, report
 from spikepool.tables.edge import MARGIN, BulkEdge, find_edge
-from spikepool.tables.formats import open_table
 from spikepool.tables.gram import Moments
 from spikepool.tables.heldout import fit_bulk, predict_held_out
 from spikepool.tables.population import Population, plug_in
 from spikepool.tables.rows import InfluentialRow, heaviest, scan_rows, token_names
-from spikepool.tables.sources import TableSource, as_source
-
-FloatArray = NDArray[np.float64]
 
 MOST_DIRECTIONS = 20  # outlying directions whose rows are examined
 ROUNDING = 1e-13  # eigenvalues below this share of the largest, times d, are zeros
@@ -313,7 +311,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         matplotlib.figure.Figure
         """
         check_is_fitted(self, "verdict_")
-        from spikepool.tables.plots import draw
+        from spikepool.drawing.tables import draw
 
         return draw(self)
 

@@ -1,0 +1,124 @@
+"""How the pooling estimators read their X: scikit-learn's checks for arrays, named errors for everything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from spikepool.data.tokens import (
+    TokenInput,
+    check_ids,
+    check_mask,
+    check_table,
+    is_dask,
+    split_positions,
+)
+from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.kit import validation as check
+
+EMPTY = ("error", "zero")
+
+
+def read_tokens(estimator: BaseEstimator, X: Any, mask: Any, *, reset: bool, any_length: bool = False) -> TokenInput:
+    """X in any accepted form as a :class:`TokenInput`; sets or checks ``n_features_in_``.
+
+    The estimator has parameters `n_positions`, `table` and `padding`. A 3-D array counts T*d features, like its flat
+    form; token ids count T.
+    """
+    table = None if estimator.table is None else check_table(estimator.table)
+    n_positions = None if estimator.n_positions is None else check.size(estimator.n_positions, "n_positions")
+    padding = estimator.padding
+    if padding is not None:
+        if table is None:
+            raise InvalidInputError("padding names a token id and needs a table", padding, "Pass mask instead")
+        padding = check.finite_number(padding, "padding")
+        if not float(padding).is_integer():
+            raise InvalidInputError("padding must be a token id", padding, "Pass an integer")
+        padding = int(padding)
+    if table is not None:
+        ids = check_ids(X)
+        _shape(estimator, ids, ids.shape[1], reset, any_length)
+        source = ids
+    elif is_dask(X):
+        if X.ndim not in (2, 3):
+            raise ShapeError("X must be (n, T, d) or (n, T*d)", tuple(X.shape), "Reshape it")
+        _shape(estimator, X, int(np.prod(X.shape[1:])), reset, any_length)
+        source = X if X.ndim == 3 else split_positions(X, n_positions)
+    elif (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) == 3:
+        array = np.asarray(X)
+        if array.dtype.kind not in "fiub":
+            raise InvalidInputError("X must hold real numbers", array.dtype, "Convert it to a float array")
+        if n_positions is not None and array.shape[1] != n_positions and not any_length:
+            raise ShapeError(f"X has {array.shape[1]} positions, n_positions is", n_positions, "Match them")
+        _shape(estimator, array, array.shape[1] * array.shape[2], reset, any_length)
+        source = array
+    else:
+        array = validate_data(
+            estimator, X, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False, ensure_min_samples=1
+        )
+        source = split_positions(array, n_positions)
+    source_input = TokenInput(source, check_mask(mask, int(source.shape[0]), int(source.shape[1])), table, padding)
+    if not is_dask(source):
+        _check_observed(source_input)
+    return source_input
+
+
+def _shape(estimator: BaseEstimator, X: Any, features: int, reset: bool, any_length: bool) -> None:
+    """Non-empty, and as many features as in fit (unless relative positions make the length free)."""
+    if X.shape[0] == 0 or features == 0:
+        raise ShapeError("X is empty", tuple(X.shape), "Pass at least one sequence with one token")
+    if reset:
+        estimator.n_features_in_ = features
+        if hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
+    elif not any_length and features != estimator.n_features_in_:
+        raise ShapeError(
+            f"X has {features} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input",
+            tuple(X.shape),
+            "Pass sequences of the length and dimension seen in fit",
+        )
+
+
+def _check_observed(source: TokenInput) -> None:
+    """Read through an in-memory input once, so that bad values are refused before any work starts."""
+    if source.table is not None:
+        V = len(source.table)
+        ids = source.source
+        if ids.size and ids.min() >= 0 and ids.max() < V:
+            return
+        rows = max(1, 2**22 // max(ids.shape[1], 1))
+        for start in range(0, source.n, rows):
+            mask = None if source.mask is None else np.asarray(source.mask[start : start + rows])
+            source.check_ids_in_table(ids[start : start + rows], mask, start)
+        return
+    rows = source.rows_per_block()
+    for start in range(0, source.n, rows):
+        part = source.source[start : start + rows]
+        # a finite sum proves finite terms; only a bad sum is looked at closely
+        if not np.isfinite(np.sum(part, dtype=np.float64)):
+            source.block(part, None if source.mask is None else source.mask[start : start + rows], start)
+
+
+def feature_names(prefix: str, d: int, names: NDArray[Any] | None) -> NDArray[np.object_]:
+    """Names of pooled features: those of the input when it has one position, else prefix and number."""
+    if names is not None and len(names) == d:
+        return np.asarray(names, dtype=object)
+    return np.asarray([f"{prefix}{i}" for i in range(d)], dtype=object)
+
+
+def refuse_empty_rows(observed: NDArray[np.bool_], start: int, empty: str) -> None:
+    """Raise for rows without any observed token, naming them, unless zeros were asked for."""
+    if empty == "zero":
+        return
+    hidden = np.flatnonzero(~observed.any(axis=1)) + start
+    if hidden.size:
+        shown = ", ".join(map(str, hidden[:10])) + (", ..." if hidden.size > 10 else "")
+        raise InvalidInputError(
+            f"{hidden.size} row(s) have no observed token: {shown}",
+            remedy="Drop them, or pass empty='zero' to pool them to zeros",
+        )

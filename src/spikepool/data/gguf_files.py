@@ -1,0 +1,172 @@
+"""GGUF, read from its specification; the `gguf` package is asked only to dequantise.
+
+The package's reader makes several objects for every element of the header, so that a file of a hundred megabytes can
+ask for tens of gigabytes. Here the metadata are skipped without being stored, and each length is checked first.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.data.sources import ArraySource, TableSource, checked_shape
+from spikepool.data.tensor_names import choose_tensor
+from spikepool.errors import TableFormatError, require
+
+# GGUF metadata types: fixed sizes in bytes; 8 is a string, 9 an array.
+FIXED = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+STRING, ARRAY, UINT32 = 8, 9, 4
+# ggml tensor types kept as plain numbers; the others are quantised.
+PLAIN = {0: "<f4", 1: "<f2", 28: "<f8", 30: "<u2"}
+BFLOAT16 = 30
+INTEGERS = (24, 25, 26, 27)
+MOST_ENTRIES = 10**6
+MOST_STRINGS = 2**24
+
+
+def open_gguf(file: Path, tensor: str | None) -> TableSource:
+    """The table in a GGUF file, memory-mapped; quantised tensors are dequantised block by block."""
+    tensors, data_start, size = _header(file)
+    real = {name: info[0] for name, info in tensors.items() if info[1] not in INTEGERS}
+    name = choose_tensor(real, tensor, file.name)
+    shape, kind, offset = tensors[name]
+    checked_shape(shape, name)
+    begin = data_start + offset
+    if kind in PLAIN:
+        dtype = np.dtype(PLAIN[kind])
+        _check_range(name, begin, math.prod(shape) * dtype.itemsize, size)
+        array = np.memmap(file, dtype=dtype, mode="r", offset=begin, shape=shape)
+        return ArraySource(array, name, bfloat16=kind == BFLOAT16)
+    return _quantised(file, name, (shape[0], shape[1]), kind, begin, size)
+
+
+def _quantised(file: Path, name: str, shape: tuple[int, int], kind: int, begin: int, size: int) -> TableSource:
+    gguf = require("gguf", "gguf")
+    try:
+        quantisation = gguf.GGMLQuantizationType(kind)
+        per_block, block_bytes = gguf.GGML_QUANT_SIZES[quantisation]
+    except (ValueError, KeyError) as err:
+        raise TableFormatError(f"tensor {name!r} has an unknown type", kind, "Convert it to F16") from err
+    if shape[1] % per_block:
+        raise TableFormatError(
+            f"tensor {name!r}: rows of {shape[1]} are not whole blocks of {per_block}", remedy="Download it again"
+        )
+    row_bytes = shape[1] // per_block * block_bytes
+    _check_range(name, begin, shape[0] * row_bytes, size)
+    packed = np.memmap(file, dtype=np.uint8, mode="r", offset=begin, shape=(shape[0], row_bytes))
+    return _Quantised(packed, shape, name, quantisation)
+
+
+class _Quantised(TableSource):
+    """Rows of a quantised tensor."""
+
+    def __init__(self, packed: NDArray[np.uint8], shape: tuple[int, int], name: str, kind: Any) -> None:
+        super().__init__(shape, name)
+        self._packed, self._kind = packed, kind
+
+    def _blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        gguf = require("gguf", "gguf")
+        for start in range(0, self.shape[0], rows):
+            try:
+                yield gguf.dequantize(np.asarray(self._packed[start : start + rows]), self._kind)
+            except NotImplementedError as err:
+                raise TableFormatError(
+                    f"the gguf package cannot dequantise tensor {self.name!r}", self._kind.name, "Convert it to F16"
+                ) from err
+
+
+def _check_range(name: str, begin: int, length: int, size: int) -> None:
+    if begin + length > size:
+        raise TableFormatError(
+            f"tensor {name!r} ends outside the file of {size} bytes", begin + length, "Download the file again"
+        )
+
+
+class _Cursor:
+    """Position in the header; every read is checked against the end of the file."""
+
+    def __init__(self, data: mmap.mmap, size: int) -> None:
+        self.data, self.size, self.at = data, size, 0
+
+    def skip(self, count: int) -> int:
+        """Move on by `count` bytes and return where they began."""
+        begin = self.at
+        if count > self.size - begin:
+            raise TableFormatError("the GGUF header ends outside the file", self.size, "Download the file again")
+        self.at = begin + count
+        return begin
+
+    def number(self, code: str) -> int:
+        """A little-endian integer of struct code `code`."""
+        (value,) = struct.unpack_from("<" + code, self.data, self.skip(struct.calcsize("<" + code)))
+        return int(value)
+
+    def text(self) -> str:
+        """A short string: a key or a tensor name."""
+        length = self.number("Q")
+        if length > 2**16:
+            raise TableFormatError("a name in the GGUF header is too long", length, "Download the file again")
+        begin = self.skip(length)
+        return self.data[begin : begin + length].decode("utf-8", errors="replace")
+
+    def skip_value(self, kind: int) -> None:
+        """Pass over a metadata value without keeping it."""
+        if kind in FIXED:
+            self.skip(FIXED[kind])
+        elif kind == STRING:
+            self.skip(self.number("Q"))
+        elif kind == ARRAY:
+            self._skip_array()
+        else:
+            raise TableFormatError("unknown metadata type in the GGUF header", kind, "Download the file again")
+
+    def _skip_array(self) -> None:
+        element, length = self.number("I"), self.number("Q")
+        if element in FIXED:
+            self.skip(FIXED[element] * length)
+        elif element == STRING:
+            if length > MOST_STRINGS:
+                raise TableFormatError("an array of the GGUF header is too long", length, "Download the file again")
+            for _ in range(length):
+                self.skip(self.number("Q"))
+        else:
+            raise TableFormatError("unknown array type in the GGUF header", element, "Download the file again")
+
+
+def _header(file: Path) -> tuple[dict[str, tuple[tuple[int, ...], int, int]], int, int]:
+    """Tensors as name -> (shape, type, offset), offset of the data, size of the file."""
+    size = file.stat().st_size
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        cursor = _Cursor(data, size)
+        cursor.skip(4)
+        version = cursor.number("I")
+        if version not in (2, 3):
+            raise TableFormatError("unsupported version of GGUF", version, "Convert it with a current llama.cpp")
+        n_tensors, n_values = cursor.number("Q"), cursor.number("Q")
+        if max(n_tensors, n_values) > MOST_ENTRIES:
+            raise TableFormatError("the GGUF header announces too many entries", (n_tensors, n_values), "Do not use it")
+        alignment = 32
+        for _ in range(n_values):
+            key, kind = cursor.text(), cursor.number("I")
+            if key == "general.alignment" and kind == UINT32:
+                alignment = cursor.number("I")
+            else:
+                cursor.skip_value(kind)
+        tensors: dict[str, tuple[tuple[int, ...], int, int]] = {}
+        for _ in range(n_tensors):
+            name, n_dims = cursor.text(), cursor.number("I")
+            if n_dims > 4 or name in tensors:
+                raise TableFormatError("a tensor of the GGUF header is malformed", name, "Download the file again")
+            # The fastest-varying dimension comes first in GGUF.
+            shape = tuple(cursor.number("Q") for _ in range(n_dims))[::-1]
+            tensors[name] = (shape, cursor.number("I"), cursor.number("Q"))
+        if alignment == 0 or alignment & (alignment - 1):
+            raise TableFormatError("the alignment of a GGUF file is a power of two", alignment, "Download it again")
+        return tensors, -(-cursor.at // alignment) * alignment, size

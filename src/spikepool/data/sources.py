@@ -1,0 +1,168 @@
+"""A table as a stream of blocks of rows, whatever it is stored in.
+
+Nothing here holds more than one block, so that a table larger than memory can be analysed.
+"""
+
+from __future__ import annotations
+
+import mmap
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.errors import InvalidInputError, MemoryBudgetError, NonFiniteError, ShapeError, TableFormatError
+from spikepool.kit.arrays import FloatArray
+
+# Widths the analysis accepts. The covariance takes 8 d² bytes: 2 GiB at the first limit. A file smaller than its
+# own covariance is accepted only up to the second, where that is 128 MiB, so that no small file can ask for
+# more than a gigabyte.
+WIDEST = 16384
+WIDEST_SHORT = 4096
+
+# Rows are read in blocks of about this many bytes of float64: large enough for BLAS to run at full speed,
+# small against the table.
+BLOCK_BYTES = 2**24
+
+
+class TableSource(ABC):
+    """A (V, d) table of real numbers, read block by block.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (V, d), one row a token.
+    name : str
+        Name of the tensor, or of the object it came from.
+    """
+
+    def __init__(self, shape: tuple[int, int], name: str) -> None:
+        self.shape = shape
+        self.name = name
+
+    @abstractmethod
+    def _blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Consecutive blocks of at most `rows` rows, in any real dtype, not checked."""
+
+    def blocks(self, rows: int | None = None) -> Iterator[FloatArray]:
+        """Consecutive (b, d) blocks of rows as float64, each a fresh array, checked to be finite and complete."""
+        V, d = self.shape
+        rows = rows or block_rows(d)
+        seen = 0
+        for block in self._blocks(rows):
+            if block.ndim != 2 or block.shape[1] != d:
+                raise TableFormatError(
+                    f"{self.name}: a block of rows has the wrong shape, {d} columns were announced",
+                    block.shape,
+                    "The file is damaged; download it again",
+                )
+            values = np.array(block, dtype=np.float64)  # a copy: callers centre it in place
+            # The sum is finite unless an entry is not, or the sum itself overflows; only then look at all entries.
+            if not np.isfinite(values.sum()) and not np.isfinite(values).all():
+                bad = np.argwhere(~np.isfinite(values))[0]
+                raise NonFiniteError(
+                    f"{self.name} contains NaN or infinities, first at row {seen + bad[0]}, column {bad[1]}",
+                    float(values[tuple(bad)]),
+                    "Drop or repair these rows, then save the table again",
+                )
+            seen += len(values)
+            yield values
+        if seen != V:
+            raise TableFormatError(
+                f"{self.name}: {V} rows were announced, the data hold another number",
+                seen,
+                "The file is damaged; download it again",
+            )
+
+
+class ArraySource(TableSource):
+    """Anything with a shape that gives rows by slicing: ndarray, memmap, Dask, Zarr or HDF5 array.
+
+    Parameters
+    ----------
+    array : array-like with `shape` and slicing
+    name : str
+    bfloat16 : bool
+        The entries are 16-bit patterns of bfloat16, which numpy has no dtype for.
+    """
+
+    def __init__(self, array: Any, name: str = "the table", *, bfloat16: bool = False) -> None:
+        shape = checked_shape(getattr(array, "shape", ()), name)
+        super().__init__(shape, name)
+        self._array = array
+        self._bfloat16 = bfloat16
+
+    def _blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        mapped = getattr(self._array, "_mmap", None)
+        for start in range(0, self.shape[0], rows):
+            piece = self._array[start : start + rows]
+            if hasattr(piece, "compute"):  # a Dask array: bring only this block
+                piece = piece.compute()
+            if hasattr(piece, "toarray"):  # a sparse matrix
+                piece = piece.toarray()
+            block = np.asarray(piece)
+            yield bfloat16_to_float32(block) if self._bfloat16 else block
+            if mapped is not None and hasattr(mapped, "madvise"):
+                # Pages already read would be counted as ours until memory runs short; hand them back now.
+                mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def as_source(table: Any) -> TableSource:
+    """`table` itself if it is a source, else the array as a source; lists become arrays."""
+    if isinstance(table, TableSource):
+        return table
+    if hasattr(table, "to_numpy") and not hasattr(table, "dtype"):  # a data frame
+        table = table.to_numpy()
+    if not hasattr(table, "shape") or not hasattr(table, "dtype"):
+        try:
+            table = np.asarray(table, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError) as err:
+            raise InvalidInputError(
+                "E must be a (V, d) array of real numbers", type(table).__name__, "Pass a numeric array"
+            ) from err
+    if np.ma.isMaskedArray(table):
+        raise InvalidInputError("E has masked entries", type(table).__name__, "Fill or drop them first")
+    try:
+        kind = np.dtype(table.dtype).kind
+    except TypeError:  # a tensor of another library, which numpy can read or not
+        return as_source(_foreign(table))
+    if kind not in "fiu":
+        raise InvalidInputError("E must hold real numbers", str(table.dtype), "Convert it to float32 first")
+    return ArraySource(table, "E")
+
+
+def _foreign(table: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(table)
+    except (TypeError, ValueError, RuntimeError) as err:
+        raise InvalidInputError(
+            "numpy cannot read E", type(table).__name__, "Convert it to a float32 numpy array"
+        ) from err
+
+
+def bfloat16_to_float32(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """Exact value of bfloat16 bit patterns: bfloat16 is the upper half of a float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def block_rows(d: int) -> int:
+    """Rows of a block of about BLOCK_BYTES."""
+    return max(64, BLOCK_BYTES // (8 * max(d, 1)))
+
+
+def checked_shape(shape: Any, name: str) -> tuple[int, int]:
+    """A shape (V, d) with at least two rows and columns, narrow enough for its covariance to fit in memory."""
+    if len(shape) != 2:
+        raise ShapeError(f"{name} must have 2 dimensions (tokens, coordinates)", tuple(shape), "Choose another tensor")
+    V, d = int(shape[0]), int(shape[1])
+    if V < 2 or d < 2:
+        raise ShapeError(f"{name} needs at least 2 rows and 2 columns", (V, d), "Choose another tensor")
+    if d > (WIDEST if d <= V else WIDEST_SHORT):
+        raise MemoryBudgetError(
+            f"{name} has {d} columns; its covariance would take {8 * d * d / 2**30:.2g} GiB",
+            (V, d),
+            "Rows must be tokens: transpose the table if they are not, or project it on fewer columns",
+        )
+    return V, d

@@ -1,0 +1,238 @@
+"""Vectorised solvers that report, and quadrature nodes.
+
+Nothing here decides what to do about a failure: every solver returns a :class:`Report` and the caller, who knows
+the point and the remedy, raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.kit.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Report:
+    """Outcome of an iterative solver, one entry for each problem.
+
+    Attributes
+    ----------
+    value : numpy.ndarray
+        Where it stopped.
+    residual : numpy.ndarray
+        Size of what should be zero, in the solver's own measure.
+    converged : numpy.ndarray of bool
+        Whether the tolerance was met.
+    steps : int
+        Iterations spent, counted once for the whole batch.
+    """
+
+    value: NDArray[Any]
+    residual: FloatArray
+    converged: NDArray[np.bool_]
+    steps: int
+
+
+def find_root(
+    f: Callable[[FloatArray, NDArray[np.intp]], FloatArray],
+    lo: FloatArray,
+    hi: FloatArray,
+    *,
+    xtol: float = 4e-16,
+    max_steps: int = 200,
+) -> Report:
+    """Roots of many scalar functions at once, each bracketed by ``[lo, hi]`` (Chandrupatla, 1997).
+
+    Inverse quadratic interpolation where it is safe, bisection elsewhere: a bracket is never lost, and the number
+    of steps is that of bisection at worst.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, index)`` gives the values at points `x` of the problems `index`.
+    lo, hi : numpy.ndarray
+        Brackets; the signs of f at the two ends must differ (zero counts as either).
+    xtol : float
+        Stop when the bracket is this short relative to the root.
+    max_steps : int
+        Limit on the iterations.
+
+    Returns
+    -------
+    Report
+        `residual` is the final length of the bracket relative to the root. A problem without a sign change is
+        reported as not converged, with an infinite residual.
+    """
+    everything = np.arange(len(lo))
+    a, b = np.array(hi, dtype=np.float64), np.array(lo, dtype=np.float64)
+    fa, fb = np.asarray(f(a, everything), float), np.asarray(f(b, everything), float)
+    c, fc = a.copy(), fa.copy()
+    t = np.full(len(a), 0.5)
+    bracketed = np.sign(fa) * np.sign(fb) <= 0
+    value = np.where(np.abs(fa) < np.abs(fb), a, b)
+    residual = np.where(bracketed & ((fa == 0) | (fb == 0)), 0.0, np.inf)
+    active = np.flatnonzero(bracketed & (fa != 0) & (fb != 0))
+    steps = 0
+    for steps in range(1, max_steps + 1):  # noqa: B007 (reported after the loop)
+        if not len(active):
+            break
+        i = active
+        x = a[i] + t[i] * (b[i] - a[i])
+        fx = np.asarray(f(x, i), float)
+        same = np.sign(fx) == np.sign(fa[i])
+        c[i] = np.where(same, a[i], b[i])
+        fc[i] = np.where(same, fa[i], fb[i])
+        b[i] = np.where(same, b[i], a[i])
+        fb[i] = np.where(same, fb[i], fa[i])
+        a[i], fa[i] = x, fx
+        best = np.where(np.abs(fa[i]) < np.abs(fb[i]), a[i], b[i])
+        width = np.abs(b[i] - a[i])
+        tolerance = 2 * xtol * np.abs(best) + 1e-300
+        value[i] = best
+        residual[i] = width / np.maximum(np.abs(best), 1e-300)
+        limit = tolerance / np.maximum(width, 1e-300)
+        done = (limit > 0.5) | (fx == 0)
+        residual[i] = np.where(fx == 0, 0.0, residual[i])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            xi = (a[i] - b[i]) / (c[i] - b[i])
+            phi = (fa[i] - fb[i]) / (fc[i] - fb[i])
+            quadratic = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
+            al = (c[i] - a[i]) / (b[i] - a[i])
+            new = fa[i] / (fb[i] - fa[i]) * fc[i] / (fb[i] - fc[i]) + al * fa[i] / (fc[i] - fa[i]) * fb[i] / (
+                fc[i] - fb[i]
+            )
+        t[i] = np.clip(np.where(quadratic & np.isfinite(new), new, 0.5), limit, 1 - np.minimum(limit, 0.5))
+        active = i[~done]
+    converged = np.ones(len(a), dtype=bool)
+    converged[active] = False
+    return Report(value, residual, converged & bracketed, steps)
+
+
+def newton(
+    f: Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]],
+    negative: FloatArray,
+    positive: FloatArray,
+    start: FloatArray,
+    *,
+    max_steps: int = 200,
+) -> Report:
+    """Roots of many monotone functions by Newton's method, kept inside shrinking brackets.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, index)`` gives values and slopes at points `x` of the problems `index`.
+    negative, positive : numpy.ndarray
+        Ends of the brackets at which f is negative and positive, in either order; they are not evaluated.
+    start : numpy.ndarray
+        First guesses inside the brackets.
+    max_steps : int
+        Limit on the iterations.
+
+    Returns
+    -------
+    Report
+        `residual` is the length of the last step relative to the root.
+    """
+    a, b = np.array(negative, dtype=np.float64), np.array(positive, dtype=np.float64)
+    x = np.array(start, dtype=np.float64)
+    residual = np.full(len(x), np.inf)
+    previous = np.full(len(x), np.inf)
+    active = np.arange(len(x))
+    steps = 0
+    for steps in range(1, max_steps + 1):  # noqa: B007 (reported after the loop)
+        if not len(active):
+            break
+        i, w = active, x[active]
+        value, slope = f(w, i)
+        below = value < 0
+        a[i], b[i] = np.where(below, w, a[i]), np.where(below, b[i], w)
+        left, right = np.minimum(a[i], b[i]), np.maximum(a[i], b[i])
+        size = np.abs(value)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fresh = w - value / slope
+        # a step that stays inside but did not halve the value is followed by a bisection
+        safe = (fresh >= left) & (fresh <= right) & (size <= 0.5 * previous[i])
+        previous[i] = np.where(safe | np.isinf(previous[i]), size, np.inf)
+        fresh = np.where(safe, fresh, (left + right) / 2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            residual[i] = np.abs(fresh - w) / np.abs(w)
+        # Newton squares the error: a step of 1e-10 leaves nothing but rounding
+        done = (safe & (residual[i] <= 1e-10)) | (right - left <= 4e-16 * np.abs(w)) | (value == 0)
+        residual[i] = np.where(value == 0, 0.0, residual[i])
+        x[i] = np.where(done & ~safe, w, fresh)
+        active = i[~done]
+    converged = np.ones(len(x), dtype=bool)
+    converged[active] = False
+    return Report(x, residual, converged, steps)
+
+
+def dips_below(
+    f: Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]],
+    lo: FloatArray,
+    hi: FloatArray,
+    *,
+    max_steps: int = 100,
+) -> tuple[NDArray[np.bool_], FloatArray]:
+    """Which convex functions, infinite at the ends of their intervals, take a negative value, and where.
+
+    Bisection on the sign of the slope, ended as soon as a negative value is found or the tangents at the two ends
+    of the bracket meet above zero.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, index)`` gives values and slopes at points `x` of the problems `index`.
+    lo, hi : numpy.ndarray
+        The intervals.
+    """
+    a, b = lo.astype(np.float64), hi.astype(np.float64)
+    fa, fb = np.full(len(a), np.inf), np.full(len(a), np.inf)
+    da, db = np.full(len(a), -np.inf), np.full(len(a), np.inf)
+    where = (a + b) / 2
+    negative = np.zeros(len(a), dtype=bool)
+    active = np.arange(len(a))
+    for _ in range(max_steps):
+        if not len(active):
+            break
+        i = active
+        x = (a[i] + b[i]) / 2
+        value, slope = f(x, i)
+        where[i], negative[i] = x, value < 0
+        left = slope > 0
+        b[i], fb[i], db[i] = np.where(left, x, b[i]), np.where(left, value, fb[i]), np.where(left, slope, db[i])
+        a[i], fa[i], da[i] = np.where(left, a[i], x), np.where(left, fa[i], value), np.where(left, da[i], slope)
+        with np.errstate(invalid="ignore", over="ignore"):
+            meet = (fa[i] * db[i] - fb[i] * da[i] + da[i] * db[i] * (b[i] - a[i])) / (db[i] - da[i])
+        hopeless = np.isfinite(meet) & (meet > 0)
+        active = i[~(negative[i] | hopeless | (b[i] - a[i] <= 1e-15 * np.abs(x)))]
+    return negative, where
+
+
+def tanh_sinh(n: int = 200, reach: float = 3.4) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Nodes of double exponential quadrature on [0, 1]: ``(u, 1 − u, weights)``.
+
+    Integrable singularities of any algebraic order at either end are allowed; the distances to both ends are
+    given, so that neither is lost to rounding.
+    """
+    k = np.linspace(-reach, reach, n)
+    step = k[1] - k[0]
+    argument = np.pi * np.sinh(k)
+    u, v = 1 / (1 + np.exp(-argument)), 1 / (1 + np.exp(argument))
+    return u, v, step * np.pi * np.cosh(k) * u * v
+
+
+def derivative(f: Callable[[Any], Any], z: NDArray[Any], radius: FloatArray, n: int = 16) -> NDArray[Any]:
+    """f'(z) of an analytic f as the mean over `n` points of a circle (Cauchy's formula).
+
+    The error is that of f over `radius`, plus (radius over the distance to the nearest singularity)^n.
+    """
+    turn = np.exp(2j * np.pi * (np.arange(n) + 0.5) / n)
+    points = np.asarray(z)[..., None] + np.asarray(radius)[..., None] * turn
+    result: NDArray[Any] = np.mean(f(points) * turn.conj(), axis=-1) / radius
+    return result

@@ -1,0 +1,1 @@
+"""Which pooling to choose: estimators of weights."""

@@ -1,0 +1,340 @@
+"""Pooling of token sequences with weights that are used only when the data support them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from spikepool.data.estimator_input import EMPTY, feature_names, read_tokens, refuse_empty_rows
+from spikepool.data.tokens import (
+    Block,
+    TokenInput,
+    is_dask,
+    label_block,
+    relative_labels,
+    row_weights,
+)
+from spikepool.errors import InvalidInputError, ShapeError, WeightsError, require
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.progress import Progress
+from spikepool.kit.threads import task_threads
+from spikepool.pooling.positional import PositionalMoments
+from spikepool.pooling.positional_evidence import Evidence, weigh
+from spikepool.pooling.probe import ProbeRows, antisymmetry, directional_gram
+from spikepool.world.weights import causal_weights, mean_weights
+
+POSITIONS = ("absolute", "relative")
+RULES = ("spectral", "mean", "causal")
+# Sums over fewer numbers take milliseconds, and threads would not pay.
+THREADED_SIZE = 1 << 22
+
+
+class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Pool (n, T, d) token embeddings to (n, d) with positional weights learned without labels.
+
+    In the model of the paper the best weights are the top eigenvector of the positional correlation R (Theorem 5).
+    R is estimated from products of DIFFERENT tokens of a sequence, shrunk towards the exchangeable structure (whose
+    optimum is the mean), and turned into non-negative weights of unit sum. They replace the mean only when a
+    cross-fitted lower confidence bound says that alpha/kappa improves AND the cross-position structure is symmetric,
+    as a latent shared by positions makes it. Otherwise the mean is used, and ``decision_`` says so. On ordinary text
+    the mean is nearly always the answer.
+
+    Accepted X: an array (n, T, d); an array (n, T*d) with `n_positions`; integer token ids (n, T) with `table`; a
+    Dask array of any of these. A 2-D array without `n_positions` and `table` is one position of d features, and
+    pooling returns it unchanged.
+
+    Parameters
+    ----------
+    weights : {"spectral", "mean", "causal"} or array of shape (T,), default="spectral"
+        ``"spectral"`` estimates them; the others are fixed and need no estimate. An array must sum to one.
+    n_positions : int, optional
+        T, for X of shape (n, T*d).
+    table : array of shape (V, d), optional
+        Embedding table, rows = tokens; X then holds token ids.
+    padding : int, optional
+        Token id that stands for no token (only with `table`).
+    positions : {"absolute", "relative"}, default="absolute"
+        ``"relative"``: the weight of a token depends on its relative place among the observed tokens of its row, in
+        `n_bins` bins; for sequences of variable length. X may then have another T in transform.
+    n_bins : int, default=8
+        Number of bins of relative positions.
+    confidence : float, default=0.95
+        Level of the confidence interval of the gain.
+    min_gain : float, default=0.02
+        The lower bound of the gain must exceed ``1 + min_gain``.
+    empty : {"error", "zero"}, default="error"
+        Rows in which nothing is observed: an error that names them, or zeros.
+    progress : bool, optional
+        Show a progress bar; by default only for long work on a terminal.
+
+    Attributes
+    ----------
+    weights_ : array of shape (T,) or (n_bins,)
+        Weights in use, of unit sum. In a row with padding they are renormalised over the observed positions.
+    correlation_ : array of shape (T, T), or None
+        Estimated positional correlation R, of unit diagonal; None for fixed weights.
+    correlation_error_ : array of shape (T, T), or None
+        Sampling error of its entries.
+    gain_ : float
+        Estimated gain in alpha/kappa of ``weights_`` over the mean; 1.0 when the mean is used, NaN for fixed weights
+        other than the mean.
+    gain_interval_ : tuple of float
+        Its confidence interval.
+    decision_ : {"spectral", "mean", "causal", "given"}
+        Which weights are in use.
+    evidence_ : Evidence, or None
+        Everything behind the decision, including the candidate that was turned down.
+    n_features_in_, n_positions_, n_features_out_, n_samples_seen_ : int
+        Sizes seen in fit.
+
+    Examples
+    --------
+    >>> import numpy as np, spikepool as sp
+    >>> rng = np.random.default_rng(0)
+    >>> latent = rng.choice([-1.0, 1.0], size=(2000, 1)) * np.ones(3)  # three positions share a sign, seven do not
+    >>> latent = np.hstack([latent, rng.choice([-1.0, 1.0], size=(2000, 7))])
+    >>> X = latent[:, :, None] * np.r_[2.0, np.zeros(19)] + rng.normal(size=(2000, 10, 20))
+    >>> pooling = sp.SpectralPooling().fit(X)
+    >>> pooling.decision_, pooling.weights_.round(1)[:4]
+    ('spectral', array([0.3, 0.3, 0.3, 0. ]))
+    """
+
+    def __init__(
+        self,
+        weights: Any = "spectral",
+        *,
+        n_positions: int | None = None,
+        table: Any = None,
+        padding: int | None = None,
+        positions: str = "absolute",
+        n_bins: int = 8,
+        confidence: float = 0.95,
+        min_gain: float = 0.02,
+        empty: str = "error",
+        progress: bool | None = None,
+    ) -> None:
+        self.weights = weights
+        self.n_positions = n_positions
+        self.table = table
+        self.padding = padding
+        self.positions = positions
+        self.n_bins = n_bins
+        self.confidence = confidence
+        self.min_gain = min_gain
+        self.empty = empty
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any = None, mask: Any = None) -> SpectralPooling:
+        """Estimate the weights.
+
+        Parameters
+        ----------
+        X : array or Dask array
+            Tokens, in any of the accepted forms.
+        y : ignored
+        mask : array of shape (n, T), optional
+            True where a token is observed.
+        """
+        source = read_tokens(self, X, mask, reset=True)
+        self._start(source)
+        self._absorb(source)._conclude()
+        # the sums behind the estimate can be large, and would travel with every copy and pickle
+        del self._moments, self._probe
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, mask: Any = None) -> SpectralPooling:
+        """Add a shard of a stream; after the last one everything equals `fit` on the shards in order.
+
+        Only `partial_fit` keeps the sums that a stream needs: after `fit` it starts a new stream.
+        """
+        first = not hasattr(self, "_moments")
+        source = read_tokens(self, X, mask, reset=first, any_length=not first and self.positions == "relative")
+        if first:
+            self._start(source)
+        elif source.d != self.n_features_out_:
+            raise ShapeError(f"shards before had {self.n_features_out_} features a token", source.d, "Match them")
+        return self._absorb(source)._conclude()
+
+    def _start(self, source: TokenInput) -> None:
+        check.choice(self.positions, "positions", POSITIONS)
+        check.choice(self.empty, "empty", EMPTY)
+        check.fraction(self.confidence, "confidence", closed=False)
+        check.non_negative(self.min_gain, "min_gain")
+        bins = check.size(self.n_bins, "n_bins")
+        self._bins = bins if self.positions == "relative" else None
+        P = self._bins if self._bins is not None else source.T
+        self._fixed = self._fixed_weights(P)
+        self.n_positions_, self.n_features_out_, self.n_samples_seen_ = source.T, source.d, 0
+        self._moments = PositionalMoments(P, source.d)
+        self._probe = ProbeRows(source.T, source.d)
+
+    def _fixed_weights(self, P: int) -> FloatArray | None:
+        if isinstance(self.weights, str):
+            rule = check.choice(self.weights, "weights", RULES)
+            if rule == "spectral":
+                return None
+            return mean_weights(P) if rule == "mean" else causal_weights(P)
+        if self.weights is None:
+            raise InvalidInputError("weights must be a rule or an array", None, f"Choose one of {RULES}")
+        return check.weight_vector(self.weights, P)
+
+    def _absorb(self, source: TokenInput) -> SpectralPooling:
+        if self.n_positions_ != source.T and self._bins is None:
+            raise ShapeError(f"X has {source.T} positions; fit saw", self.n_positions_, "Pad to one length")
+        estimate = self._fixed is None and (self._bins or source.T) > 1
+        if not estimate and not is_dask(source.source) and self.empty == "zero":
+            self.n_samples_seen_ += source.n
+            return self
+        rows = source.rows_per_block()
+        large = source.n * source.T * source.d > THREADED_SIZE
+        with (
+            Progress(-(-source.n // rows), "positional moments", show=self.progress) as bar,
+            task_threads(large=large) as over_folds,
+        ):
+            for number, block in enumerate(source.token_blocks(rows)):
+                refuse_empty_rows(block.observed, number * rows, self.empty)
+                if estimate:
+                    self._moments.add(*label_block(block, self._bins), over_folds)
+                    if self.n_positions_ == source.T:
+                        self._probe.add(block)
+                bar.advance()
+        self.n_samples_seen_ += source.n
+        return self
+
+    def _conclude(self) -> SpectralPooling:
+        P = self._moments.P
+        self.evidence_: Evidence | None = None
+        self.correlation_: FloatArray | None = None
+        self.correlation_error_: FloatArray | None = None
+        if self._fixed is not None:
+            self.weights_ = self._fixed.copy()
+            self.decision_ = self.weights if isinstance(self.weights, str) else "given"
+            self.gain_ = 1.0 if self.decision_ == "mean" else float("nan")
+            self.gain_interval_ = (self.gain_, self.gain_)
+            return self
+        if P == 1:
+            self.weights_, self.decision_ = np.ones(1), "mean"
+            self.correlation_, self.correlation_error_ = np.ones((1, 1)), np.zeros((1, 1))
+            self.gain_, self.gain_interval_ = 1.0, (1.0, 1.0)
+            return self
+        if not any(np.any(row) for row in self._probe.observed):
+            raise InvalidInputError("no token is observed in any row", remedy="Pass a mask that shows some tokens")
+        gram = self._moments.finish()
+        labels = np.stack([self._labels(o) for o in self._probe.observed])
+        x, observed = self._probe.centred(gram.means, labels)
+        with task_threads(large=x.size > THREADED_SIZE) as over_folds:
+            self.evidence_ = weigh(
+                gram,
+                directional_gram(x, observed, labels, P, over_folds),
+                antisymmetry(x),
+                confidence=float(self.confidence),
+                min_gain=float(self.min_gain),
+            )
+        self.correlation_ = self.evidence_.correlation
+        self.correlation_error_ = self.evidence_.correlation_error
+        if self.evidence_.accepted:
+            self.weights_, self.decision_ = self.evidence_.weights, "spectral"
+            self.gain_, self.gain_interval_ = self.evidence_.gain, self.evidence_.interval
+        else:
+            self.weights_, self.decision_ = mean_weights(P), "mean"
+            self.gain_, self.gain_interval_ = 1.0, (1.0, 1.0)
+        return self
+
+    def _labels(self, observed: NDArray[np.bool_]) -> NDArray[np.intp]:
+        if self._bins is None:
+            return np.arange(len(observed))
+        return np.asarray(relative_labels(observed[None], self._bins)[0])
+
+    def transform(self, X: Any, mask: Any = None) -> Any:
+        """Pooled features (n, d); a lazy Dask array when X is one."""
+        check_is_fitted(self, "weights_")
+        source = read_tokens(self, X, mask, reset=False, any_length=self._bins is not None)
+        if source.d != self.n_features_out_ or (self._bins is None and self.n_positions_ != source.T):
+            raise ShapeError(
+                f"fit saw {self.n_positions_} positions of {self.n_features_out_} features",
+                (source.T, source.d),
+                "Pass sequences of the same length and dimension",
+            )
+        if is_dask(source.source):
+            return self._transform_dask(source)
+        out = np.empty((source.n, source.d))
+        rows = source.rows_per_block()
+        with Progress(-(-source.n // rows), "pooling", show=self.progress) as bar:
+            for number, block in enumerate(source.blocks(rows)):
+                start = number * rows
+                out[start : start + len(block[0])] = self._pool(block, start)
+                bar.advance()
+        return out
+
+    def _pool(self, block: Block, start: int) -> FloatArray:
+        x, observed = block
+        refuse_empty_rows(observed, start, self.empty)
+        if not observed.all() and self.weights_.min() < 0:
+            raise WeightsError(
+                "weights of both signs cannot be renormalised over the observed positions",
+                self.weights_,
+                "Use non-negative weights with masks",
+            )
+        w = row_weights(self.weights_, observed, self._bins)
+        return np.asarray(np.matmul(w[:, None, :], x)[:, 0])
+
+    def _transform_dask(self, source: TokenInput) -> Any:
+        da = require("dask.array", "sweeps")
+        delayed = require("dask", "sweeps").delayed
+
+        def pool(tokens: Any, mask: Any, start: int) -> FloatArray:
+            return self._pool(source.block(tokens, mask, start), start)
+
+        parts, start = [], 0
+        for rows in source.source.chunks[0]:
+            mask = None if source.mask is None else source.mask[start : start + rows]
+            part = delayed(pool)(source.source[start : start + rows], mask, start)
+            parts.append(da.from_delayed(part, shape=(rows, source.d), dtype=np.float64))
+            start += rows
+        return da.concatenate(parts)
+
+    def fit_transform(self, X: Any, y: Any = None, mask: Any = None) -> Any:
+        """Fit, then pool the same sequences; the mask serves both."""
+        return self.fit(X, y, mask=mask).transform(X, mask=mask)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the pooled features."""
+        check_is_fitted(self, "weights_")
+        names = getattr(self, "feature_names_in_", None)
+        if input_features is not None:
+            given = np.asarray(input_features, dtype=object)
+            if names is not None and not np.array_equal(given, names):
+                raise InvalidInputError("input_features is not equal to feature_names_in_", given, "Pass None")
+            if len(given) != self.n_features_in_:
+                raise InvalidInputError(
+                    "input_features should have length equal to number of features", len(given), "Pass None"
+                )
+            names = given
+        return feature_names("pooled", self.n_features_out_, names)
+
+    def summary(self) -> str:
+        """One line: which weights are in use, the gain, and why."""
+        check_is_fitted(self, "weights_")
+        sizes = f"{self.n_samples_seen_} sequences, T={self.n_positions_}, d={self.n_features_out_}"
+        if self._fixed is not None:
+            return f"{self.decision_} pooling (fixed weights); {sizes}"
+        if self.evidence_ is None:
+            return f"mean pooling: a single position leaves nothing to weigh; {sizes}"
+        e = self.evidence_
+        level = f"{100 * float(self.confidence):g}%"
+        gain = f"candidate gain {e.gain:.3f} ({level} CI {e.interval[0]:.3f} to {e.interval[1]:.3f})"
+        return f"{self.decision_} pooling: {e.reason}; {gain}; {sizes}"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_features_out_)

@@ -1,0 +1,307 @@
+"""The reproduction report: figures, verdicts and how they were made, in one self-contained HTML file.
+
+Beside ``index.html`` are written the pictures (PNG and SVG) and each figure's data set (netCDF), so that any number
+of the report can be looked up and any picture drawn again without computing.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata, resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spikepool import __version__
+from spikepool.drawing.plotting import save_figure
+from spikepool.errors import MissingDependencyError, SpikepoolError, require
+from spikepool.kit.progress import Progress
+from spikepool.reproduce.base import SIGMAS, Check, FigureSpec, Settings
+from spikepool.reproduce.errata import PublishedRow, published_rows, published_table
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "xarray", "zarr", "dask", "distributed", "matplotlib")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One figure of a report.
+
+    Attributes
+    ----------
+    spec : FigureSpec
+        The figure.
+    checks : tuple of Check
+        Its comparisons of theory with simulation.
+    seconds : float
+        Time to compute and draw it.
+    dataset : xarray.Dataset or None
+        What was computed; None when that failed.
+    image : str
+        The picture as a ``data:`` address, or empty.
+    files : tuple of str
+        Files written beside the report, relative to it.
+    error : str
+        Why the figure is missing, or empty.
+    skipped : bool
+        Whether it is missing for want of an optional dependency rather than by a failure.
+    command : str
+        The command that makes this figure alone.
+    """
+
+    spec: FigureSpec
+    checks: tuple[Check, ...]
+    seconds: float
+    dataset: xr.Dataset | None
+    image: str
+    files: tuple[str, ...]
+    error: str
+    skipped: bool
+    command: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every comparison that is expected to hold holds."""
+        return not self.error and all(check.passed for check in self.checks if check.expected)
+
+    @property
+    def status(self) -> str:
+        """One of "agrees", "disagrees", "skipped", "failed"."""
+        if self.error:
+            return "skipped" if self.skipped else "failed"
+        return "agrees" if self.agrees else "disagrees"
+
+    @property
+    def verdict(self) -> str:
+        """The status in words."""
+        if self.status == "disagrees":
+            beyond = sum(check.beyond for check in self.checks if check.expected)
+            return f"{beyond} of {self.markers} disagree"
+        return {"agrees": "agrees", "skipped": "not drawn", "failed": "failed"}[self.status]
+
+    @property
+    def mark(self) -> str:
+        """A sign that says the status without colour."""
+        return {"agrees": "✓", "disagrees": "✗", "skipped": "–", "failed": "✗"}[self.status]
+
+    @property
+    def markers(self) -> int:
+        """Number of compared pairs, those expected to differ left out."""
+        return sum(check.markers for check in self.checks if check.expected)
+
+    @property
+    def worst_sigmas(self) -> float | None:
+        """Largest discrepancy beyond bias, in standard errors; None without standard errors."""
+        values = [check.sigmas for check in self.checks if check.expected and check.sigmas is not None]
+        return max(values, default=None)
+
+    @property
+    def worst_absolute(self) -> float | None:
+        """Largest absolute discrepancy."""
+        values = [check.absolute for check in self.checks if check.expected and math.isfinite(check.absolute)]
+        return max(values, default=None)
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """Attributes of the data set, for the report."""
+        if self.dataset is None:
+            return []
+        return [(str(key), str(value)) for key, value in self.dataset.attrs.items()]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished report; `path` is its HTML file."""
+
+    path: Path
+    entries: tuple[Entry, ...]
+    published: tuple[PublishedRow, ...]
+    settings: Settings
+    seconds: float
+    environment: tuple[tuple[str, str], ...] = field(default=())
+
+    def summary(self) -> dict[str, Any]:
+        """Verdicts and numbers as plain data."""
+        return {
+            "report": str(self.path),
+            "full": self.settings.full,
+            "seed": self.settings.seed,
+            "seconds": self.seconds,
+            "figures": [
+                {
+                    "number": e.spec.number,
+                    "name": e.spec.name,
+                    "verdict": e.status,
+                    "markers": e.markers,
+                    "worst_sigmas": e.worst_sigmas,
+                    "worst_absolute": e.worst_absolute,
+                    "seconds": e.seconds,
+                    "error": e.error or None,
+                    "checks": [asdict(check) for check in e.checks],
+                }
+                for e in self.entries
+            ],
+            "published": [asdict(row) for row in self.published],
+            "environment": dict(self.environment),
+        }
+
+
+def make_report(specs: Sequence[FigureSpec], settings: Settings, out: str | Path) -> Report:
+    """Compute, judge and draw `specs`, and write ``index.html`` with pictures and data sets to `out`.
+
+    A figure that fails is reported with its error and the others go on.
+    """
+    require("jinja2", "reproduce")
+    directory = Path(out)
+    directory.mkdir(parents=True, exist_ok=True)
+    start, started = time.perf_counter(), datetime.now(UTC)
+    entries = []
+    with Progress(len(specs), "figures") as progress:
+        for spec in specs:
+            entries.append(_make_entry(spec, settings, directory))
+            progress.advance()
+    seconds = time.perf_counter() - start
+    errata = next((e.dataset for e in entries if e.spec.number == 8 and e.dataset is not None), None)
+    report = Report(
+        directory / "index.html",
+        tuple(entries),
+        () if errata is None else published_rows(errata),
+        settings,
+        seconds,
+        _environment(settings),
+    )
+    report.path.write_text(_render(report, started), encoding="utf-8")
+    return report
+
+
+def _make_entry(spec: FigureSpec, settings: Settings, directory: Path) -> Entry:
+    start = time.perf_counter()
+    base = f"figure-{spec.number:02d}-{spec.name}"
+    checks: tuple[Check, ...] = ()
+    files: tuple[str, ...] = ()
+    dataset, image, error, skipped = None, "", "", False
+    try:
+        dataset = spec.compute(settings)
+        checks = spec.judge(dataset)
+        pictures = save_figure(spec.picture(dataset), directory / "figures" / base, ("png", "svg"))
+        image = _data_address(pictures[1])
+        data = directory / "data" / f"{base}.nc"
+        save_dataset(dataset, data)
+        files = tuple(str(path.relative_to(directory)) for path in (data, *pictures))
+    except MissingDependencyError as missing:
+        error, skipped = str(missing), True
+    except (SpikepoolError, OSError, ArithmeticError, ValueError, RuntimeError) as failure:
+        # one figure's failure must not lose the others; it is reported and makes the command fail
+        error = f"{type(failure).__name__}: {failure}"
+    return Entry(
+        spec,
+        checks,
+        time.perf_counter() - start,
+        dataset,
+        image,
+        files,
+        error,
+        skipped,
+        _command(settings, [spec.number]),
+    )
+
+
+def save_dataset(dataset: xr.Dataset, path: Path) -> None:
+    """Write a data set as one netCDF file; read it back with ``xarray.open_dataset(path, engine="scipy")``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # netCDF 3 has no booleans and no 64-bit integers
+    plain = dataset.copy()
+    for name, variable in plain.variables.items():
+        if variable.dtype.kind in "bi":
+            plain[name] = plain[name].astype("int32")
+    plain.attrs = {k: int(v) if isinstance(v, bool) else v for k, v in plain.attrs.items()}
+    plain.to_netcdf(path, engine="scipy")
+
+
+def _data_address(svg: Path) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")
+
+
+def _command(settings: Settings, numbers: Sequence[int] = ()) -> str:
+    parts = ["spikepool reproduce", *map(str, numbers)]
+    if settings.full:
+        parts.append("--full")
+    parts.append(f"--seed {settings.seed}")
+    if settings.table is not None:
+        parts.append(f"--table {settings.table.name}")
+    return " ".join(parts)
+
+
+def _environment(settings: Settings) -> tuple[tuple[str, str], ...]:
+    versions = []
+    for package in PACKAGES:
+        try:
+            versions.append((package, metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            versions.append((package, "not installed"))
+    return (
+        ("root seed", str(settings.seed)),
+        ("streams", "numpy SeedSequence(root seed, spawn_key=(figure, part))"),
+        ("scheduler", settings.scheduler or "local"),
+        ("spikepool", __version__),
+        ("Python", platform.python_version()),
+        *versions,
+        ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
+    )
+
+
+def _headline(entries: Sequence[Entry]) -> str:
+    agreeing = sum(e.status == "agrees" for e in entries)
+    parts = [f"{agreeing} of {len(entries)} figures agree with theory in every comparison"]
+    for status, words in (("disagrees", "disagree somewhere"), ("failed", "failed"), ("skipped", "not drawn")):
+        numbers = [str(e.spec.number) for e in entries if e.status == status]
+        if numbers:
+            parts.append(f"{words}: figure {', '.join(numbers)}")
+    return "; ".join(parts) + "."
+
+
+def _short(value: float | None) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if value == 0:
+        return "0"
+    return f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}"
+
+
+def _fixed(value: float | None) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def _render(report: Report, started: datetime) -> str:
+    from jinja2 import Environment
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["short"] = _short
+    environment.filters["fixed"] = _fixed
+    source = resources.files("spikepool").joinpath("report_template.html").read_text(encoding="utf-8")
+    return environment.from_string(source).render(
+        entries=report.entries,
+        published=report.published,
+        environment=report.environment,
+        command=_command(report.settings),
+        headline=_headline(report.entries),
+        mode="Full" if report.settings.full else "Quick",
+        seed=report.settings.seed,
+        started=started.strftime("%Y-%m-%d %H:%M UTC"),
+        total_seconds=report.seconds,
+        sigmas=SIGMAS,
+        version=__version__,
+    )
+
+
+__all__ = ["Entry", "Report", "make_report", "published_table", "save_dataset"]

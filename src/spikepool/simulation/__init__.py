@@ -1,0 +1,1 @@
+"""What happens: draws of the model and the spectra of their pooled covariances."""

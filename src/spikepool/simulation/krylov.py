@@ -1,0 +1,139 @@
+"""Block Krylov spaces of a symmetric operator, with full orthogonalisation.
+
+Starting from a few vectors X the method builds an orthonormal basis Q of span{X, AX, A²X, ...} and the projection
+H = Q'AQ. The extreme eigenvalues of H converge first, at a rate set by the square root of their distance to the rest.
+What is special here: the direction u lies in the first block. The weight of a Ritz vector at u is then a Gauss
+quadrature weight of the spectral measure of A at u, and converges like the Ritz values do: with the square of the
+residual over the gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from spikepool.kit.arrays import FloatArray
+
+# A new block whose norm falls below this fraction of the operator's size has left the space invariant.
+_BREAKDOWN = 1e-12
+
+# Steps before the first look at the space.
+_FIRST_LOOK = 6
+
+
+@dataclass(frozen=True)
+class KrylovSpace:
+    """A basis, the projected operator and its coupling to the next block.
+
+    Attributes
+    ----------
+    projected : numpy.ndarray of shape (n, n)
+        H = Q'AQ.
+    start : numpy.ndarray of shape (n, p)
+        Coordinates of the starting vectors.
+    coupling : numpy.ndarray of shape (p, p)
+        A Q − Q H is zero but for the last block, where it is the next block times this matrix; zeros when the
+        space is invariant.
+    steps : int
+        Applications of A to a block.
+    """
+
+    projected: FloatArray
+    start: FloatArray
+    coupling: FloatArray
+    steps: int
+
+    @property
+    def invariant(self) -> bool:
+        """Whether the space cannot grow."""
+        return not self.coupling.any()
+
+
+def krylov_space(
+    apply: Callable[[FloatArray], FloatArray],
+    start: FloatArray,
+    excess: Callable[[KrylovSpace], float],
+    *,
+    max_dimension: int,
+) -> KrylovSpace:
+    """Grow the space until its `excess` is gone, it is invariant, or it has `max_dimension`.
+
+    Parameters
+    ----------
+    apply : callable
+        x -> A x for a vector of length d.
+    start : numpy.ndarray of shape (p, d)
+        Linearly independent starting vectors, as rows.
+    excess : callable
+        Logarithm of the error of what is wanted from a space over what is tolerated; not above 0 when done. It falls
+        about linearly with the steps, and is computed where the line through its last two values reaches 0.
+    max_dimension : int
+        Of the space; never more than d.
+    """
+    p, d = start.shape
+    capacity = min(max_dimension, d)
+    basis = np.empty((min(capacity, 32 * p), d))
+    H = np.zeros((len(basis), len(basis)))
+    basis[:p], R = _orthonormal_rows(start)
+    n, steps, size = p, 0, 0.0
+    next_look, looks = _FIRST_LOOK, [(0, math.inf)]
+    space = KrylovSpace(H[:0, :0], np.zeros((0, p)), np.zeros((p, p)), 0)
+    while True:
+        block = np.stack([apply(row) for row in basis[n - p : n]])
+        size = max(size, float(np.abs(block).max()))
+        # A maps a block to itself and its two neighbours; the pass over all removes what rounding left
+        recent = max(n - 2 * p, 0)
+        along = block @ basis[recent:n].T
+        block -= along @ basis[recent:n]
+        coefficients = block @ basis[:n].T
+        block -= coefficients @ basis[:n]
+        coefficients[:, recent:] += along
+        H[n - p : n, :n] = coefficients
+        H[:n, n - p : n] = coefficients.T
+        steps += 1
+        following, coupling = _orthonormal_rows(block)
+        exhausted = n + p > capacity
+        broken = float(np.abs(np.diag(coupling)).min()) <= _BREAKDOWN * size
+        if exhausted or broken or steps >= next_look:
+            corner = H[:n, :n]
+            corner[n - p :, n - p :] = (corner[n - p :, n - p :] + corner[n - p :, n - p :].T) / 2
+            coordinates = np.zeros((n, p))
+            coordinates[:p] = R
+            space = KrylovSpace(corner, coordinates, np.zeros((p, p)) if broken else coupling, steps)
+            looks.append((steps, excess(space)))
+            if exhausted or broken or looks[-1][1] <= 0:
+                return space
+            next_look = _next_look(looks)
+        if n + p > len(basis):
+            larger = min(capacity, 2 * len(basis))
+            basis = np.concatenate([basis, np.empty((larger - len(basis), d))])
+            H = np.pad(H, (0, larger - len(H)))
+        basis[n : n + p] = following
+        n += p
+
+
+def _next_look(looks: list[tuple[int, float]]) -> int:
+    """Step at which the line through the last two looks reaches 0, at most half as many steps further on."""
+    (before, first), (now, last) = looks[-2:]
+    reach = now + max(2, now // 2)
+    if not (math.isfinite(first) and math.isfinite(last) and last < first):
+        return min(reach, now + 4)
+    return min(reach, now + max(1, math.ceil(last * (now - before) / (first - last))))
+
+
+def _orthonormal_rows(block: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Orthonormal rows B and upper triangular R with ``block.T = B.T R``."""
+    # Gram-Schmidt by hand: a call of LAPACK costs several times as much for the one or two rows there are
+    B, R = block.copy(), np.zeros((len(block), len(block)))
+    for j, row in enumerate(B):
+        for _ in range(2 if j else 0):  # the second pass removes what rounding left of the first
+            along = B[:j] @ row
+            row -= along @ B[:j]
+            R[:j, j] += along
+        R[j, j] = norm = math.sqrt(row @ row)
+        if norm:
+            row /= norm
+    return B, R

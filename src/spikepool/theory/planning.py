@@ -1,0 +1,139 @@
+"""Planning: alignment over many settings at once, and the sequences, signal or vocabulary a target needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from spikepool.errors import UnreachableError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+from spikepool.theory import spikes
+from spikepool.theory.closed_form import predict_gains, require_plain, top_alignment
+from spikepool.world.sequences import SequenceWorld
+
+# Vocabularies of up to this size are searched; a larger one is taken for infinite.
+_LARGEST_VOCABULARY = 1 << 53
+
+
+@dataclass(frozen=True)
+class VocabularyRange:
+    """Vocabulary sizes that reach a target; `maximum` is ``math.inf`` when every larger one does."""
+
+    minimum: int
+    maximum: float
+
+
+def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> int:
+    """Smallest N at which the top eigenvector's predicted alignment reaches `alignment`.
+
+    Raises
+    ------
+    UnreachableError
+        When no N is enough; its ``limit`` is the alignment of infinitely many sequences.
+    """
+    target = check.fraction(alignment, "alignment", closed=False)
+    alpha, kappa = model.gains(w)
+    require_plain(model)
+    theta = alpha * (model.mu**2 + model.class_mean_power)
+    if theta <= model.mean_strength:
+        raise UnreachableError(
+            "without centring the top eigenvector follows the vocabulary mean, not the signal",
+            target,
+            "Use centered=True",
+            limit=0.0,
+        )
+    x = float(spikes.spike_excess(theta, model.delta, kappa))
+    limit = model.purity * float(spikes.population_alignment(x, model.delta))
+    if limit <= target:
+        raise UnreachableError(
+            f"no number of sequences reaches this alignment; the limit is {limit:.6g}",
+            target,
+            "Raise mu, change V, use better weights, or lower the target",
+            limit=limit,
+        )
+    gamma = float(spikes.required_gamma(x, model.delta, target / model.purity))
+
+    def reached(N: int) -> bool:
+        return float(top_alignment(model, alpha, kappa, gamma=model.d / N)) >= target
+
+    # the formula is exact; rounding can move the integer by one near a tie
+    N = max(1, math.ceil(model.d / gamma))
+    if N > 1 and reached(N - 1):
+        return N - 1
+    return N if reached(N) else N + 1
+
+
+def required_mu(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> float:
+    """Smallest mu at which the top eigenvector's predicted alignment reaches `alignment`.
+
+    Without centring the alignment jumps from 0 where the signal overtakes the vocabulary mean; the jump itself is
+    then the answer to every target below its height.
+    """
+    from scipy.optimize import bisect
+
+    target = check.fraction(alignment, "alignment", closed=False)
+    alpha, kappa = model.gains(w)
+    if alpha == 0:
+        raise UnreachableError("these weights cancel the signal (alpha = 0)", target, "Use other weights", limit=0.0)
+
+    def gap(mu: float) -> float:
+        return float(top_alignment(model, alpha, kappa, mu=mu)) - target
+
+    high = max(predict_gains(model, alpha, kappa).mu_sample, 1e-8)
+    while gap(high) < 0:  # the alignment tends to 1/(1 + 0) = 1 as mu grows, so this ends
+        high *= 2
+    root = float(bisect(gap, 0.0, high, xtol=1e-15 * high, rtol=1e-14, maxiter=200))
+    while gap(root) < 0:
+        root = min(math.nextafter(root * (1 + 1e-14), math.inf), high)
+    return root
+
+
+def required_vocabulary(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> VocabularyRange:
+    """Range of even V whose predicted alignment reaches `alignment`; it need not be one-sided.
+
+    For a sampled table a smaller vocabulary adds class structure (theta grows with delta) while it adds noise, so
+    the best V may be finite. V is scanned on a fine geometric grid, then the ends of the run around the best grid
+    point are bisected.
+    """
+    target = check.fraction(alignment, "alignment", closed=False)
+    alpha, kappa = model.gains(w)
+    require_plain(model)
+
+    def value(V: ArrayLike) -> FloatArray:
+        return top_alignment(model, alpha, kappa, delta=model.d / np.asarray(V, dtype=np.float64))
+
+    grid = sorted({2 * max(1, round(v / 2)) for v in np.geomspace(2, _LARGEST_VOCABULARY, 600)})
+    values = value(grid)
+    best = int(np.argmax(values))
+    if values[best] < target:
+        raise UnreachableError(
+            f"no vocabulary reaches this alignment; the best, near V = {grid[best]}, gives {values[best]:.6g}",
+            target,
+            "Raise mu or N, use better weights, or lower the target",
+            limit=float(values[best]),
+        )
+    low, high = best, best
+    while low > 0 and values[low - 1] >= target:
+        low -= 1
+    while high < len(grid) - 1 and values[high + 1] >= target:
+        high += 1
+    minimum = grid[0] if low == 0 else _bisect_even(value, grid[low - 1], grid[low], target)
+    if high == len(grid) - 1:
+        return VocabularyRange(minimum, math.inf)
+    return VocabularyRange(minimum, _bisect_even(value, grid[high + 1], grid[high], target))
+
+
+def _bisect_even(value: Callable[[int], FloatArray], outside: int, inside: int, target: float) -> int:
+    """The even V nearest to `outside` that still reaches the target."""
+    while abs(inside - outside) > 2:
+        middle = 2 * ((inside + outside) // 4)
+        if value(middle) >= target:
+            inside = middle
+        else:
+            outside = middle
+    return inside

@@ -1,0 +1,1 @@
+"""Which components to trust: diagnosis of pooled features."""

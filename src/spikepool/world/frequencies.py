@@ -1,0 +1,37 @@
+"""Token frequencies."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.kit import validation as check
+from spikepool.kit.memory import require_memory
+
+
+def zipf_frequencies(V: int, s: float = 1.0) -> NDArray[np.float64]:
+    """Zipf's law, ``f_v ∝ (rank of v)^(−s)``, with unit sum.
+
+    Tokens 2k and 2k+1, one of each class, share the rank k+1, so that both classes are used equally often.
+
+    Parameters
+    ----------
+    V : int
+        Size of the vocabulary, even.
+    s : float
+        Exponent, at least 0; 0 gives uniform frequencies, natural language is near 1.
+
+    Examples
+    --------
+    >>> from spikepool.world.frequencies import zipf_frequencies
+    >>> zipf_frequencies(6, 1.0).round(3)
+    array([0.273, 0.273, 0.136, 0.136, 0.091, 0.091])
+    """
+    V = check.vocabulary_size(V)
+    exponent = check.non_negative(s, "s")
+    require_memory(24 * V, f"frequencies of {V} tokens", "Lower V")
+    f = (np.arange(V) // 2 + 1.0) ** -exponent
+    return np.asarray(f / f.sum())
+
+
+__all__ = ["zipf_frequencies"]

@@ -1,0 +1,160 @@
+"""Labels of sequences: y = sign of the sum of the latents at chosen positions, and its joint law with a = w'xi."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from spikepool.errors import InvalidInputError, ShapeError, SizeError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.sign_votes import sign_sum_probability
+from spikepool.world.sequences import SequenceWorld
+from spikepool.world.sign_blocks import SignBlocks, sign_blocks, sign_patterns
+from spikepool.world.signs import sign_sampler
+
+# Sums over all sign patterns are done outright up to this many free signs, by Fourier inversion beyond.
+_ENUMERATED_SIGNS = 16
+
+
+def label_positions(label: int | ArrayLike, T: int) -> NDArray[np.intp]:
+    """Distinct 0-based positions whose latents are summed to give the label."""
+    check.finite_array(label, "label")
+    positions = np.atleast_1d(np.asarray(label))
+    if positions.dtype.kind not in "iu" or positions.ndim != 1 or positions.size == 0:
+        raise ShapeError("label must be a position or a list of positions", label, "Pass integers")
+    if positions.min() < 0 or positions.max() >= T:
+        raise SizeError(f"label positions must lie in [0, {T})", label, "Count positions from 0")
+    if len(np.unique(positions)) < len(positions):
+        raise InvalidInputError("label positions must be distinct", label, "Remove the repeated ones")
+    return positions.astype(np.intp)
+
+
+def labels_of(latent: NDArray[Any], positions: NDArray[np.intp]) -> FloatArray:
+    """Labels y, the sign of the sum over `positions` of each row of (n, T) latents; raises on a tie."""
+    total = latent[:, positions].sum(axis=1, dtype=np.float64)
+    if np.any(total == 0):
+        raise _tie(positions)
+    return np.asarray(np.sign(total), dtype=np.float64)
+
+
+def _tie(positions: NDArray[np.intp]) -> InvalidInputError:
+    return InvalidInputError(
+        "the label is undefined: the signs at these positions can sum to zero",
+        positions,
+        "Choose an odd number of positions",
+    )
+
+
+class LabelLaw(Protocol):
+    """Joint law of the label y and the pooled latent a = w'xi."""
+
+    @property
+    def covariance(self) -> float:
+        """E[y a]."""
+
+    def accuracy(self, ratio: float) -> tuple[float, float]:
+        """P(y (ratio·a + g) > 0) for standard normal g, and the standard error of that number (0 when exact)."""
+
+
+@dataclass(frozen=True)
+class BlockLabel:
+    """Signs in independent blocks: y·a is one of `offsets`, equally likely, plus ``sum steps_j s_j``."""
+
+    offsets: FloatArray
+    steps: FloatArray
+
+    @property
+    def covariance(self) -> float:
+        """E[y a]: the free signs average out."""
+        return float(self.offsets.mean())
+
+    def accuracy(self, ratio: float) -> tuple[float, float]:
+        """Exact, by enumeration of up to 16 signs or Fourier inversion for more."""
+        if ratio == 0:
+            return 0.5, 0.0
+        if len(self.steps) <= _ENUMERATED_SIGNS:
+            sums = sign_patterns(len(self.steps)) @ self.steps if len(self.steps) else np.zeros(1)
+            return float(np.mean([ndtr(ratio * (c + sums)).mean() for c in self.offsets])), 0.0
+        noise, sign = 1 / abs(ratio), np.sign(ratio)
+        return float(np.mean([sign_sum_probability(sign * c, self.steps, noise) for c in self.offsets])), 0.0
+
+
+@dataclass(frozen=True)
+class SampledLabel:
+    """Any other signs: `values` are draws of y·a."""
+
+    values: FloatArray
+    covariance: float
+
+    def accuracy(self, ratio: float) -> tuple[float, float]:
+        """Average over the draws."""
+        if ratio == 0:
+            return 0.5, 0.0
+        probabilities = ndtr(ratio * self.values)
+        return float(probabilities.mean()), float(probabilities.std(ddof=1) / np.sqrt(len(probabilities)))
+
+
+@dataclass(frozen=True)
+class GaussianLabel:
+    """Gaussian latents: a and the label's latent are jointly normal with correlation `correlation`."""
+
+    variance: float
+    correlation: float
+
+    @property
+    def covariance(self) -> float:
+        """E[y a] = correlation · sd(a) · sqrt(2/pi)."""
+        return self.correlation * float(np.sqrt(2 * self.variance / np.pi))
+
+    def accuracy(self, ratio: float) -> tuple[float, float]:
+        """1/2 + arcsin(rho)/pi with rho the correlation of the label's latent and ratio·a + g (Sheppard)."""
+        gain = ratio * np.sqrt(self.variance)
+        rho = self.correlation * gain / np.sqrt(1 + gain**2)
+        return 0.5 + float(np.arcsin(rho)) / np.pi, 0.0
+
+
+def block_label(blocks: SignBlocks, w: FloatArray, positions: NDArray[np.intp]) -> BlockLabel:
+    """The label's law when the signs come in independent blocks."""
+    totals = blocks.totals(w)
+    member = np.zeros(len(w))
+    member[positions] = 1.0
+    votes = blocks.totals(member)
+    voting = np.flatnonzero(votes)
+    if len(voting) > _ENUMERATED_SIGNS:
+        raise SizeError(
+            f"the label depends on {len(voting)} independent signs; at most {_ENUMERATED_SIGNS} are enumerated",
+            len(positions),
+            "Use fewer label positions",
+        )
+    patterns = sign_patterns(len(voting))
+    sums = patterns @ votes[voting]
+    if len(voting) == 0 or np.any(sums == 0):
+        raise _tie(positions)
+    free = np.setdiff1d(np.arange(blocks.count), voting)
+    steps = totals[free]
+    return BlockLabel(np.sign(sums) * (patterns @ totals[voting]), steps[steps != 0])
+
+
+def label_law(model: SequenceWorld, w: FloatArray, positions: NDArray[np.intp], draws: int, rng: Any) -> LabelLaw:
+    """The joint law of label and pooled latent under `model`; `draws` and `rng` serve signs without block structure."""
+    if model.latent == "gaussian":
+        row = model.R[positions].sum(axis=0)
+        latent_variance = float(row[positions].sum())
+        variance = float(w @ model.R @ w)
+        if latent_variance <= 0:
+            raise InvalidInputError("the label's latent is identically zero", positions, "Choose other positions")
+        if variance <= 0:
+            return GaussianLabel(0.0, 0.0)
+        return GaussianLabel(variance, float(row @ w) / float(np.sqrt(variance * latent_variance)))
+    blocks = sign_blocks(model.R)
+    if blocks is not None:
+        return block_label(blocks, w, positions)
+    xi = sign_sampler(model.R)(check.size(draws, "draws", minimum=2), rng=rng)
+    values = labels_of(xi, positions) * (xi @ w)
+    single = len(positions) == 1
+    return SampledLabel(values, float(model.R[positions[0]] @ w) if single else float(values.mean()))

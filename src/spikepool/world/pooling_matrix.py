@@ -1,0 +1,86 @@
+"""The sparse token-weight matrix W, as products with it: the one home of "which sequence uses which token how much"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.threads import Map, serial_map
+
+# A panel of the table, or a block of token positions, of about this many entries is one task of one thread: large
+# against the cost of handing it over (some 50 microseconds), small enough to share out among many cores.
+_PANEL_ELEMENTS = 1 << 20
+
+
+def panels(total: int, width: int) -> list[slice]:
+    """Equal runs of `total` rows of `width` entries, of about ``_PANEL_ELEMENTS`` entries each."""
+    count = min(total, max(1, round(total * width / _PANEL_ELEMENTS)))
+    bounds = [total * i // count for i in range(count + 1)]
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+class PoolingMatrix:
+    """The sparse matrix W' (N x V), whose row n holds the weights of sequence n at its tokens.
+
+    Rows are kept as compressed blocks that share the token array, and, when all sequences have the same
+    weights, one array of weights as well: no copy of size N·T is made.
+    """
+
+    def __init__(
+        self,
+        tokens: NDArray[np.int32],
+        w: FloatArray,
+        V: int,
+        *,
+        dtype: Any = np.float64,
+        run: Map = serial_map,
+    ) -> None:
+        N, T = tokens.shape
+        self.shape = (N, V)
+        self._run = run
+        self._slices = panels(N, T)
+        longest = max(rows.stop - rows.start for rows in self._slices)
+        pointers = np.arange(0, (longest + 1) * T, T, dtype=np.int32)
+        shared = np.tile(w.astype(dtype), longest) if w.ndim == 1 else None
+        self._blocks = []
+        for rows in self._slices:
+            n = rows.stop - rows.start
+            data = w[rows].astype(dtype).ravel() if shared is None else shared[: n * T]
+            block = csr_array((n, V), dtype=dtype)
+            # assigned, not passed: the constructor scans the indices of every block to choose their type
+            block.data, block.indices, block.indptr = data, tokens[rows].reshape(-1), pointers[: n + 1]
+            self._blocks.append(block)
+        self._transposed = [block.T for block in self._blocks]
+
+    def pool(self, x: FloatArray) -> FloatArray:
+        """W'x, one number for each sequence."""
+        parts = self._run(lambda i: self._blocks[i] @ x, len(self._blocks))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def spread(self, y: FloatArray) -> FloatArray:
+        """W y, one number for each token of the vocabulary."""
+        parts = self._run(lambda i: self._transposed[i] @ y[self._slices[i]], len(self._blocks))
+        return ordered_sum(parts)
+
+    def rows(self, table: NDArray[Any], sequences: slice) -> FloatArray:
+        """Pooled rows (n, d) of a (V, d) table for some of the sequences."""
+        parts = [
+            block[max(sequences.start - rows.start, 0) : sequences.stop - rows.start] @ table
+            for block, rows in zip(self._blocks, self._slices, strict=True)
+            if rows.start < sequences.stop and rows.stop > sequences.start
+        ]
+        return np.asarray(np.concatenate(parts), dtype=np.float64)
+
+
+def ordered_sum(parts: Sequence[Any]) -> FloatArray:
+    """Sum in order, in double precision."""
+    total: FloatArray = parts[0].astype(np.float64, copy=len(parts) > 1)
+    for part in parts[1:]:
+        total += part
+    return total

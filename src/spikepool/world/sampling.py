@@ -1,0 +1,310 @@
+"""One draw of the world: direction, table noise, tokens and latents.
+
+A draw is made from four independent random streams (direction, noise, latent, tokens), so that the same seed
+gives the same tokens whatever is done with the table, and the same table whatever the signal strength mu. Noise
+is drawn in blocks of tokens, each with a stream of its own: the numbers depend neither on the number of threads
+nor on the dtype, which only rounds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spikepool.errors import InvalidInputError, SizeError, WeightsError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.memory import require_memory
+from spikepool.kit.threads import thread_count
+from spikepool.world.attention import attention_weights
+from spikepool.world.pooling_matrix import PoolingMatrix
+from spikepool.world.sequences import SequenceWorld
+from spikepool.world.signs import sign_sampler
+
+_DIRECTION, _NOISE, _LATENT, _TOKENS = range(4)
+
+# Token ids are 32-bit integers.
+_LARGEST_VOCABULARY = 2**31 - 2
+# Numbers drawn at a time; part of what a seed means, so changing it changes every draw.
+_BLOCK_ELEMENTS = 1 << 20
+
+
+def seed_sequence(rng: Any) -> np.random.SeedSequence:
+    """A SeedSequence from whatever ``numpy.random.default_rng`` takes.
+
+    From what has a state of its own (a Generator, BitGenerator or RandomState) 128 bits are drawn, which advances it.
+    """
+    if isinstance(rng, np.random.SeedSequence):
+        return rng
+    if isinstance(rng, (np.random.Generator, np.random.BitGenerator, np.random.RandomState)):
+        words = check.generator(rng).integers(0, 1 << 32, size=4, dtype=np.uint64)
+        return np.random.SeedSequence(words.tolist())
+    try:
+        return np.random.SeedSequence(rng)
+    except (TypeError, ValueError) as err:
+        raise check.bad_rng(rng) from err
+
+
+def child_seed(root: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
+    """The child of `root` at `key`; unlike ``spawn`` it does not depend on how many were made before."""
+    return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *key), pool_size=root.pool_size)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A drawn table and drawn sequences.
+
+    Attributes
+    ----------
+    model : SequenceWorld
+        What it was drawn from.
+    direction : numpy.ndarray of shape (d,)
+        The unit vector u.
+    noise : numpy.ndarray of shape (V, d)
+        Rows are the noise vectors z_v of the tokens.
+    tokens : numpy.ndarray of int32, shape (N, T)
+        Token ids.
+    latent : numpy.ndarray of shape (N, T)
+        The ±1 signs xi of the positions (int8), or the real latents of ``latent="gaussian"``.
+    """
+
+    model: SequenceWorld
+    direction: FloatArray
+    noise: NDArray[Any]
+    tokens: NDArray[np.int32]
+    latent: NDArray[Any]
+
+    @property
+    def signs(self) -> NDArray[np.int8]:
+        """Class of each token of the vocabulary, (V,)."""
+        return self.model.signs
+
+    @property
+    def table(self) -> NDArray[Any]:
+        """The embedding table E = mu u s' + Z, (d, V); plain Z when the latent is gaussian."""
+        table = self.noise.T.copy()
+        if self.model.latent == "signs":
+            table += (self.model.mu * self.direction).astype(table.dtype)[:, None] * self.signs
+        return table
+
+    def gain(self, w: ArrayLike) -> FloatArray:
+        """Pooled latent ``b_n = sum_t w_nt xi_nt`` of each sequence, (N,)."""
+        w = pooling_weights(w, self.model)
+        parts = [
+            np.sum(self.latent[rows] * (w if w.ndim == 1 else w[rows]), axis=1)
+            for rows in sequence_blocks(*self.tokens.shape)
+        ]
+        return np.concatenate(parts)
+
+    def pooled(self, w: ArrayLike) -> FloatArray:
+        """Pooled representations C = mu u b' + Z W, (d, N), not centred. For small models: it is held whole."""
+        w = pooling_weights(w, self.model)
+        pooling = PoolingMatrix(self.tokens, w, self.model.V)
+        signal = self.model.mu * self.direction[:, None] * self.gain(w)
+        return pooling.rows(self.noise, slice(0, self.model.N)).T + signal
+
+    def attention_weights(self, tau: float = 1.0, scaling: str = "sqrt_d") -> FloatArray:
+        """Weights (N, T) of the causal attention forward pass on these sequences.
+
+        The embedded sequences are gathered a block at a time. Parameters as in
+        :func:`spikepool.attention_weights`.
+        """
+        N, T = self.tokens.shape
+        shift = self.model.mu * self.direction
+        weights = np.empty((N, T))
+        for rows in sequence_blocks(N, T * self.model.d):
+            X = self.noise[self.tokens[rows]].astype(np.float64)
+            X += self.latent[rows][:, :, None] * shift
+            weights[rows] = attention_weights(X, tau, scaling)
+        return weights
+
+
+def pooling_weights(w: ArrayLike, model: SequenceWorld) -> FloatArray:
+    """Weights checked against a model: (T,), or (N, T) with one row for each sequence; unit sums."""
+    array = check.finite_array(w, "weights")
+    if array.ndim != 2:
+        return check.weight_vector(array, model.T)
+    if array.shape != (model.N, model.T):
+        raise WeightsError(
+            f"per-sequence weights must have shape (N, T) = ({model.N}, {model.T})",
+            array,
+            "Pass one row for each sequence, or one vector of length T",
+        )
+    error = np.abs(array.sum(axis=1) - 1)
+    if np.any(error > check.IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(array).sum(axis=1))):
+        worst = int(error.argmax())
+        raise WeightsError(
+            f"weights must sum to one in each sequence; the sum of row {worst} is",
+            float(array[worst].sum()),
+            "Divide each row by its sum",
+        )
+    return array
+
+
+def sequence_blocks(N: int, width: int) -> Iterator[slice]:
+    """Slices of sequences of at most about a million entries each when a sequence takes `width`."""
+    step = max(1, _BLOCK_ELEMENTS // width)
+    for start in range(0, N, step):
+        yield slice(start, min(start + step, N))
+
+
+def sample_bytes(model: SequenceWorld, dtype: Any) -> int:
+    """Memory that a sample keeps: table noise, tokens and latents."""
+    return int(model.V * model.d * np.dtype(dtype).itemsize) + token_bytes(model)
+
+
+def token_bytes(model: SequenceWorld) -> int:
+    """Memory of the tokens and the latents of a sample."""
+    latent = 1 if model.latent == "signs" else 8
+    return model.N * model.T * (4 + latent)
+
+
+def table_dtype(dtype: Any) -> np.dtype[Any]:
+    """`dtype` if it is float32 or float64."""
+    try:
+        kind: np.dtype[Any] = np.dtype(dtype)
+    except TypeError as err:
+        raise InvalidInputError("dtype must be float32 or float64", dtype, "Choose one of these") from err
+    if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise InvalidInputError("dtype must be float32 or float64", dtype, "Choose one of these")
+    return kind
+
+
+def draw_sample(model: SequenceWorld, *, rng: Any = None, dtype: Any = np.float64) -> Sample:
+    """Draw a table, tokens and latents.
+
+    Parameters
+    ----------
+    model : SequenceWorld
+        All of its fields are honoured. With ``table="class_centered"`` the plain mean of the noise vectors of
+        each class is subtracted from them (also when `frequencies` are not uniform).
+    rng : int, SeedSequence, Generator or BitGenerator, optional
+        The draw of the table does not depend on `mu`, nor that of the tokens on d or on the noise law.
+    dtype : {float64, float32}
+        Precision in which the table's noise is kept; the same numbers up to rounding.
+    """
+    kind = table_dtype(dtype)
+    require_memory(
+        sample_bytes(model, kind),
+        f"a sample of d={model.d}, V={model.V}, N={model.N}, T={model.T}",
+        "Lower V or d (the table), or N or T (the tokens), or pass dtype='float32'",
+    )
+    root = seed_sequence(rng)
+    tokens, latent = draw_tokens(model, root)
+    return Sample(model, draw_direction(model, root), draw_noise(model, root, kind), tokens, latent)
+
+
+def draw_direction(model: SequenceWorld, rng: Any = None) -> FloatArray:
+    """The model's direction u, or one drawn uniformly on the sphere when it has none."""
+    if model.direction is not None:
+        return model.direction
+    u = np.random.default_rng(child_seed(seed_sequence(rng), _DIRECTION)).standard_normal(model.d)
+    return u / np.linalg.norm(u)
+
+
+def draw_noise(model: SequenceWorld, rng: Any = None, dtype: Any = np.float64) -> NDArray[Any]:
+    """Noise vectors of the tokens as the rows of a (V, d) array, with the model's law and covariance."""
+    root = child_seed(seed_sequence(rng), _NOISE)
+    entries = _unit_noise(model)
+    color = _coloring(model)
+    noise: NDArray[Any] = np.empty((model.V, model.d), dtype=table_dtype(dtype))
+
+    def fill(block: tuple[int, slice]) -> None:
+        index, rows = block
+        generator = np.random.default_rng(child_seed(root, index))
+        noise[rows] = color(entries(generator, (rows.stop - rows.start, model.d)))
+
+    blocks = list(enumerate(sequence_blocks(model.V, model.d)))
+    if len(blocks) == 1:
+        fill(blocks[0])
+    else:
+        with ThreadPoolExecutor(min(thread_count(), len(blocks))) as pool:
+            list(pool.map(fill, blocks))
+    if model.table == "class_centered":
+        for first in (0, 1):
+            noise[first::2] -= noise[first::2].mean(axis=0, dtype=np.float64).astype(noise.dtype)
+    return noise
+
+
+def _unit_noise(model: SequenceWorld) -> Callable[[np.random.Generator, tuple[int, int]], FloatArray]:
+    """Sampler of independent entries of mean 0 and variance 1 with the model's noise law."""
+    df = model.noise_df
+    return {
+        "gaussian": lambda g, size: g.standard_normal(size),
+        "rademacher": lambda g, size: 2.0 * g.integers(0, 2, size, dtype=np.int8) - 1.0,
+        "uniform": lambda g, size: g.uniform(-np.sqrt(3.0), np.sqrt(3.0), size),
+        "laplace": lambda g, size: g.laplace(0.0, np.sqrt(0.5), size),
+        "student-t": lambda g, size: np.sqrt((df - 2) / df) * g.standard_t(df, size),
+    }[model.noise]
+
+
+def _coloring(model: SequenceWorld) -> Callable[[FloatArray], FloatArray]:
+    """Map of rows z to rows A^{1/2} z, with the symmetric square root."""
+    A = model.covariance
+    if A is None:
+        return lambda rows: rows
+    if A.ndim == 1:
+        scale = np.sqrt(A)
+        return lambda rows: rows * scale
+    values, vectors = np.linalg.eigh(A)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # PSD up to rounding: checked by the model
+    return lambda rows: rows @ root
+
+
+def draw_tokens(model: SequenceWorld, rng: Any = None) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    """Tokens (N, T) and the latents (N, T) behind them; those of :func:`draw_sample` with the same `rng`.
+
+    With ``latent="signs"`` position t draws a token of class xi_t (even ids are +1, odd ids −1) and the latents
+    are ±1 of type int8. With ``latent="gaussian"`` tokens come from the whole vocabulary, independent of the
+    latents, which are N(0, R) and of type float64.
+    """
+    root = seed_sequence(rng)
+    if model.V > _LARGEST_VOCABULARY:
+        raise SizeError(f"V must be at most {_LARGEST_VOCABULARY} to draw tokens", model.V, "Lower V")
+    require_memory(
+        token_bytes(model), f"tokens of {model.N} sequences of length {model.T}", "Lower N or T, or use the closed form"
+    )
+    latents = np.random.default_rng(child_seed(root, _LATENT))
+    choices = np.random.default_rng(child_seed(root, _TOKENS))
+    N, T = model.N, model.T
+    tokens = np.empty((N, T), dtype=np.int32)
+    if model.latent == "gaussian":
+        latent: NDArray[Any] = np.empty((N, T))
+        values, vectors = np.linalg.eigh(model.R)
+        factor = vectors * np.sqrt(np.maximum(values, 0.0))
+        pick = _token_picker(model.V, model.frequencies)
+        for rows in sequence_blocks(N, T):
+            size = (rows.stop - rows.start, T)
+            latent[rows] = latents.standard_normal(size) @ factor.T
+            tokens[rows] = pick(choices, size)
+        return tokens, latent
+    draw_signs = sign_sampler(model.R)
+    latent = np.empty((N, T), dtype=np.int8)
+    frequencies = model.frequencies
+    plus = _token_picker(model.V // 2, None if frequencies is None else frequencies[0::2])
+    minus = plus if frequencies is None else _token_picker(model.V // 2, frequencies[1::2])
+    for rows in sequence_blocks(N, T):
+        size = (rows.stop - rows.start, T)
+        latent[rows] = draw_signs(size[0], rng=latents)
+        negative = latent[rows] < 0
+        within = plus(choices, size)
+        if frequencies is not None:
+            within = np.where(negative, minus(choices, size), within)
+        tokens[rows] = 2 * within + negative
+    return tokens, latent
+
+
+def _token_picker(
+    count: int, frequencies: FloatArray | None
+) -> Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]:
+    """Sampler of ids below `count`, uniform or in proportion to `frequencies`."""
+    if frequencies is None:
+        return lambda g, size: g.integers(0, count, size, dtype=np.int32)
+    cumulative = np.cumsum(frequencies)
+    cumulative /= cumulative[-1]
+    return lambda g, size: np.searchsorted(cumulative, g.random(size), side="right")

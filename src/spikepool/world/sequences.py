@@ -1,0 +1,236 @@
+"""The data of a model: a two-class embedding table and correlated positions, checked once."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spikepool.errors import CorrelationError, DomainError, InvalidInputError, ShapeError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+
+TABLES = ("sampled", "class_centered")
+LATENTS = ("signs", "gaussian")
+# Squares and products of larger signals would overflow; they would be detected by eye.
+_LARGEST_MU = 1e100
+NOISES = ("gaussian", "rademacher", "uniform", "laplace", "student-t")
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceWorld:
+    """Sequences of tokens from a fixed two-class embedding table.
+
+    Column v of the table is ``s_v * mu * u + z_v`` with balanced signs s and noise z of unit variance; position t of
+    a sequence draws a sign with positional correlation R, then a token of that class. Pooling with weights w
+    gives ``c = sum_t w_t e_{x_t}`` and the covariance ``S = C C'/N``.
+
+    Parameters
+    ----------
+    d, V, N : int
+        Embedding dimension, vocabulary size (even), number of sequences.
+    R : array_like of shape (T, T)
+        Positional correlation; T is read from it. Unit diagonal unless ``latent="gaussian"``.
+    mu : float
+        Norm of the hidden signal.
+    table : {"sampled", "class_centered"}
+        ``"sampled"``: the model as the paper states it; each class of a finite table then has a sample mean of
+        noise of its own. ``"class_centered"``: noise centred within each class, for which the paper's printed
+        formulas are exact.
+    centered : bool
+        Whether the sample mean of the columns of C is subtracted before S is formed.
+    latent : {"signs", "gaussian"}
+        ``"gaussian"``: the latent of a sequence is N(0, R) and real-valued, tokens are drawn from the whole
+        vocabulary, and ``C = mu u a' + Z W``; R may then have any diagonal.
+    noise : {"gaussian", "rademacher", "uniform", "laplace", "student-t"}
+        Law of the entries of z in simulations, scaled to unit variance; limits do not depend on it.
+    noise_df : float
+        Degrees of freedom of ``noise="student-t"``; above 4.
+    frequencies : array_like of shape (V,), optional
+        Token frequencies; within its class a token is drawn in proportion to them. Uniform when not given. Token
+        v belongs to class ``+1`` when v is even, ``−1`` when it is odd.
+    covariance : array_like of shape (d,) or (d, d), optional
+        Covariance A of the noise, or the diagonal of it; identity when not given.
+    direction : array_like of shape (d,), optional
+        The direction u (normalised). When not given, simulations draw it uniformly.
+    """
+
+    d: int
+    V: int
+    N: int
+    R: FloatArray
+    mu: float
+    table: str = "sampled"
+    centered: bool = True
+    latent: str = "signs"
+    noise: str = "gaussian"
+    noise_df: float = 6.0
+    frequencies: FloatArray | None = None
+    covariance: FloatArray | None = None
+    direction: FloatArray | None = None
+
+    def __init__(
+        self,
+        d: int,
+        V: int,
+        N: int,
+        R: ArrayLike,
+        mu: float,
+        table: str = "sampled",
+        centered: bool = True,
+        latent: str = "signs",
+        noise: str = "gaussian",
+        noise_df: float = 6.0,
+        frequencies: ArrayLike | None = None,
+        covariance: ArrayLike | None = None,
+        direction: ArrayLike | None = None,
+    ) -> None:
+        self._fill(
+            {
+                "d": d,
+                "V": V,
+                "N": N,
+                "R": R,
+                "mu": mu,
+                "table": table,
+                "centered": centered,
+                "latent": latent,
+                "noise": noise,
+                "noise_df": noise_df,
+                "frequencies": frequencies,
+                "covariance": covariance,
+                "direction": direction,
+            },
+            proven=None,
+        )
+
+    def _fill(self, given: dict[str, Any], proven: SequenceWorld | None) -> None:
+        """Check the fields and put them in place; a matrix that is that of `proven` is not proved again."""
+
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        put("d", check.size(given["d"], "d"))
+        put("V", check.vocabulary_size(given["V"]))
+        put("N", check.size(given["N"], "N"))
+        put("latent", check.choice(given["latent"], "latent", LATENTS))
+        known = proven is not None and given["R"] is proven.R
+        put("R", given["R"] if known else check.symmetric_psd(given["R"], "R"))
+        if self.latent == "signs":
+            check.unit_diagonal(self.R, "R")
+        put("mu", check.non_negative(given["mu"], "mu"))
+        if self.mu > _LARGEST_MU:
+            raise DomainError(f"mu must be at most {_LARGEST_MU:g}", self.mu, "Measure it in units of the noise")
+        put("table", check.choice(given["table"], "table", TABLES))
+        put("centered", check.flag(given["centered"], "centered"))
+        put("noise", check.choice(given["noise"], "noise", NOISES))
+        put("noise_df", check.positive(given["noise_df"], "noise_df"))
+        if self.noise == "student-t" and self.noise_df <= 4:
+            raise InvalidInputError(
+                "student-t noise needs more than 4 degrees of freedom", self.noise_df, "Pass noise_df above 4"
+            )
+        frequencies, covariance, direction = given["frequencies"], given["covariance"], given["direction"]
+        put("frequencies", None if frequencies is None else self._check_frequencies(frequencies))
+        known = proven is not None and covariance is proven.covariance and self.d == proven.d
+        put("covariance", covariance if covariance is None or known else self._check_covariance(covariance))
+        put("direction", None if direction is None else self._check_direction(direction))
+
+    def _check_frequencies(self, value: ArrayLike) -> FloatArray:
+        f = check.finite_array(value, "frequencies", ndim=1)
+        if len(f) != self.V:
+            raise ShapeError(f"frequencies must have V = {self.V} entries", f, "Pass one per token")
+        if f.min() < 0 or f[0::2].sum() <= 0 or f[1::2].sum() <= 0:
+            raise InvalidInputError(
+                "frequencies must be non-negative with some mass in each class (even and odd tokens)",
+                f,
+                "Pass counts or probabilities",
+            )
+        # what is normalised already keeps its bits, so that `replace` and a copy through text change nothing
+        total = float(f.sum())
+        shares: FloatArray = f / total if abs(total - 1) > 1e-12 else f.copy()
+        shares.setflags(write=False)
+        return shares
+
+    def _check_covariance(self, value: ArrayLike) -> FloatArray:
+        a = check.finite_array(value, "covariance")
+        if a.ndim == 2:
+            a = check.symmetric_psd(a, "covariance")
+        if a.ndim not in (1, 2) or a.shape[0] != self.d:
+            raise ShapeError(f"covariance must be ({self.d},) or ({self.d}, {self.d})", a, "Match d")
+        if a.ndim == 1 and a.min() < 0:
+            raise CorrelationError("covariance has a negative variance", float(a.min()), "Pass variances >= 0")
+        a = a.copy()
+        a.setflags(write=False)
+        return a
+
+    def _check_direction(self, value: ArrayLike) -> FloatArray:
+        u = check.finite_array(value, "direction", ndim=1)
+        norm = float(np.linalg.norm(u))
+        if len(u) != self.d or norm == 0:
+            raise ShapeError(f"direction must be a non-zero vector of length d = {self.d}", u, "Match d")
+        unit: FloatArray = u / norm if abs(norm - 1) > 1e-12 else u.copy()
+        unit.setflags(write=False)
+        return unit
+
+    @property
+    def T(self) -> int:
+        """Sequence length."""
+        return len(self.R)
+
+    @property
+    def delta(self) -> float:
+        """Aspect ratio d/V."""
+        return self.d / self.V
+
+    @property
+    def gamma(self) -> float:
+        """Aspect ratio d/N."""
+        return self.d / self.N
+
+    @cached_property
+    def signs(self) -> NDArray[np.int8]:
+        """Class of each token: +1 for even, −1 for odd token ids."""
+        s = np.ones(self.V, dtype=np.int8)
+        s[1::2] = -1
+        s.setflags(write=False)
+        return s
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed. What changes is checked; a matrix that stays is not proved again."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        unknown = sorted(set(changes) - set(fields))
+        if unknown:
+            raise InvalidInputError("no such field of a model", unknown, f"Choose from {', '.join(fields)}")
+        copy = object.__new__(type(self))
+        copy._fill(fields | changes, proven=self)
+        return copy
+
+    def gains(self, w: ArrayLike) -> tuple[float, float]:
+        """Signal gain alpha = w'Rw and noise gain kappa = w'w; R was proved when the model was made."""
+        w = check.weight_vector(w, self.T)
+        return max(float(w @ self.R @ w), 0.0), float(w @ w)
+
+    def signal_strength(self, w: ArrayLike) -> float:
+        """Strength theta of the signal's spike: alpha·mu², plus alpha·delta for the class means of a sampled table."""
+        alpha, _ = self.gains(w)
+        return alpha * (self.mu**2 + self.class_mean_power)
+
+    @property
+    def class_mean_power(self) -> float:
+        """Squared norm of zeta = Zs/V, the noise that every sequence shares with the signal; delta or 0."""
+        return self.delta if self.table == "sampled" and self.latent == "signs" else 0.0
+
+    @property
+    def mean_strength(self) -> float:
+        """Strength of the uninformative spike along zbar = Z1/V; delta (the weights sum to one) or 0."""
+        return self.delta if self.table == "sampled" and not self.centered else 0.0
+
+    @property
+    def purity(self) -> float:
+        """Squared cosine between the spike's direction mu·u + zeta and u."""
+        power = self.mu**2 + self.class_mean_power
+        return self.mu**2 / power if power > 0 else 0.0

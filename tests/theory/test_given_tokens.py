@@ -1,0 +1,284 @@
+"""Predictions given the token usage: the measures behind them, consistency, limits and named errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import spikepool as sp
+from spikepool.theory import given_tokens as exact
+from spikepool.theory import token_usage
+from spikepool.theory.given_tokens import predict_exact, predict_tokens
+from spikepool.theory.token_usage import Projection, population_usage, sample_usage, token_matrix
+from spikepool.world.frequencies import zipf_frequencies
+from spikepool.world.sampling import draw_tokens
+
+R = sp.prefix_correlation(T=10, L=3)
+
+
+def model(**changes):
+    return sp.SequenceModel(**{"d": 120, "V": 200, "N": 260, "R": R, "mu": 2.0, **changes})
+
+
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("class_centered", [True, False])
+@pytest.mark.parametrize(("V", "N"), [(60, 90), (90, 60)])
+@pytest.mark.parametrize("latent", [True, False])
+def test_usage_measure_against_dense_matrices(centered, class_centered, V, N, latent):
+    """Eigenvalues of B B' and b' f(B'B) b from B = sqrt(V/N) P W C written out."""
+    rng = np.random.default_rng(0)
+    tokens, w = rng.integers(0, V, (N, 4)), np.array([0.4, 0.3, 0.2, 0.1])
+    signs = np.where(np.arange(V) % 3 == 0, 1, -1)
+    a = rng.standard_normal(N) if latent else None
+    W = np.zeros((V, N))
+    for n in range(N):
+        for t in range(4):
+            W[tokens[n, t], n] += w[t]
+    P, C = np.eye(V), np.eye(N)
+    if class_centered:
+        for c in (-1, 1):
+            P -= np.outer(signs == c, signs == c) / np.sum(signs == c)
+    if centered:
+        C -= 1 / N
+    B = np.sqrt(V / N) * P @ W @ C
+    b = C @ (a if latent else W.T @ signs) / np.sqrt(N)
+    usage = sample_usage(
+        token_matrix(tokens, w, V),
+        a,
+        signs,
+        centered=centered,
+        project=Projection(signs if class_centered else None),
+        rng=0,
+    )
+    np.testing.assert_allclose(usage.values, np.linalg.eigvalsh(B @ B.T)[::-1], atol=1e-10)
+    assert usage.gain == pytest.approx(b @ b)
+    t, c = usage.measure
+    for e in (0.3, 2.0):
+        expected = b @ np.linalg.solve(np.eye(N) + e * B.T @ B, b)
+        assert (c[:, 0] ** 2) @ (1 / (1 + e * t)) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("table", ["sampled", "class_centered"])
+def test_population_usage_is_the_mean_of_w_w(centered, table):
+    """Grouped formula against the V x V expectation of V·w w' over the model's sequences, written out."""
+    V, T = 12, 3
+    correlation = sp.prefix_correlation(T, 2)
+    f = zipf_frequencies(V, 1.0)
+    s = np.where(np.arange(V) % 2 == 0, 1.0, -1.0)
+    w = np.array([0.5, 0.3, 0.2])
+    M = np.zeros((V, V))
+    for t in range(T):
+        for u in range(T):
+            joint = np.diag(f) if t == u else np.outer(f, f) * (1 + correlation[t, u] * np.outer(s, s))
+            M += V * w[t] * w[u] * joint
+    if centered:
+        M -= V * np.outer(f, f)
+    alpha, kappa = sp.alpha_kappa(w, correlation)
+    P = np.eye(V)
+    if table == "class_centered":
+        P -= (np.outer(s, s) + 1) / V
+    usage = population_usage(
+        f, s, alpha, kappa, centered=centered, class_centered=table == "class_centered", gaussian=False
+    )
+    law = sp.AtomicLaw(np.where(usage.values < 1e-12, 0, usage.values), usage.weights)
+    eigenvalues = np.linalg.eigvalsh(P @ M @ P)
+    for k in range(1, 6):
+        assert law.moment(k) == pytest.approx(np.mean(eigenvalues**k), rel=1e-9)
+    t, c = usage.measure
+    unit = s / np.sqrt(V)
+    for e in (0.5, 3.0):
+        # s'M(I + e P M)^{-1}s/V
+        expected = unit @ M @ np.linalg.solve(np.eye(V) + e * P @ M, unit)
+        assert (c[:, 0] ** 2) @ (1 / (1 + e * t)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_lanczos_paths_agree_with_diagonalisation(monkeypatch):
+    m, w = model(mu=2.5), sp.causal_weights(10)
+    full = predict_exact(m, w, rng=3)
+    monkeypatch.setattr(token_usage, "_VECTORS_SIZE", 10)
+    half = predict_exact(m, w, rng=3)
+    assert half.eigenvalue == pytest.approx(full.eigenvalue, rel=1e-8)
+    assert half.alignment == pytest.approx(full.alignment, rel=1e-7)
+    monkeypatch.setattr(token_usage, "EXACT_SIZE", 10)
+    large = predict_exact(m, w, rng=3)
+    # stochastic quadrature: error of a linear statistic about 1/sqrt(200 x 12) = .02
+    assert large.eigenvalue == pytest.approx(full.eigenvalue, rel=0.03)
+    assert large.alignment == pytest.approx(full.alignment, abs=0.03)
+    assert large.edge == pytest.approx(full.edge, rel=0.06)
+
+
+def test_model_method_seed_and_fields():
+    m, w = model(), sp.mean_weights(10)
+    p = m.predict(w, exact=True, rng=4)
+    q = m.predict(w, exact=True, rng=4)
+    assert p.outliers == q.outliers
+    assert p.outliers != m.predict(w, exact=True, rng=5).outliers
+    assert (p.alpha, p.kappa) == pytest.approx(sp.alpha_kappa(w, R))
+    assert isinstance(p.bulk, sp.GeneralizedLaw)
+    assert p.edge == p.bulk.support()[1]
+    assert p.detectable
+    assert p.outliers[0].kind == "signal"
+    assert p.alignment == p.outliers[0].alignment
+    assert p.mu_population <= p.mu_sample < m.mu
+
+
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("table", ["sampled", "class_centered"])
+def test_tokens_of_a_model_give_the_prediction_of_the_model(centered, table):
+    m, w = model(centered=centered, table=table), sp.causal_weights(10)
+    tokens, _ = draw_tokens(m, 7)
+    p = predict_exact(m, w, rng=7)
+    q = predict_tokens(tokens, m.V, w, m.signs, m.mu, m.d, centered=centered, table=table)
+    for one, other in zip(p.outliers, q.outliers, strict=True):
+        assert one.kind == other.kind
+        assert other.eigenvalue == pytest.approx(one.eigenvalue, rel=1e-10)
+        assert other.alignment == pytest.approx(one.alignment, rel=1e-8, abs=1e-12)
+    assert q.mu_sample == pytest.approx(p.mu_sample, rel=1e-9)
+    rows = np.tile(w, (m.N, 1))
+    again = predict_tokens(tokens, m.V, rows, m.signs, m.mu, m.d, centered=centered, table=table)
+    assert again.eigenvalue == pytest.approx(q.eigenvalue, rel=1e-12)
+
+
+def test_noise_as_law_diagonal_or_matrix():
+    m, w = model(), sp.causal_weights(10)
+    tokens, _ = draw_tokens(m, 1)
+    A = np.linspace(0.4, 1.6, m.d)
+    rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((m.d, m.d)))[0]
+    arguments = (tokens, m.V, w, m.signs, m.mu, m.d)
+    diagonal = predict_tokens(*arguments, noise=A)
+    matrix = predict_tokens(*arguments, noise=(rotation * A) @ rotation.T)
+    law = predict_tokens(*arguments, noise=sp.AtomicLaw(A))
+    for other in (matrix, law):
+        assert other.eigenvalue == pytest.approx(diagonal.eigenvalue, rel=1e-9)
+        assert other.alignment == pytest.approx(diagonal.alignment, rel=1e-8)
+    along = [predict_tokens(*arguments, noise=A, direction=np.eye(m.d)[k]).alignment for k in (0, m.d - 1)]
+    turned = predict_tokens(*arguments, noise=(rotation * A) @ rotation.T, direction=rotation[:, 0]).alignment
+    # noise along u adds to the variance along u, which draws the eigenvector towards it
+    assert along[0] < diagonal.alignment < along[1]
+    assert turned == pytest.approx(along[0], rel=1e-8)
+
+
+def test_population_limit_is_the_closed_form():
+    """Uniform tokens: the limit of infinitely many sequences is that of the closed form, up to terms of order 1/V."""
+    for changes in ({}, {"table": "class_centered"}, {"latent": "gaussian"}, {"centered": False}):
+        m = model(V=2000, d=1250, N=2500, **changes)
+        w = sp.mean_weights(10)
+        usage = population_usage(
+            np.full(m.V, 1 / m.V),
+            m.signs,
+            *sp.alpha_kappa(w, R),
+            centered=m.centered,
+            class_centered=m.table == "class_centered",
+            gaussian=m.latent == "gaussian",
+        )
+        found = exact._Spectrum(usage, exact._Noise(None, m.d, None), m.V, m.mu)
+        closed = m.predict(w)
+        kinds = found.kinds(m.centered)
+        assert kinds == [o.kind for o in closed.outliers]
+        for ours, theirs in zip(found.outliers, closed.outliers, strict=True):
+            assert ours.eigenvalue == pytest.approx(theirs.population_eigenvalue, rel=5 / m.V)
+            assert ours.overlaps[0] == pytest.approx(theirs.population_alignment, abs=5 / m.V)
+        assert found.threshold == pytest.approx(closed.mu_population, abs=0.02)
+
+
+def test_not_detectable_is_said_not_computed_as_nan():
+    weak = model(mu=0.05, table="class_centered").predict(sp.mean_weights(10), exact=True, rng=0)
+    assert not weak.detectable
+    assert weak.outliers == ()
+    assert weak.alignment == 0.0
+    assert weak.eigenvalue == weak.edge
+    none = model(mu=0.0).predict(sp.causal_weights(10), exact=True, rng=0)
+    assert none.alignment == 0.0
+
+
+def test_heavy_tokens_make_outliers_of_their_own():
+    m = model(frequencies=zipf_frequencies(200, 1.0), mu=0.0, R=np.eye(1))
+    p = m.predict(sp.mean_weights(1), exact=True, rng=0)
+    assert "usage" in [o.kind for o in p.outliers]
+    assert p.alignment == 0.0
+
+
+def test_zipf_frequencies():
+    f = zipf_frequencies(1000, 1.2)
+    assert f.sum() == pytest.approx(1.0)
+    np.testing.assert_array_equal(f[0::2], f[1::2])
+    assert f[0] / f[6] == pytest.approx(4**1.2)
+    np.testing.assert_allclose(zipf_frequencies(10, 0.0), 0.1)
+    for V, s, error in ((0, 1.0, sp.SizeError), (7, 1.0, sp.SizeError), (8, -1.0, sp.DomainError)):
+        with pytest.raises(error):
+            zipf_frequencies(V, s)
+    with pytest.raises(sp.NonFiniteError):
+        zipf_frequencies(8, np.nan)
+
+
+GOOD = {
+    "tokens": np.arange(12).reshape(4, 3) % 6,
+    "V": 6,
+    "weights": np.ones(3) / 3,
+    "signs": np.array([1, -1, 1, -1, 1, -1]),
+    "mu": 1.0,
+    "d": 5,
+}
+
+
+@pytest.mark.parametrize(("N", "V", "d"), [(1, 5, 3), (2, 5, 3), (30, 1, 4), (5, 50, 200), (50, 5, 200), (3, 3, 1)])
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("table", ["sampled", "class_centered"])
+def test_tiny_corpora_give_numbers_or_a_named_error(N, V, d, centered, table):
+    signs = np.where(np.arange(V) % 2 == 0, 1, -1)
+    tokens = np.random.default_rng(N).integers(0, V, (N, 3))
+    corpus = (tokens, V, [0.5, 0.3, 0.2], signs, 1.0, d)
+    W = token_matrix(tokens, np.array(corpus[2]), V).toarray().T
+    W = Projection(signs if table == "class_centered" else None)(W - W.mean(axis=1, keepdims=True) * centered)
+    if np.abs(W).max() < 1e-12:
+        with pytest.raises(sp.TokenError, match="nothing to analyse"):
+            predict_tokens(*corpus, centered=centered, table=table)
+        return
+    p = predict_tokens(*corpus, centered=centered, table=table)
+    assert np.isfinite(p.edge)
+    assert 0 <= p.alignment <= 1
+    assert all(o.eigenvalue > p.edge for o in p.outliers)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"tokens": np.array([[0, 1, 6]])}, sp.TokenError),
+        ({"tokens": np.array([[0, -1, 2]])}, sp.TokenError),
+        ({"tokens": np.array([[0.5, 1, 2]])}, sp.TokenError),
+        ({"tokens": np.empty((0, 3), int)}, sp.ShapeError),
+        ({"tokens": np.arange(3)}, sp.ShapeError),
+        ({"signs": np.array([1, -1, 1, -1, 1, 0])}, sp.TokenError),
+        ({"signs": np.ones(5)}, sp.ShapeError),
+        ({"weights": np.ones(3)}, sp.WeightsError),
+        ({"weights": np.ones(4) / 4}, sp.WeightsError),
+        ({"weights": np.ones((2, 3)) / 3}, sp.WeightsError),
+        ({"weights": np.ones((4, 3))}, sp.WeightsError),
+        ({"weights": np.array([np.nan, 0, 1])}, sp.NonFiniteError),
+        ({"mu": -1.0}, sp.DomainError),
+        ({"mu": np.nan}, sp.NonFiniteError),
+        ({"d": 0}, sp.SizeError),
+        ({"V": 0}, sp.SizeError),
+        ({"noise": -np.ones(5)}, sp.InvalidInputError),
+        ({"noise": np.ones(4)}, sp.ShapeError),
+        ({"noise": np.diag([1.0, 1, 1, 1, -1])}, sp.CorrelationError),
+        ({"noise": sp.AtomicLaw([1.0]), "direction": np.ones(5)}, sp.InvalidInputError),
+        ({"direction": np.zeros(5)}, sp.ShapeError),
+        ({"centered": "yes"}, sp.InvalidInputError),
+        ({"table": "other"}, sp.InvalidInputError),
+    ],
+)
+def test_bad_corpora_are_named_errors(changes, error):
+    with pytest.raises(error):
+        predict_tokens(**{**GOOD, **changes})
+
+
+@pytest.mark.parametrize("centered", [True, False])
+def test_tokens_of_equal_counts_are_bulk(centered):
+    # one token a sequence: the usage is diagonal with many equal eigenvalues, none of which is a direction of its own
+    model = sp.SequenceModel(120, 200, 240, np.eye(1), 0.5, centered=centered)
+    prediction = model.predict([1.0], exact=True, rng=0)
+    top = model.simulate([1.0], trials=6, k=1, rng=1).eigenvalues.mean()
+    assert len(prediction.outliers) <= 3
+    assert prediction.eigenvalue == pytest.approx(top, rel=0.12)  # tokens differ from draw to draw: d^(-2/3) at d = 120
