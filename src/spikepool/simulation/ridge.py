@@ -17,7 +17,7 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
 from spikepool.world.labels import label_positions, labels_of
 from spikepool.world.sampling import draw_sample
-from spikepool.world.sequences import SequenceWorld
+from spikepool.world.sequences import SequenceWorld, checked_model
 
 
 class RidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -130,7 +130,7 @@ def simulate_ridge(
     -------
     ndarray of shape (trials,) or (trials, number of ridges)
     """
-    check.instance(model, SequenceWorld, "model")
+    checked_model(model)
     w = check.weight_vector(w, model.T)
     ridges = check.finite_array(ridge, "ridge")
     for value in ridges.ravel():

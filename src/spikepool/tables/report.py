@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from spikepool.tables.spectrum import TableSpectrum
 
 NEAR = 0.8  # share of the margin from which a rejected count is worth mentioning
 HEAVY = 0.05  # share of an eigenvalue that makes a single row heavy
 
 
-def verdict(fit: TableSpectrum) -> str:
+def verdict(fit: Any) -> str:
     """What is concluded, what it rests on, and what it does not show; a few sentences."""
     k = fit.n_outliers_
     noun = "eigenvalue stands" if k == 1 else "eigenvalues stand"
@@ -47,7 +44,7 @@ def verdict(fit: TableSpectrum) -> str:
     return text
 
 
-def summary(fit: TableSpectrum) -> str:
+def summary(fit: Any) -> str:
     """A page of text: sizes, bulk, outliers, nulls, held-out prediction, heavy rows, verdict."""
     V, d = fit.shape_
     population = fit.population_
@@ -84,7 +81,7 @@ def summary(fit: TableSpectrum) -> str:
     return "\n".join(lines)
 
 
-def as_dict(fit: TableSpectrum) -> dict[str, Any]:
+def as_dict(fit: Any) -> dict[str, Any]:
     """Plain data for JSON; arrays become lists."""
     held = fit.heldout_
     result: dict[str, Any] = {

@@ -41,7 +41,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.theory.closed_form import predict_gains
 from spikepool.theory.prediction import Prediction
-from spikepool.world.sequences import SequenceWorld
+from spikepool.world.sequences import SequenceWorld, checked_model
 from spikepool.world.weights import causal_weights
 
 METHODS = ("quadrature", "monte_carlo")
@@ -218,7 +218,7 @@ def _sampled_scalars(R: FloatArray, tau: float, draws: int | None, rng: Any) -> 
 
 def predict_attention(model: SequenceWorld, tau: float) -> Prediction:
     """What :meth:`SequenceModel.predict` says of weights, for data-dependent attention at tau/sqrt(d) scaling."""
-    gains = attention_scalars(check.instance(model, SequenceWorld, "model").R, tau)
+    gains = attention_scalars(checked_model(model).R, tau)
     return predict_gains(model, gains.alpha, gains.kappa)
 
 

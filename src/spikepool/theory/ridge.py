@@ -36,7 +36,7 @@ from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.theory.prediction import RidgePrediction
 from spikepool.world.labels import label_law, label_positions
-from spikepool.world.sequences import SequenceWorld
+from spikepool.world.sequences import SequenceWorld, checked_model
 from spikepool.world.weights import alpha_kappa
 
 # The optimal ridge is sought within this factor of the mean noise eigenvalue, either way; beyond it the
@@ -102,7 +102,7 @@ def ridge_prediction(
     rng: Any = 0,
 ) -> RidgePrediction:
     """Predicted accuracy with its error and the law of the scores; parameters as in :func:`ridge_accuracy`."""
-    check.instance(model, SequenceWorld, "model")
+    checked_model(model)
     w = check.weight_vector(w, model.T)
     ridge = check.ridge_penalty(ridge)
     n_train = model.N if n_train is None else check.size(n_train, "n_train")
@@ -191,7 +191,7 @@ def optimal_ridge(
     Searched on a grid over ten decades around the mean noise eigenvalue kappa, then refined; for some worlds the
     accuracy increases towards one of the ends, which `at_limit` reports.
     """
-    _, kappa = alpha_kappa(w, check.instance(model, SequenceWorld, "model").R)
+    _, kappa = alpha_kappa(w, checked_model(model).R)
 
     def loss(log_ratio: float) -> float:
         return -ridge_accuracy(model, w, kappa * 10.0**log_ratio, n_train, label=label, rng=rng)

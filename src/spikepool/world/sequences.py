@@ -234,3 +234,10 @@ class SequenceWorld:
         """Squared cosine between the spike's direction mu·u + zeta and u."""
         power = self.mu**2 + self.class_mean_power
         return self.mu**2 / power if power > 0 else 0.0
+
+
+def checked_model(value: Any) -> SequenceWorld:
+    """`value` if it is a model of sequences."""
+    if not isinstance(value, SequenceWorld):
+        raise InvalidInputError("model must be a SequenceModel", value, "Pass a SequenceModel")
+    return value
