@@ -109,7 +109,28 @@ def test_the_redirect_stays_here(guarded, path):
     assert not location.startswith(("//", "/\\"))
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8050", "127.0.0.1.evil.example", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "evil.example",
+            "evil.example:8050",
+            "127.0.0.1.evil.example",
+            "",
+            "127.0.0.1:80@other",
+            "localhost:80@other:80",
+        ),
+        *(
+            "localhost:",
+            "localhost:x",
+            "localhost:8050 ",
+            "127.0.0.1:8050:8050",
+            "[::1",
+            "user@localhost",
+            "localhost/x",
+        ),
+    ],
+)
 def test_a_foreign_host_name_is_refused(application, host):
     assert application.client.get("/", headers={"Host": host}).status_code == 403
 

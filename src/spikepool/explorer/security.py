@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Mapping
+import re
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from flask import Flask, Response, jsonify, redirect, request
 from werkzeug.exceptions import HTTPException
 
+from spikepool.explorer import dash_wire
 from spikepool.explorer.settings import Settings
 
 COOKIE = "spikepool_token"
-CALLBACK_PATH = "/_dash-update-component"
-MAX_CALLBACK_BYTES = 256 * 1024
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -34,7 +34,7 @@ def _answer(status: int, message: str) -> Response:
     return response
 
 
-def secure(server: Flask, settings: Settings, callbacks: Mapping[str, Any], script_hashes: list[str]) -> None:
+def secure(server: Flask, settings: Settings, callbacks: dash_wire.Callbacks, script_hashes: list[str]) -> None:
     """Put the checks and headers on every request of `server`.
 
     Parameters
@@ -65,12 +65,7 @@ def secure(server: Flask, settings: Settings, callbacks: Mapping[str, Any], scri
 
     @server.before_request
     def refuse() -> Response | None:
-        return (
-            _check_host(settings)
-            or _check_token(settings)
-            or _check_origin()
-            or (_check_callback(callbacks) if request.path == CALLBACK_PATH and request.method == "POST" else None)
-        )
+        return _check_host(settings) or _check_token(settings) or _check_origin() or _check_callback(callbacks)
 
     @server.after_request
     def harden(response: Response) -> Response:
@@ -102,9 +97,10 @@ def secure(server: Flask, settings: Settings, callbacks: Mapping[str, Any], scri
 def _check_host(settings: Settings) -> Response | None:
     if not settings.is_loopback:
         return None
-    host = request.headers.get("Host", "").lower()
-    name = host.rsplit(":", 1)[0] if ":" in host and not host.endswith("]") else host
-    if name not in (*LOOPBACK_NAMES, settings.host.lower()):
+    # the whole header has to be a name and a port: "127.0.0.1:80@elsewhere" is neither
+    host = _HOST.fullmatch(request.headers.get("Host", "").lower())
+    bound = f"[{settings.host}]" if ":" in settings.host.strip("[]") and "[" not in settings.host else settings.host
+    if host is None or host["name"] not in (*LOOPBACK_NAMES, bound.lower()):
         return _answer(403, "This server answers to this machine only.")
     return None
 
@@ -139,55 +135,6 @@ def _check_origin() -> Response | None:
     return None
 
 
-def _check_callback(callbacks: Mapping[str, Any]) -> Response | None:
-    """Refuse bodies that Dash would trip over: it trusts their shape."""
-    if (request.content_length or 0) > MAX_CALLBACK_BYTES:
-        return _answer(413, "The request is too large.")
-    try:
-        body = request.get_json(silent=True) if request.content_length else None
-    except RecursionError:
-        body = None
-    if not isinstance(body, dict):
-        return _answer(400, "The request is not a JSON object.")
-    output = body.get("output")
-    callback = callbacks.get(output) if isinstance(output, str) else None
-    if not isinstance(output, str) or callback is None or "callback" not in callback:
-        return _answer(400, "The request names no callback of this page.")
-    # absent parts are empty parts, as in Dash
-    for part, key in (("inputs", "inputs"), ("state", "state")):
-        if not _same_ids(body.get(part, []), callback[key]):
-            return _answer(400, f"The {part} of the request do not belong to its callback.")
-    if not _good_outputs(body.get("outputs"), output):
-        return _answer(400, "The outputs of the request do not belong to its callback.")
-    changed = body.get("changedPropIds", [])
-    if not isinstance(changed, list) or not all(isinstance(item, str) and "." in item for item in changed):
-        return _answer(400, "The changed properties of the request are malformed.")
-    if set(body) - {"output", "outputs", "inputs", "state", "changedPropIds", "parsedChangedPropsIds"}:
-        return _answer(400, "The request has parts that this page never sends.")
-    parsed = body.get("parsedChangedPropsIds", [])
-    if not isinstance(parsed, list):
-        return _answer(400, "The changed properties of the request are malformed.")
-    return None
-
-
-def _same_ids(given: Any, expected: list[dict[str, Any]]) -> bool:
-    """Whether `given` is a list of {id, property, value} in the order the callback declared."""
-    return (
-        isinstance(given, list)
-        and len(given) == len(expected)
-        and all(
-            isinstance(item, dict) and item.get("id") == want["id"] and item.get("property") == want["property"]
-            for item, want in zip(given, expected, strict=True)
-        )
-    )
-
-
-def _good_outputs(given: Any, output: str) -> bool:
-    """Whether `given` lists the properties that `output` names ("..a.x...b.y.." or "a.x")."""
-    names = output.strip(".").split("...") if output.startswith("..") else [output]
-    items = given if isinstance(given, list) else [given]
-    return (
-        isinstance(given, list) == output.startswith("..")
-        and all(isinstance(item, dict) for item in items)
-        and [f"{item.get('id')}.{item.get('property')}" for item in items] == [name.partition("@")[0] for name in names]
-    )
+def _check_callback(callbacks: dash_wire.Callbacks) -> Response | None:
+    problem = dash_wire.check_callback(request, callbacks) if dash_wire.is_callback(request) else None
+    return None if problem is None else _answer(*problem)
