@@ -12,7 +12,7 @@ pytest.importorskip("rich")
 
 import spikepool as sp
 from spikepool.cli import main
-from spikepool.cli.output import plain
+from spikepool.kit.showing import plain
 
 SMALL = ["--d", "60", "--V", "96", "--N", "120"]
 

@@ -8,7 +8,7 @@ import pytest
 
 matplotlib = pytest.importorskip("matplotlib")
 
-from spikepool import plotting  # noqa: E402
+from spikepool.drawing import plotting  # noqa: E402
 from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError  # noqa: E402
 from spikepool.laws.free_product import FreeProductLaw  # noqa: E402
 
@@ -140,7 +140,7 @@ def test_settings_of_the_caller_are_left_alone():
 
 def test_no_pyplot_and_no_display_needed():
     code = (
-        "import sys; from spikepool import plotting; assert 'matplotlib' not in sys.modules; "
+        "import sys; from spikepool.drawing import plotting; assert 'matplotlib' not in sys.modules; "
         "plotting.new_figure(); assert 'matplotlib.pyplot' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
-from spikepool.cli.output import number, print_json, print_table
+from spikepool.cli.output import print_json, print_table
+from spikepool.kit.showing import number
 
 if TYPE_CHECKING:
     import numpy as np

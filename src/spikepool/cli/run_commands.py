@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
-from spikepool.cli.output import number, print_json, print_table
+from spikepool.cli.output import print_json, print_table
+from spikepool.kit.showing import number
 
 Scheduler = Annotated[
     str | None, typer.Option("--scheduler", help="Address of a Dask scheduler, such as tcp://127.0.0.1:8786.")

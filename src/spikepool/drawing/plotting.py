@@ -55,6 +55,12 @@ INK = "#222222"
 MUTED = "#8A8A8A"
 SIGNAL_COLOR = "#B00020"
 MEAN_OUTLIER_COLOR = "#5B3A8E"
+# Colour and line of an outlier by what it is made of.
+OUTLIERS: dict[str, tuple[str, Any]] = {
+    "signal": (SIGNAL_COLOR, "-"),
+    "mean": (MEAN_OUTLIER_COLOR, "-."),
+    "usage": ("#7A6000", (0, (4, 1, 1, 1, 1, 1))),
+}
 
 THEME: dict[str, Any] = {
     "font.size": 9.5,
@@ -94,6 +100,26 @@ def new_figure(rows: int = 1, columns: int = 1, *, width: float = 9.0, height: f
         figure = figure_module.Figure(figsize=(width, height))
         axes = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, axes
+
+
+def own_axes(ax: Any = None, *, width: float = 6.0, height: float = 3.6) -> Any:
+    """`ax`, or the axes of a new pyplot figure: a notebook shows those, and ``plt.show()`` elsewhere."""
+    if ax is not None:
+        return ax
+    pyplot = require("matplotlib.pyplot", "plot")
+    with theme():
+        return pyplot.subplots(figsize=(width, height))[1]
+
+
+def svg_text(figure: Figure) -> str:
+    """`figure` as an ``<svg>`` element to put inside a page; the same figure gives the same text."""
+    import io
+
+    stream = io.StringIO()
+    with theme():
+        figure.savefig(stream, format="svg", metadata={"Date": None})
+    text = stream.getvalue()
+    return text[text.index("<svg") :]
 
 
 def save_figure(figure: Figure, path: str | Path, formats: tuple[str, ...] = ("png", "svg")) -> list[Path]:
@@ -210,9 +236,9 @@ def mark_edge(ax: Axes, edge: float, *, label: str | None = "bulk edge $\\lambda
 
 
 def mark_outlier(ax: Axes, eigenvalue: float, kind: str, *, label: str | None = None) -> Any:
-    """Vertical line at a predicted outlier: solid for the signal's, dash-dotted for the vocabulary mean's."""
-    check.choice(kind, "kind", ("signal", "mean"))
-    color, style = (SIGNAL_COLOR, "-") if kind == "signal" else (MEAN_OUTLIER_COLOR, "-.")
+    """Vertical line at a predicted outlier: solid for the signal's, broken for the mean's and a frequent token's."""
+    check.choice(kind, "kind", tuple(OUTLIERS))
+    color, style = OUTLIERS[kind]
     return ax.axvline(
         check.finite_number(eigenvalue, "eigenvalue"),
         color=color,
@@ -264,6 +290,7 @@ __all__ = [
     "mark_outlier",
     "method_style",
     "new_figure",
+    "own_axes",
     "panel_label",
     "plot_density",
     "plot_exact",
@@ -273,5 +300,6 @@ __all__ = [
     "plot_published",
     "plot_simulated",
     "save_figure",
+    "svg_text",
     "theme",
 ]

@@ -12,7 +12,6 @@ from spikepool import __version__
 from spikepool.explorer.state import State
 from spikepool.explorer.theory import Panels
 from spikepool.explorer.verdict import verdict
-from spikepool.model import Outlier, Prediction
 
 CSV_COLUMNS = ("panel", "series", "x_name", "x", "y_name", "y", "value_name", "value")
 
@@ -20,31 +19,6 @@ CSV_COLUMNS = ("panel", "series", "x_name", "x", "y_name", "y", "value_name", "v
 def _finite(value: float) -> float | None:
     """JSON has no infinity: a threshold that is never reached becomes null."""
     return float(value) if math.isfinite(value) else None
-
-
-def _outlier(outlier: Outlier) -> dict[str, Any]:
-    return {
-        "kind": outlier.kind,
-        "eigenvalue": outlier.eigenvalue,
-        "alignment": outlier.alignment,
-        "population_eigenvalue": outlier.population_eigenvalue,
-        "population_alignment": outlier.population_alignment,
-    }
-
-
-def prediction_record(prediction: Prediction) -> dict[str, Any]:
-    """A prediction as plain JSON values."""
-    return {
-        "alpha": prediction.alpha,
-        "kappa": prediction.kappa,
-        "edge": prediction.edge,
-        "atom_at_zero": float(prediction.bulk.atom),
-        "alignment": prediction.alignment,
-        "detectable": prediction.detectable,
-        "mu_population": _finite(prediction.mu_population),
-        "mu_sample": _finite(prediction.mu_sample),
-        "outliers": [_outlier(outlier) for outlier in prediction.outliers],
-    }
 
 
 def to_json(panels: Panels, simulated: dict[str, Any] | None = None) -> str:
@@ -56,7 +30,7 @@ def to_json(panels: Panels, simulated: dict[str, Any] | None = None) -> str:
         "state": state.query(),
         "verdict": " ".join((said.headline, *said.details)),
         "weights": {name: w.tolist() for name, w in panels.weights.items()},
-        "predictions": {name: prediction_record(p) for name, p in panels.predictions.items()},
+        "predictions": {name: p.to_dict() for name, p in panels.predictions.items()},
         "target": {"alignment": panels.plan.target, "sequences": panels.plan.samples, "limit": panels.plan.limit},
         "bulk": {"eigenvalue": panels.density_x.tolist(), "density": panels.density_y.tolist()},
         "alignment_by_mu": {

@@ -14,6 +14,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
+from spikepool.kit.showing import html_table, mean_table, plain
 from spikepool.world.class_sampling import class_sampler
 from spikepool.world.class_tables import ClassWorld
 
@@ -33,6 +34,21 @@ class ClassSimulation:
     eigenvalues: FloatArray
     alignments: FloatArray
     overlaps: FloatArray
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: every eigenpair of every trial."""
+        fields = {"eigenvalues": self.eigenvalues, "alignments": self.alignments, "overlaps": self.overlaps}
+        record: dict[str, Any] = plain(fields)
+        return record
+
+    def _repr_html_(self) -> str:
+        return html_table(*mean_table(self.eigenvalues, self.alignments), title=f"{len(self.alignments)} draws")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Alignment of each leading eigenvector with the class differences in every draw; returns the axes."""
+        from spikepool.drawing.predictions import draw_trials
+
+        return draw_trials(self.alignments, ax)
 
 
 def simulate_classes(

@@ -24,6 +24,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
+from spikepool.kit.showing import html_table, mean_table, plain
 from spikepool.kit.threads import Map, task_threads
 from spikepool.simulation import dense, secular
 from spikepool.simulation.krylov import KrylovSpace, krylov_space
@@ -82,6 +83,20 @@ class SimulationResult:
     def eigenvalue(self) -> FloatArray:
         """Largest eigenvalue in each trial, (trials,)."""
         return self.eigenvalues[:, 0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: every eigenpair of every trial."""
+        record: dict[str, Any] = plain({"eigenvalues": self.eigenvalues, "alignments": self.alignments})
+        return record
+
+    def _repr_html_(self) -> str:
+        return html_table(*mean_table(self.eigenvalues, self.alignments), title=f"{len(self.alignments)} draws")
+
+    def plot(self, ax: Any = None, *, predicted: float | None = None) -> Any:
+        """Alignment of the top eigenvector in each draw, with their mean, beside a prediction; returns the axes."""
+        from spikepool.drawing.predictions import draw_trials
+
+        return draw_trials(self.alignment, ax, predicted=predicted)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ give the formulas of :class:`spikepool.SequenceModel`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,6 +32,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.showing import html_table, number, plain
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
@@ -88,6 +90,35 @@ class ClassPrediction:
     edge: float
     strengths: tuple[float, ...]
     outliers: tuple[ClassOutlier, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        record: dict[str, Any] = plain(
+            {
+                "alpha": self.alpha,
+                "kappa": self.kappa,
+                "edge": self.edge,
+                "atom_at_zero": float(self.bulk.atom),
+                "strengths": self.strengths,
+                "outliers": [asdict(outlier) for outlier in self.outliers],
+            }
+        )
+        return record
+
+    def _repr_html_(self) -> str:
+        header = ("outlier", "eigenvalue", "alignment", "strength", "eigenvalue, N → ∞", "alignment, N → ∞")
+        rows = [
+            (str(i), o.eigenvalue, o.alignment, o.strength, o.population_eigenvalue, o.population_alignment)
+            for i, o in enumerate(self.outliers, 1)
+        ]
+        title = f"{len(self.outliers)} of {len(self.strengths)} spikes stand out of the bulk (edge {number(self.edge)})"
+        return html_table(header, rows, title=title)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Density of the bulk with its edge and the predicted outliers; returns the axes."""
+        from spikepool.drawing.predictions import draw_prediction
+
+        return draw_prediction(self, ax)
 
     @property
     def detectable(self) -> bool:

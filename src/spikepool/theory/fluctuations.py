@@ -27,7 +27,8 @@ the standard deviations agree with simulation within 5 %, also for weights sprea
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +36,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.showing import html_table
 from spikepool.theory import spikes
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.sign_blocks import sign_blocks
@@ -68,6 +70,25 @@ class Fluctuations:
     eigenvalue_std: float | None
     alignment_std: float | None
     strength_std: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    def _repr_html_(self) -> str:
+        if not self.detectable:
+            return "<p>No outlier: the signal is below its threshold, and there is nothing that could scatter.</p>"
+        rows = [
+            ("eigenvalue", self.eigenvalue, self.eigenvalue_std),
+            ("alignment", self.alignment, self.alignment_std),
+        ]
+        return html_table(("signal's outlier", "limit", "deviation of one draw"), rows)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Normal law of the alignment of one draw, with its limit; returns the axes."""
+        from spikepool.drawing.predictions import draw_scatter
+
+        return draw_scatter(self, ax)
 
 
 def _truncated_reciprocal(x: float, shift: float) -> FloatArray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import UnreachableError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.showing import number, plain
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_plain, top_alignment
 from spikepool.world.sequences import SequenceWorld
@@ -26,6 +28,19 @@ class VocabularyRange:
 
     minimum: int
     maximum: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; a maximum of None says that every larger vocabulary is enough."""
+        record: dict[str, Any] = plain(asdict(self))
+        return record
+
+    def __str__(self) -> str:
+        if math.isinf(self.maximum):
+            return f"V ≥ {number(self.minimum)}"
+        return f"{number(self.minimum)} ≤ V ≤ {number(int(self.maximum))}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>Vocabularies that reach the target: {self}</p>"
 
 
 def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> int:

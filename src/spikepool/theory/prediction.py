@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
+from spikepool.kit.showing import html_table, number, plain
 from spikepool.laws.base import SpectralLaw
 
 
@@ -72,6 +73,66 @@ class Prediction:
         """The signal's outlier, or None when it is not detectable."""
         return next((outlier for outlier in self.outliers if outlier.kind == "signal"), None)
 
+    @property
+    def threshold_note(self) -> str | None:
+        """Why a threshold is 0 or infinite, in a sentence; None where it is an ordinary number.
+
+        The class means of a table that was drawn once differ by chance, by a vector of squared norm 4 delta. Where that
+        difference alone is a spike beyond the threshold, an outlier stands out at any mu, also at 0; its alignment
+        with u then grows from 0 with mu.
+        """
+        if not self.mu_sample < float("inf"):
+            return "no signal strength makes an outlier: the weights cancel the signal"
+        if self.mu_sample > 0 and self.mu_population > 0:
+            return None
+        where = "at this number of sequences" if self.mu_sample == 0 else "given enough sequences"
+        return (
+            f"a threshold of 0: the class means of the drawn table, which differ by chance, stand out {where} "
+            "even without a signal; the outlier is aligned with the signal only as far as the signal outweighs chance"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; None for a threshold that no signal strength reaches."""
+        record: dict[str, Any] = plain(
+            {
+                "alpha": self.alpha,
+                "kappa": self.kappa,
+                "edge": self.edge,
+                "atom_at_zero": float(self.bulk.atom),
+                "outliers": [asdict(outlier) for outlier in self.outliers],
+                "alignment": self.alignment,
+                "detectable": self.detectable,
+                "mu_population": self.mu_population,
+                "mu_sample": self.mu_sample,
+                "threshold_note": self.threshold_note,
+            }
+        )
+        return record
+
+    def _repr_html_(self) -> str:
+        """Two small tables for a notebook: the numbers, and the outliers."""
+        numbers = html_table(
+            ("alignment", "detectable", "alpha/kappa", "bulk edge", "mu_pop", "mu_samp"),
+            [(self.alignment, self.detectable, self.alpha / self.kappa, self.edge, self.mu_population, self.mu_sample)],
+            title=f"Prediction: alignment {number(self.alignment)} of the top component with the signal",
+        )
+        return numbers + outlier_table(self.outliers)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Density of the bulk with its edge and the predicted outliers; returns the axes."""
+        from spikepool.drawing.predictions import draw_prediction
+
+        return draw_prediction(self, ax)
+
+
+def outlier_table(outliers: tuple[Outlier, ...]) -> str:
+    """Predicted outliers as an HTML table."""
+    if not outliers:
+        return "<p>No eigenvalue outside the bulk.</p>"
+    header = ("outlier", "eigenvalue", "alignment", "eigenvalue, N → ∞", "alignment, N → ∞")
+    rows = [(o.kind, o.eigenvalue, o.alignment, o.population_eigenvalue, o.population_alignment) for o in outliers]
+    return html_table(header, rows)
+
 
 @dataclass(frozen=True)
 class RidgePrediction:
@@ -92,3 +153,20 @@ class RidgePrediction:
     accuracy_error: float
     mean: float
     std: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            ("accuracy", "standard error", "mean of the score", "its deviation"),
+            [(self.accuracy, self.accuracy_error, self.mean, self.std)],
+            title="Ridge classifier: predicted test accuracy",
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Densities of the test score of the two classes, one at +mean and one at −mean; returns the axes."""
+        from spikepool.drawing.predictions import draw_scores
+
+        return draw_scores(self, ax)

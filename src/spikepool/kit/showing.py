@@ -1,0 +1,136 @@
+"""Results for people and programs: numbers as text, plain values for JSON, tables and pages as HTML.
+
+Nothing here knows what the numbers mean. Every result object's ``to_dict`` goes through :func:`plain`, and every
+``_repr_html_`` through :func:`html_table`, so that the same number looks the same in a terminal, in a notebook
+and on a page.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from spikepool.kit.arrays import FloatArray
+
+# One look for tables in notebooks and pages. Colours are left to the surroundings, so that both themes work.
+_TABLE = "border-collapse:collapse;margin:0.4em 0;font-variant-numeric:tabular-nums"
+_CELL = "padding:0.15em 0.8em;border:0;border-bottom:1px solid rgba(128,128,128,.3)"
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --ink: #1c1e21; --page: #ffffff; --muted: #5f6670; --line: #d8dce2; --card: #f6f7f9;
+  --accent: #0b5cad; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: #e7e9ec; --page: #15171a; --muted: #a2a9b3; --line: #363b42; --card: #1e2126; --accent: #7ab8f5; }}
+}}
+body {{ margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 58rem; background: var(--page); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }}
+h1 {{ font-size: 1.6rem; line-height: 1.25; margin: 0 0 .3rem; }}
+h2 {{ font-size: 1.25rem; margin: 2.2rem 0 .4rem; }}
+p {{ margin: .5rem 0; }}
+.muted {{ color: var(--muted); }}
+.verdict {{ font-size: 1.08rem; font-weight: 600; }}
+.next {{ border-left: 3px solid var(--accent); padding: .1rem 0 .1rem .8rem; }}
+.picture {{ background: #ffffff; border: 1px solid var(--line); border-radius: 6px; padding: .6rem; margin: .8rem 0; }}
+.picture svg {{ display: block; width: 100%; height: auto; }}
+.scroll {{ overflow-x: auto; }}
+pre {{ background: var(--card); padding: .7rem; border-radius: 6px; overflow-x: auto; white-space: pre-wrap; }}
+code {{ font: .92em ui-monospace, monospace; overflow-wrap: anywhere; }}
+details {{ margin: .6rem 0; }}
+footer {{ margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .6rem; }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number for a table: a dash for none, thousands separated, `digits` significant."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or type(value).__name__ == "bool":  # numpy's as well
+        return "yes" if value else "no"
+    if isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu"):
+        return f"{int(value):,}"
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.{digits}g}"
+
+
+def plain(value: Any) -> Any:
+    """`value` with numpy types made Python's, and numbers that JSON lacks (NaN and infinities) made None.
+
+    A field is thus a number or null, never a string: a program that reads it needs one test. What null says depends on
+    the field, and is written in ``docs/howto/use-the-command-line.md``.
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def to_json(value: Any) -> str:
+    """`value` as indented, valid JSON."""
+    return json.dumps(plain(value), indent=2, allow_nan=False)
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> str:
+    """An HTML table: the first column to the left, the others to the right; every cell is escaped.
+
+    Cells that are not text are written by :func:`number`. Styles are inline: a notebook has no style sheet of ours.
+    """
+
+    def cell(value: Any, tag: str, position: int) -> str:
+        text = value if isinstance(value, str) else number(value)
+        side = "left" if position == 0 else "right"
+        return f'<{tag} style="{_CELL};text-align:{side}">{html.escape(text)}</{tag}>'
+
+    def line(values: Sequence[Any], tag: str) -> str:
+        return "<tr>" + "".join(cell(value, tag, i) for i, value in enumerate(values)) + "</tr>"
+
+    head = f"<thead>{line(header, 'th')}</thead>" if header else ""
+    body = "".join(line(row, "td") for row in rows)
+    above = f"<p><strong>{html.escape(title)}</strong></p>" if title else ""
+    return (
+        f'{above}<div class="scroll" style="overflow-x:auto">'
+        f'<table style="{_TABLE}">{head}<tbody>{body}</tbody></table></div>'
+    )
+
+
+def mean_table(eigenvalues: FloatArray, alignments: FloatArray) -> tuple[tuple[str, ...], list[tuple[str, str, str]]]:
+    """Header and rows of a table of (trials, k) eigenpairs: means over trials with their standard errors."""
+
+    def both(values: FloatArray) -> str:
+        mean = f"{values.mean():.4g}"
+        return mean if len(values) < 2 else f"{mean} ± {values.std(ddof=1) / len(values) ** 0.5:.1g}"
+
+    rows = [(str(i + 1), both(eigenvalues[:, i]), both(alignments[:, i])) for i in range(eigenvalues.shape[1])]
+    return ("component", "eigenvalue", "alignment"), rows
+
+
+def html_text(text: str) -> str:
+    """Printed text as HTML that keeps its lines."""
+    return f"<pre>{html.escape(text)}</pre>"
+
+
+def html_page(title: str, body: str) -> str:
+    """One self-contained page: nothing is fetched, both themes, narrow and wide screens."""
+    return PAGE.format(title=html.escape(title), body=body)
