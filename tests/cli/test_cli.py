@@ -11,23 +11,9 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 import spikepool as sp
-from spikepool.cli import main
 from spikepool.kit.showing import plain
 
 SMALL = ["--d", "60", "--V", "96", "--N", "120"]
-
-
-@pytest.fixture
-def run(capsys):
-    """Run in this process; (exit code, standard output, standard error)."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main(list(map(str, arguments)))
-        output = capsys.readouterr()
-        return stop.value.code, output.out, output.err
-
-    return call
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spikepool import __version__
-from spikepool.cli import data_commands, model_commands, run_commands
+from spikepool.cli import data_commands, model_commands, plan_command, run_commands
 
 CITATION = f"""@article{{seddik2026attention,
   title  = {{How Does Attention Help? Insights from Random Matrices on Signal Recovery from Sequence Models}},
@@ -59,5 +59,5 @@ def _options(
     pass
 
 
-for module in (model_commands, run_commands, data_commands):
+for module in (model_commands, plan_command, run_commands, data_commands):
     module.register(app)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CORRELATION_HELP = (
     "Positional correlation: prefix:L, markov:RHO, equi:RHO, spiked:STRENGTH,SUPPORT, identity, or a .csv/.npy file."
 )
+DEFAULT_PREFIX = 3  # positions that share the signal when no correlation is given, or all of fewer
 WEIGHTS_HELP = "mean, causal, causal:LAYERS, optimal, numbers like 0.5,0.3,0.2, or a .csv/.npy file; may be repeated."
 
 Dimension = Annotated[int, typer.Option("--d", help="Embedding dimension.")]
@@ -29,7 +30,10 @@ Vocabulary = Annotated[int, typer.Option("--V", help="Vocabulary size (even).")]
 Sequences = Annotated[int, typer.Option("--N", help="Number of sequences.")]
 Length = Annotated[int, typer.Option("--T", help="Sequence length.")]
 Signal = Annotated[float, typer.Option("--mu", help="Norm of the hidden signal.")]
-Correlation = Annotated[str, typer.Option("--correlation", "-R", help=CORRELATION_HELP)]
+Correlation = Annotated[
+    str | None,
+    typer.Option("--correlation", "-R", help=CORRELATION_HELP, show_default="prefix:3, or prefix:T for a shorter T"),
+]
 Weights = Annotated[list[str], typer.Option("--weights", "-w", help=WEIGHTS_HELP)]
 Table = Annotated[str, typer.Option("--table", help="sampled (as the paper states it) or class_centered.")]
 Uncentered = Annotated[bool, typer.Option("--uncentered", help="Do not subtract the mean of the pooled vectors.")]
@@ -38,6 +42,7 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of a table; null where there is no finite number.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Root of every random stream.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Picture (.png, .svg, .pdf) or page (.html) to write.")]
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class ModelOptions:
     N: Sequences = 1000
     T: Length = 10
     mu: Signal = 2.5
-    correlation: Correlation = "prefix:3"
+    correlation: Correlation = None
     weights: Weights = field(default_factory=lambda: ["mean", "causal", "optimal"])
     table: Table = "sampled"
     uncentered: Uncentered = False
@@ -62,7 +67,7 @@ class ModelOptions:
         from spikepool.kit import validation as check
         from spikepool.model import SequenceModel
 
-        R = parse_correlation(self.correlation, check.size(self.T, "T"))
+        R = parse_correlation(self.described_correlation, check.size(self.T, "T"))
         return SequenceModel(
             d=self.d,
             V=self.V,
@@ -73,6 +78,27 @@ class ModelOptions:
             centered=not self.uncentered,
             latent=self.latent,
         )
+
+    @property
+    def described_correlation(self) -> str:
+        """The correlation as it is written on the command line; a default that fits T when none was given."""
+        return f"prefix:{max(1, min(DEFAULT_PREFIX, self.T))}" if self.correlation is None else self.correlation
+
+    def fields(self, model: SequenceModel) -> dict[str, Any]:
+        """The model's fields for JSON output; the correlation by its description."""
+        return {
+            "d": model.d,
+            "V": model.V,
+            "N": model.N,
+            "T": model.T,
+            "mu": model.mu,
+            "correlation": self.described_correlation,
+            "table": model.table,
+            "centered": model.centered,
+            "latent": model.latent,
+            "delta": model.delta,
+            "gamma": model.gamma,
+        }
 
     def named_weights(self, model: SequenceModel) -> dict[str, NDArray[np.float64]]:
         """The pooling weights by name."""
@@ -184,20 +210,3 @@ def load_array(path: Path, name: str) -> NDArray[np.float64]:
     except (OSError, ValueError) as err:
         reason = f"{type(err).__name__}: {err}"
         raise InvalidInputError(f"cannot read the {name} from {path} ({reason})", remedy="Check the file") from err
-
-
-def model_fields(model: SequenceModel, correlation: str) -> dict[str, Any]:
-    """The model's fields for JSON output; the correlation by its description."""
-    return {
-        "d": model.d,
-        "V": model.V,
-        "N": model.N,
-        "T": model.T,
-        "mu": model.mu,
-        "correlation": correlation,
-        "table": model.table,
-        "centered": model.centered,
-        "latent": model.latent,
-        "delta": model.delta,
-        "gamma": model.gamma,
-    }

@@ -1,11 +1,15 @@
-"""Printing: JSON for programs, tables for people."""
+"""What a command gives: JSON for programs, tables for people, a picture or a page in a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from spikepool.kit.showing import to_json
+from spikepool.kit.showing import html_page, to_json
+
+PICTURES = (".png", ".svg", ".pdf")
+PAGES = (".html", ".htm")
 
 
 def print_json(value: Any) -> None:
@@ -17,11 +21,58 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     """A table on standard output: the first column to the left, the others to the right."""
     from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    # names of tensors and tokens may hold brackets, which are markup to rich
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for position, name in enumerate(header):
-        table.add_column(name, justify="left" if position == 0 else "right", overflow="fold")
+        table.add_column(escape(name), justify="left" if position == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     Console().print(table)
+
+
+def checked_out(out: Path | None, also: tuple[str, ...] = ()) -> Path | None:
+    """`out` if its ending names a picture, a page or one of `also`; asked before the work, not after it."""
+    from spikepool.errors import InvalidInputError, require
+
+    if out is None:
+        return None
+    known = (*PICTURES, PAGES[0], *also)
+    if out.suffix.lower() not in (*PICTURES, *PAGES, *also):
+        raise InvalidInputError(
+            f"--out must end in {', '.join(known[:-1])} or {known[-1]}", str(out), "Choose one of these"
+        )
+    if not out.absolute().parent.is_dir():
+        raise InvalidInputError("--out: there is no such folder", str(out.parent), "Make it first")
+    if out.suffix.lower() not in also:
+        require("matplotlib", "plot")
+    return out
+
+
+def write_out(out: Path | None, title: str, figure: Callable[[], Any], body: Callable[[], str], *, quiet: bool) -> None:
+    """Write the picture, or a page with the picture and the tables of `body`, and say where.
+
+    Both are made only when wanted. With `quiet` (JSON on standard output) nothing is said.
+    """
+    if out is None:
+        return
+    from spikepool.drawing.plotting import save_figure, svg_text
+    from spikepool.errors import SpikepoolError
+
+    try:
+        if out.suffix.lower() in PAGES:
+            import html
+
+            picture = f'<div class="picture">{svg_text(figure())}</div>'
+            page = html_page(title, f"<h1>{html.escape(title)}</h1>{picture}{body()}")
+            out.write_text(page, encoding="utf-8")
+        else:
+            written = save_figure(figure(), out.with_suffix(""), (out.suffix[1:].lower(),))[0]
+            if written != out:  # an ending in capitals
+                written.replace(out)
+    except OSError as err:
+        raise SpikepoolError(f"cannot write {out}: {err.strerror or err}", remedy="Choose another place") from err
+    if not quiet:
+        print(f"{'Page' if out.suffix.lower() in PAGES else 'Picture'}: {out}")

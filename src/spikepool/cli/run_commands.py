@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def sweep(
-    spec: Annotated[Path, typer.Argument(help="TOML file: [model], [weights], [sweep], trials, seed.")],
+    spec: Annotated[Path, typer.Argument(help=r"TOML file: \[model], \[weights], \[sweep], trials, seed.")],
     store: Annotated[Path | None, typer.Option("--store", help="Zarr store; a rerun resumes from it.")] = None,
     scheduler: Scheduler = None,
     workers: Annotated[int | None, typer.Option("--workers", help="Local processes; 0 for none.")] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,7 +48,7 @@ def draw_prediction(prediction: Predicted, ax: Any = None, *, title: str | None 
     ax.set(xlabel="eigenvalue of the covariance", ylabel="density")
     if title:
         ax.set_title(title, loc="left")
-    ax.legend(loc="upper right", frameon=True, framealpha=1, edgecolor="none")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0)  # no line behind it
     return ax
 
 
@@ -101,30 +102,34 @@ def draw_scatter(scatter: Scattered, ax: Any = None) -> Any:
     return ax
 
 
-def draw_trials(alignments: FloatArray, ax: Any = None, *, predicted: float | None = None) -> Any:
-    """One dot a draw for each component, with the mean and two standard errors, and the prediction as a line."""
+def draw_trials(
+    alignments: FloatArray,
+    ax: Any = None,
+    *,
+    predicted: Sequence[float] | None = None,
+    names: Sequence[str] | None = None,
+) -> Any:
+    """Alignments (trials, k): for each column a dot a draw, the mean with two standard errors, and a predicted value.
+
+    `names` of the columns default to the number of the component.
+    """
     ax = plotting.own_axes(ax)
-    columns = alignments if alignments.ndim == 2 else alignments[:, None]
-    trials, k = columns.shape
+    trials, k = alignments.shape
     for i in range(k):
         # spread sideways without a random number, so that a picture is the same every time
-        x = i + 1 + 0.25 * (np.arange(trials) / max(trials - 1, 1) - 0.5)
-        ax.plot(x, columns[:, i], "o", color=plotting.MUTED, markersize=3.5, label="draws" if i == 0 else None)
-        error = 2 * columns[:, i].std(ddof=1) / np.sqrt(trials) if trials > 1 else 0.0
-        ax.errorbar(
-            i + 1.3,
-            columns[:, i].mean(),
-            yerr=error,
-            fmt="s",
-            color=plotting.INK,
-            capsize=3,
-            label="mean ± 2 standard errors" if i == 0 else None,
-        )
-    if predicted is not None:
-        ax.axhline(predicted, color=plotting.SIGNAL_COLOR, linewidth=1.2, label=f"predicted {predicted:.3f}")
-    ax.set_xlim(0.5, k + 0.7)
-    ax.set_xticks(range(1, k + 1))
+        x = i + 0.3 * (np.arange(trials) / max(trials - 1, 1) - 0.5) - 0.1
+        ax.plot(x, alignments[:, i], "o", color=plotting.MUTED, markersize=3.5, label="draws")
+        error = 2 * alignments[:, i].std(ddof=1) / np.sqrt(trials) if trials > 1 else 0.0
+        mean = alignments[:, i].mean()
+        ax.errorbar(i + 0.2, mean, yerr=error, fmt="s", color=plotting.INK, capsize=3, label="mean ± 2 standard errors")
+        if predicted is not None:
+            ax.hlines(predicted[i], i - 0.35, i + 0.35, color=plotting.SIGNAL_COLOR, linewidth=1.4, label="predicted")
+    ax.set_xlim(-0.6, k - 0.4)
+    ax.set_xticks(range(k), names or [f"component {i + 1}" for i in range(k)])
+    ax.grid(visible=False, axis="x")
     ax.set_ylim(-0.02, 1.02)
-    ax.set(xlabel="component", ylabel="alignment")
-    ax.legend()
+    ax.set(ylabel="alignment with the signal")
+    handles, labels = ax.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    ax.legend(once.values(), once.keys(), loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0)
     return ax

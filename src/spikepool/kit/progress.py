@@ -22,8 +22,8 @@ class Progress:
     description : str
         What is being done.
     show : bool, optional
-        True to show at once, False to stay silent; by default shown only on a terminal, and only once the work
-        has taken more than a couple of seconds.
+        True to show at once, False to stay silent; by default shown only on a terminal or in a notebook, and only once
+        the work has taken more than a couple of seconds.
     """
 
     def __init__(self, total: int, description: str, *, show: bool | None = None) -> None:
@@ -32,7 +32,7 @@ class Progress:
         self.total = max(int(total), 1)
         self.description = description
         self._forced = show is True
-        self._allowed = show if show is not None else sys.stderr.isatty()
+        self._allowed = show if show is not None else sys.stderr.isatty() or "ipykernel" in sys.modules
         self._done = 0
         self._start = time.monotonic()
         self._bar: Any = None

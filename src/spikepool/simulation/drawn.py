@@ -96,7 +96,7 @@ class SimulationResult:
         """Alignment of the top eigenvector in each draw, with their mean, beside a prediction; returns the axes."""
         from spikepool.drawing.predictions import draw_trials
 
-        return draw_trials(self.alignment, ax, predicted=predicted)
+        return draw_trials(self.alignments[:, :1], ax, predicted=None if predicted is None else [predicted])
 
 
 @dataclass(frozen=True)

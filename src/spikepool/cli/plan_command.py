@@ -1,0 +1,144 @@
+"""The command ``plan``: what a target alignment needs, and the trade-offs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spikepool.cli import options as opt
+from spikepool.cli.model_commands import describe
+from spikepool.cli.output import print_json, print_table
+from spikepool.kit.showing import number
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from spikepool.model import SequenceModel
+
+Alignment = Annotated[float, typer.Option("--alignment", "-a", help="Target squared cosine with the hidden direction.")]
+
+# Targets of the trade-off table, next to the one asked for.
+_TARGETS = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
+# Multiples of the given vocabulary and signal in the table of both.
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(plan)
+
+
+@opt.takes_model
+def plan(
+    options: opt.ModelOptions,
+    alignment: Alignment = 0.8,
+    as_json: opt.Json = False,
+) -> None:
+    """How many sequences, what signal or what vocabulary a target alignment needs, and the trade-offs.
+
+    Each requirement changes one quantity and keeps the others as given.
+    """
+    from spikepool.kit import validation as check
+
+    check.fraction(alignment, "alignment", closed=False)
+    model = options.model()
+    named = options.named_weights(model)
+    needs = {name: _requirements(model, w, alignment) for name, w in named.items()}
+    targets = sorted({*_TARGETS, alignment})
+    by_target = {
+        name: [{"target": target, **_requirements(model, w, target, ("samples", "mu"))} for target in targets]
+        for name, w in named.items()
+    }
+    by_size = {name: _samples_by_vocabulary(model, w, alignment) for name, w in named.items()}
+    if as_json:
+        print_json(
+            {
+                "model": options.fields(model),
+                "target": alignment,
+                "requirements": [{"weights": name, **item} for name, item in needs.items()],
+                "requirements_by_target": by_target,
+                "samples_by_vocabulary_and_signal": by_size,
+            }
+        )
+        return
+    header = ["weights", "alignment now", "sequences N", "signal mu", "vocabulary V"]
+    print_table(
+        f"To reach alignment {alignment:g} from {describe(model, options.described_correlation)}",
+        header,
+        [
+            [name, number(item["alignment"]), *_requirement_cells(item), _vocabulary_cell(item["vocabulary"])]
+            for name, item in needs.items()
+        ],
+    )
+    for name, item in needs.items():
+        for reason in item["reasons"].values():
+            print(f"  – {name}: {reason}")
+    for name in named:
+        rows = [[number(item["target"]), *_requirement_cells(item)] for item in by_target[name]]
+        print_table(f"Trade-offs ({name}): by target", ["target", *header[2:4]], rows)
+        grid = by_size[name]
+        print_table(
+            f"Trade-offs ({name}): sequences for alignment {alignment:g}, by vocabulary and signal",
+            ["vocabulary V", *(f"mu = {number(value)}" for value in grid[0]["mu"])],
+            [[number(row["V"]), *map(_samples_cell, row["samples"])] for row in grid],
+        )
+
+
+def _requirements(
+    model: SequenceModel,
+    w: NDArray[np.float64],
+    target: float,
+    quantities: tuple[str, ...] = ("samples", "mu", "vocabulary"),
+) -> dict[str, Any]:
+    """What each single change would have to be; None, with the reason, where no value is enough."""
+    from spikepool.errors import UnreachableError
+
+    solvers: dict[str, Any] = {
+        "samples": model.required_samples,
+        "mu": model.required_mu,
+        "vocabulary": model.required_vocabulary,
+    }
+    result: dict[str, Any] = {"alignment": model.predict(w).alignment, "reasons": {}}
+    for name in quantities:
+        try:
+            found = solvers[name](w, target)
+            result[name] = found.to_dict() if name == "vocabulary" else found
+        except UnreachableError as error:
+            result[name] = None
+            result["reasons"][name] = str(error)
+    return result
+
+
+def _samples_by_vocabulary(model: SequenceModel, w: NDArray[np.float64], target: float) -> list[dict[str, Any]]:
+    """Sequences needed when vocabulary and signal change together; None where no number is enough."""
+    from spikepool.errors import UnreachableError
+
+    strengths = [model.mu * factor for factor in _FACTORS]
+    rows = []
+    for V in sorted({2 * max(1, round(model.V * factor / 2)) for factor in _FACTORS}):
+        samples: list[int | None] = []
+        for strength in strengths:
+            try:
+                samples.append(model.replace(V=V, mu=strength).required_samples(w, target))
+            except UnreachableError:
+                samples.append(None)
+        rows.append({"V": V, "mu": strengths, "samples": samples})
+    return rows
+
+
+def _requirement_cells(item: dict[str, Any]) -> list[str]:
+    return [_samples_cell(item["samples"]), "never" if item["mu"] is None else number(item["mu"])]
+
+
+def _vocabulary_cell(vocabulary: dict[str, Any] | None) -> str:
+    if vocabulary is None:
+        return "never"
+    if vocabulary["maximum"] is None:
+        return f"≥ {number(vocabulary['minimum'])}"
+    return f"{number(vocabulary['minimum'])} to {number(int(vocabulary['maximum']))}"
+
+
+def _samples_cell(samples: int | None) -> str:
+    return "never" if samples is None else number(int(samples))
