@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -24,3 +25,28 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return Path(__file__).resolve().parent.parent
+
+
+BROWSER_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """The system's Chromium, driven by Playwright."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        reason = "no Chromium on this machine: the browser tests are skipped"
+        print(reason)
+        pytest.skip(reason)
+    sync_api = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright")
+    with sync_api.sync_playwright() as playwright:
+        instance = playwright.chromium.launch(executable_path=path, args=BROWSER_ARGUMENTS)
+        yield instance
+        instance.close()

@@ -62,11 +62,13 @@ def test_every_page_is_in_the_navigation():
     assert not missing
 
 
-@pytest.mark.slow
-def test_site_builds_without_warnings_and_has_no_dead_links(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site; the build may not even warn."""
     pytest.importorskip("mkdocs", reason="the docs extra is not installed")
+    folder = tmp_path_factory.mktemp("documentation") / "site"
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -76,11 +78,15 @@ def test_site_builds_without_warnings_and_has_no_dead_links(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "WARNING" not in done.stderr
-    site = tmp_path / "site"
+    return folder
+
+
+@pytest.mark.slow
+def test_site_has_no_dead_links_and_fetches_nothing(site):
     dead = []
     for html in site.rglob("*.html"):
         text = html.read_text()
-        # formulas are MathML already; no page loads anything from a network
+        # no page loads anything from a network
         assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="https?://', text), html
         for target in re.findall(r'(?:href|src)="([^"#?]+)', text):
             if re.match(r"[a-z]+:", target) or target.startswith("//"):
@@ -89,3 +95,62 @@ def test_site_builds_without_warnings_and_has_no_dead_links(tmp_path):
             if not (path.exists() or (path / "index.html").exists()):
                 dead.append(f"{html.relative_to(site)} -> {target}")
     assert not dead
+
+
+# what sticks out: the page, a displayed formula or its column, a line of an inline formula
+OVERFLOW = """() => {
+    const found = [], root = document.documentElement;
+    if (root.scrollWidth > root.clientWidth) found.push(`the page is ${root.scrollWidth} wide`);
+    for (const place of document.querySelectorAll(".arithmatex")) {
+        const source = place.querySelector("annotation").textContent;
+        if (place.tagName === "DIV") {
+            if (place.scrollWidth > place.clientWidth || place.scrollHeight > place.clientHeight) found.push(source);
+            if (parseFloat(place.style.fontSize || "1") < 0.8) found.push(`too small to read: ${source}`);
+        } else {
+            const column = place.closest("p, li, td, h1, h2, h3, article").getBoundingClientRect();
+            const lines = [...place.querySelector(".katex-html").getClientRects()];
+            if (lines.some((line) => line.right > column.right + 1)) found.push(source);
+        }
+    }
+    return found;
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_every_formula_is_drawn_and_fits_phone_and_desktop(site, browser):
+    """One visit a page and width, with the network cut off but for the site's own files."""
+    sources = {page: re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL) for page in PAGES}
+    formulas = [page for page, text in sources.items() if "$" in text]
+    assert len(formulas) >= 10
+    for width in (1440, 390):
+        context = browser.new_context(viewport={"width": width, "height": 900})
+        page, errors = context.new_page(), []
+        page.on("pageerror", lambda error, errors=errors: errors.append(str(error)))
+        # the files are read from disk: neither a server nor a network is needed
+        context.route("**/*", lambda route: fulfil(route, site))
+        for source in formulas:
+            place = name(source).removesuffix(".md").removesuffix("index")
+            page.goto(f"http://documentation.invalid/{place}")
+            page.evaluate("() => document.fonts.ready")
+            page.wait_for_function("() => document.querySelectorAll('.katex').length > 0")
+            assert page.evaluate("() => document.querySelectorAll('.katex-error').length") == 0
+            drawn = page.evaluate("() => document.querySelectorAll('.arithmatex .katex-html').length")
+            assert drawn == page.evaluate("() => document.querySelectorAll('.arithmatex').length")
+            assert "\\(" not in page.inner_text("article"), source
+            assert page.evaluate(OVERFLOW) == [], f"{place} at {width}"
+            # letters of formulas come from the fonts that are shipped, whatever the machine has
+            assert page.evaluate(
+                "() => document.fonts.check('16px KaTeX_Math') && document.fonts.check('16px KaTeX_Main')"
+            )
+        assert errors == []
+        context.close()
+
+
+def fulfil(route, site):
+    path = site / route.request.url.split("/", 3)[3].split("?")[0].split("#")[0]
+    path = path / "index.html" if path.is_dir() else path
+    if path.is_file():
+        route.fulfill(path=str(path))
+    else:
+        route.fulfill(status=404, body="")

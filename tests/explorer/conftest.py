@@ -1,4 +1,3 @@
-import shutil
 import sys
 import threading
 from pathlib import Path
@@ -13,14 +12,6 @@ pytest.importorskip("dash", reason="the explorer needs dash")
 
 from spikepool.explorer import Settings, create_app
 
-BROWSER_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 UPLOAD_LIMIT = 400_000
 
 
@@ -47,21 +38,6 @@ def site(application):
     thread.start()
     yield SimpleNamespace(url=f"http://127.0.0.1:{server.effective_port}", **vars(application))
     server.close()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """The system's Chromium, driven by Playwright."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        reason = "no Chromium on this machine: the browser tests of the explorer are skipped"
-        print(reason)
-        pytest.skip(reason)
-    sync_api = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright")
-    with sync_api.sync_playwright() as playwright:
-        instance = playwright.chromium.launch(executable_path=path, args=BROWSER_ARGUMENTS)
-        yield instance
-        instance.close()
 
 
 @pytest.fixture(scope="module")

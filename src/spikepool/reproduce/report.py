@@ -288,7 +288,7 @@ def _render(report: Report, started: datetime) -> str:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["short"] = _short
     environment.filters["fixed"] = _fixed
-    source = resources.files("spikepool").joinpath("report_template.html").read_text(encoding="utf-8")
+    source = resources.files("spikepool.reproduce").joinpath("report_template.html").read_text(encoding="utf-8")
     return environment.from_string(source).render(
         entries=report.entries,
         published=report.published,
