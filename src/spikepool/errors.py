@@ -206,6 +206,30 @@ class UnsafeFormatError(TableFormatError):
     """The file is of a format that executes code when loaded (a pickle); it was not loaded."""
 
 
+class DataSourceError(InvalidInputError):
+    """Rows cannot be opened or read where they lie: a file, a Zarr store, a bucket."""
+
+
+class MissingSourceError(DataSourceError):
+    """There is nothing at that path or URL, or its bucket does not exist."""
+
+
+class CredentialsError(DataSourceError):
+    """The credentials for a URL are missing, or do not permit what was asked."""
+
+
+class UnreadableChunkError(DataSourceError):
+    """A chunk is damaged, missing or out of reach; chunk and rows are named."""
+
+
+class ChunkMismatchError(ShapeError):
+    """Two arrays that are read together have chunks with different borders."""
+
+
+class RaggedError(ShapeError):
+    """A column of lists whose lengths differ."""
+
+
 class SweepError(SpikepoolError):
     """A sweep could not be run or resumed."""
 

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import spikepool as sp
+from spikepool.data import map_merge
 from spikepool.data import tokens as _pooled_input
 from spikepool.kit import threads as _threads
 from spikepool.kit.progress import Progress
@@ -61,7 +62,11 @@ def test_every_input_form_gives_the_same_estimate_and_features(world, mask, mask
         "ids": (ids, {"table": table}, m),
         "dask": (da.from_array(X, chunks=(170, 5, 30)), {}, m),
         "dask ids": (da.from_array(ids, chunks=(170, 8)), {"table": table}, m),
-        "dask mask": (da.from_array(X, chunks=(200, 8, 30)), {}, None if m is None else da.from_array(m, chunks=90)),
+        "dask mask": (
+            da.from_array(X, chunks=(200, 8, 30)),
+            {},
+            None if m is None else da.from_array(m, chunks=(200, 3)),
+        ),
     }
     for X_form, parameters, m_form in forms.values():
         other = fitted(X_form, mask=m_form, **parameters)
@@ -337,7 +342,7 @@ def test_long_work_reports_its_progress(world, monkeypatch):
             counted.append((self.description, self.total))
             super().advance(steps)
 
-    monkeypatch.setattr(pooling_module, "Progress", Recorder)
+    monkeypatch.setattr(map_merge, "Progress", Recorder)
     monkeypatch.setattr(_pooled_input, "BLOCK_BYTES", 100 * 8 * 8 * 30)  # 100 rows a block
     pooling = fitted(world[2])
     assert counted == [("positional moments", 6)] * 6

@@ -9,13 +9,13 @@ import pytest
 import spikepool as sp
 from spikepool.data.tokens import TokenBlock, label_block, relative_labels
 from spikepool.kit.threads import threaded_map
+from spikepool.pooling import positional
+from spikepool.pooling import probe as _probe
 from spikepool.pooling.cross_sums import CrossSums
 from spikepool.pooling.positional import N_FOLDS, PositionalGram, PositionalMoments
 from spikepool.pooling.positional_evidence import weigh
 from spikepool.pooling.positional_weights import best_nonnegative, shrink
 from spikepool.pooling.probe import Antisymmetry, DirectionalGram, ProbeRows, antisymmetry, directional_gram
-from spikepool.pooling.spectral import positional
-from spikepool.pooling.spectral import probe as _probe
 
 
 def random_tokens(n=47, T=5, d=4, missing=0.3, seed=0):

@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from spikepool.data.blocks import BlockSource
+from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.tokens import (
+    TokenForm,
     TokenInput,
     check_ids,
     check_mask,
     check_table,
-    is_dask,
-    split_positions,
+    split_width,
+    token_input,
 )
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
@@ -40,31 +43,30 @@ def read_tokens(estimator: BaseEstimator, X: Any, mask: Any, *, reset: bool, any
             raise InvalidInputError("padding must be a token id", padding, "Pass an integer")
         padding = int(padding)
     if table is not None:
-        ids = check_ids(X)
-        _shape(estimator, ids, ids.shape[1], reset, any_length)
-        source = ids
-    elif is_dask(X):
-        if X.ndim not in (2, 3):
-            raise ShapeError("X must be (n, T, d) or (n, T*d)", tuple(X.shape), "Reshape it")
-        _shape(estimator, X, int(np.prod(X.shape[1:])), reset, any_length)
-        source = X if X.ndim == 3 else split_positions(X, n_positions)
-    elif (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) == 3:
-        array = np.asarray(X)
-        if array.dtype.kind not in "fiub":
-            raise InvalidInputError("X must hold real numbers", array.dtype, "Convert it to a float array")
-        if n_positions is not None and array.shape[1] != n_positions and not any_length:
-            raise ShapeError(f"X has {array.shape[1]} positions, n_positions is", n_positions, "Match them")
-        _shape(estimator, array, array.shape[1] * array.shape[2], reset, any_length)
-        source = array
+        source = check_ids(X)
+        T, d = int(source.shape[1]), int(table.shape[1])
+        _shape(estimator, source, T, reset, any_length)
+    elif is_stored(X) or (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) == 3:
+        source = open_blocks(X) if is_stored(X) else np.asarray(X)
+        if source.dtype.kind not in "fiub":
+            raise InvalidInputError("X must hold real numbers", source.dtype, "Convert it to a float array")
+        if source.ndim not in (2, 3):
+            raise ShapeError("X must be (n, T, d) or (n, T*d)", tuple(source.shape), "Reshape it")
+        width = int(np.prod(source.shape[1:]))
+        if source.ndim == 3 and n_positions is not None and source.shape[1] != n_positions and not any_length:
+            raise ShapeError(f"X has {source.shape[1]} positions, n_positions is", n_positions, "Match them")
+        _shape(estimator, source, width, reset, any_length)
+        T, d = (int(source.shape[1]), int(source.shape[2])) if source.ndim == 3 else split_width(width, n_positions)
     else:
-        array = validate_data(
+        source = validate_data(
             estimator, X, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False, ensure_min_samples=1
         )
-        source = split_positions(array, n_positions)
-    source_input = TokenInput(source, check_mask(mask, int(source.shape[0]), int(source.shape[1])), table, padding)
-    if not is_dask(source):
-        _check_observed(source_input)
-    return source_input
+        T, d = split_width(int(source.shape[1]), n_positions)
+    form = TokenForm(T, d, table, padding)
+    observed = check_mask(mask, int(source.shape[0]), T)
+    if not isinstance(source, BlockSource) and not isinstance(observed, BlockSource):
+        _check_observed(source, observed, form)
+    return token_input(source, observed, form)
 
 
 def _shape(estimator: BaseEstimator, X: Any, features: int, reset: bool, any_length: bool) -> None:
@@ -84,24 +86,22 @@ def _shape(estimator: BaseEstimator, X: Any, features: int, reset: bool, any_len
         )
 
 
-def _check_observed(source: TokenInput) -> None:
+def _check_observed(source: NDArray[Any], mask: NDArray[np.bool_] | None, form: TokenForm) -> None:
     """Read through an in-memory input once, so that bad values are refused before any work starts."""
-    if source.table is not None:
-        V = len(source.table)
-        ids = source.source
-        if ids.size and ids.min() >= 0 and ids.max() < V:
+    if form.table is not None:
+        if source.size and source.min() >= 0 and source.max() < len(form.table):
             return
-        rows = max(1, 2**22 // max(ids.shape[1], 1))
-        for start in range(0, source.n, rows):
-            mask = None if source.mask is None else np.asarray(source.mask[start : start + rows])
-            source.check_ids_in_table(ids[start : start + rows], mask, start)
+        rows = max(1, 2**22 // max(source.shape[1], 1))
+        for start in range(0, len(source), rows):
+            part = None if mask is None else mask[start : start + rows]
+            form.check_ids_in_table(source[start : start + rows], part, start)
         return
-    rows = source.rows_per_block()
-    for start in range(0, source.n, rows):
-        part = source.source[start : start + rows]
+    rows = form.rows_per_block()
+    for start in range(0, len(source), rows):
+        part = source[start : start + rows]
         # a finite sum proves finite terms; only a bad sum is looked at closely
         if not np.isfinite(np.sum(part, dtype=np.float64)):
-            source.block(part, None if source.mask is None else source.mask[start : start + rows], start)
+            form.token_block(part, None if mask is None else mask[start : start + rows], start)
 
 
 def feature_names(prefix: str, d: int, names: NDArray[Any] | None) -> NDArray[np.object_]:

@@ -1,10 +1,10 @@
 """The forms in which token embeddings reach the pooling estimators, read as blocks of one shape.
 
 A block is a pair (x, observed): ``x`` of shape (b, T, d) in float64 with zeros where nothing is observed, and a
-boolean (b, T). Sources: an array (n, T, d); an array (n, T*d) with the number of positions; integer token ids
-(n, T) with a table (V, d); a Dask array of any of these. Only one block is dense at any moment, so ids and Dask
-arrays never become a full (n, T, d) array. A :class:`TokenBlock` of ids is not dense even then: its tokens are
-looked up for the rows that are asked for, in the order of axes that the work needs.
+boolean (b, T). Sources: (n, T, d) numbers; (n, T*d) with the number of positions; integer token ids (n, T) with a
+table (V, d); each of them in memory or stored, see :func:`spikepool.data.open_blocks`. Only one block is dense at
+any moment, so ids and stored data never become a full (n, T, d) array. A :class:`TokenBlock` of ids is not dense even
+then: its tokens are looked up for the rows that are asked for, in the order of axes that the work needs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool.data.blocks import ArrayBlocks, BlockSource, align
+from spikepool.data.opening import is_stored, open_blocks
 from spikepool.errors import DomainError, InvalidInputError, NonFiniteError, ShapeError, TokenError
 from spikepool.kit.arrays import BoolArray, FloatArray
+from spikepool.kit.memory import require_memory
 
 Block = tuple[FloatArray, BoolArray]
 # Token sums (P, m, d) of the asked rows, label first, and sums of squared norms (m, P); None: see `label_block`.
@@ -29,15 +32,10 @@ LARGEST_ENTRY = 1e70
 BLOCK_BYTES = 48 * 2**20
 
 
-def is_dask(value: Any) -> bool:
-    """Whether `value` is a Dask array, without importing Dask."""
-    return hasattr(value, "__dask_graph__") and hasattr(value, "chunks")
-
-
 def check_table(table: Any) -> NDArray[Any]:
     """The table as a finite real (V, d) array; kept in its own precision, never copied when it is an array."""
     try:
-        E = np.asarray(table)
+        E = read_whole(open_blocks(table, name="table")) if is_stored(table) else np.asarray(table)
     except ValueError as err:
         raise ShapeError("table must have rows of equal length", table, "Pass a (V, d) array") from err
     if E.ndim != 2 or 0 in E.shape:
@@ -54,19 +52,22 @@ def check_table(table: Any) -> NDArray[Any]:
 
 
 def check_mask(mask: Any, n: int, T: int) -> Any:
-    """`mask` as a boolean (n, T) array (or Dask array): True where a token is observed."""
-    if mask is None or is_dask(mask):
-        if mask is not None and tuple(mask.shape) != (n, T):
-            raise ShapeError(f"mask must have shape ({n}, {T})", tuple(mask.shape), "One entry for each token")
-        return mask
-    m = np.asarray(mask)
+    """`mask` as a boolean (n, T) array, or as a source of chunks when it is stored: True where a token is observed."""
+    if mask is None:
+        return None
+    m = open_blocks(mask, name="mask") if is_stored(mask) else np.asarray(mask)
     if m.shape != (n, T):
-        raise ShapeError(f"mask must have shape ({n}, {T})", m.shape, "Pass one entry for each token")
-    if m.dtype != np.bool_:
-        if m.dtype.kind not in "fiu" or not np.isin(np.unique(m), (0, 1)).all():
-            raise InvalidInputError("mask must be boolean, or 0 and 1", m, "Use True where a token is present")
-        m = m.astype(bool)
-    return m
+        raise ShapeError(f"mask must have shape ({n}, {T})", tuple(m.shape), "Pass one entry for each token")
+    return m if isinstance(m, BlockSource) else as_observed(m)
+
+
+def as_observed(mask: NDArray[Any]) -> BoolArray:
+    """A mask of zeros and ones as booleans."""
+    if mask.dtype == np.bool_:
+        return mask
+    if mask.dtype.kind not in "fiu" or not np.isin(np.unique(mask), (0, 1)).all():
+        raise InvalidInputError("mask must be boolean, or 0 and 1", mask, "Use True where a token is present")
+    return mask.astype(np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,66 +110,34 @@ class TokenBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class TokenInput:
-    """n sequences of T positions with d features each, readable in blocks.
+class TokenForm:
+    """How stored rows become tokens; small without a table, and sent to workers in place of the data.
 
     Parameters
     ----------
-    source : array or Dask array
-        (n, T, d) of numbers, or (n, T) of token ids when `table` is given.
-    mask : array or Dask array or None
-        (n, T); None when every position is observed.
+    T, d : int
+        Positions, and features of a token.
     table : array or None
-        (V, d), rows = tokens.
+        (V, d), rows = tokens; the stored rows are then ids.
     padding : int or None
         Token id that stands for "nothing here".
     """
 
-    source: Any
-    mask: Any
+    T: int
+    d: int
     table: NDArray[Any] | None
     padding: int | None = None
-
-    @property
-    def n(self) -> int:
-        """Number of sequences."""
-        return int(self.source.shape[0])
-
-    @property
-    def T(self) -> int:
-        """Number of positions."""
-        return int(self.source.shape[1])
-
-    @property
-    def d(self) -> int:
-        """Number of features of a token."""
-        return int((self.source if self.table is None else self.table).shape[-1])
 
     def rows_per_block(self) -> int:
         """Rows whose dense block stays within ``BLOCK_BYTES``."""
         return max(1, BLOCK_BYTES // (8 * self.T * self.d))
 
-    def blocks(self, rows: int | None = None) -> Iterator[Block]:
-        """Dense blocks in order of rows."""
-        for block in self.token_blocks(rows):
-            yield block.dense(), block.observed
-
-    def token_blocks(self, rows: int | None = None) -> Iterator[TokenBlock]:
-        """Blocks in order of rows."""
-        step = rows or self.rows_per_block()
-        for start in range(0, self.n, step):
-            stop = min(start + step, self.n)
-            mask = None if self.mask is None else self.mask[start:stop]
-            yield self.token_block(self.source[start:stop], mask, start)
-
-    def take(self, rows: NDArray[np.intp]) -> TokenInput:
-        """The sub-input of the given rows."""
-        return TokenInput(self.source[rows], None if self.mask is None else self.mask[rows], self.table, self.padding)
-
-    def block(self, source: Any, mask: Any, start: int = 0) -> Block:
-        """One dense block from a slice of the source and of the mask; `start` numbers its rows in errors."""
-        block = self.token_block(source, mask, start)
-        return block.dense(), block.observed
+    def split(self, start: int, rows: NDArray[Any], mask: NDArray[Any] | None) -> Iterator[tuple[int, TokenBlock]]:
+        """A chunk of stored rows, the first of which is number `start`, as blocks that fit the caches."""
+        step = self.rows_per_block()
+        for i in range(0, len(rows), step):
+            part = None if mask is None else as_observed(mask[i : i + step])
+            yield start + i, self.token_block(rows[i : i + step], part, start + i)
 
     def token_block(self, source: Any, mask: Any, start: int = 0) -> TokenBlock:
         """One block from a slice of the source and of the mask; `start` numbers its rows in errors."""
@@ -177,17 +146,19 @@ class TokenInput:
         if self.table is not None:
             observed = self.check_ids_in_table(part, given, start)
             return TokenBlock(np.where(observed, part, 0).astype(np.intp), observed, self.table)
+        part = part.reshape(len(part), self.T, self.d)
         observed = np.ones(part.shape[:2], dtype=bool) if given is None else given.astype(bool)
         x = part.astype(np.float64)
         if not observed.all():
             x[~observed] = 0.0  # also removes NaN from places nobody looks at
-        if not np.isfinite(x).all():
+        largest = float(max(x.max(), -x.min())) if x.size else 0.0
+        if not np.isfinite(largest):
             rows = np.flatnonzero(~np.isfinite(x).all(axis=(1, 2)))[:5] + start
             raise NonFiniteError(
                 "X contains NaN or infinity at observed positions; first rows", rows, "Impute them or mask them"
             )
-        if x.size and float(max(x.max(), -x.min())) > LARGEST_ENTRY:
-            raise DomainError(f"entries of X must be below {LARGEST_ENTRY:g}", float(np.abs(x).max()), "Rescale X")
+        if largest > LARGEST_ENTRY:
+            raise DomainError(f"entries of X must be below {LARGEST_ENTRY:g}", largest, "Rescale X")
         return TokenBlock(x, observed)
 
     def check_ids_in_table(self, ids: NDArray[Any], mask: BoolArray | None, start: int = 0) -> BoolArray:
@@ -207,30 +178,107 @@ class TokenInput:
         return observed
 
 
+@dataclass(frozen=True, eq=False)
+class TokenInput:
+    """n sequences of T positions with d features each, readable in blocks.
+
+    Parameters
+    ----------
+    source : BlockSource
+        (n, T, d) or (n, T*d) of numbers, or (n, T) of token ids when the form has a table.
+    mask : BlockSource or None
+        (n, T), with the borders of `source`; None when every position is observed.
+    form : TokenForm
+    """
+
+    source: BlockSource
+    mask: BlockSource | None
+    form: TokenForm
+
+    @property
+    def n(self) -> int:
+        """Number of sequences."""
+        return len(self.source)
+
+    @property
+    def T(self) -> int:
+        """Number of positions."""
+        return self.form.T
+
+    @property
+    def d(self) -> int:
+        """Number of features of a token."""
+        return self.form.d
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the rows are an array, checked when it came in."""
+        return isinstance(self.source, ArrayBlocks)
+
+    @property
+    def sources(self) -> tuple[BlockSource, ...]:
+        """What is read together: the rows, and the mask if there is one."""
+        return (self.source,) if self.mask is None else (self.source, self.mask)
+
+    def token_blocks(self) -> Iterator[tuple[int, TokenBlock]]:
+        """First row and content of blocks in order of rows, read in this process."""
+        for k in range(self.source.n_chunks):
+            mask = None if self.mask is None else self.mask.read(k)
+            yield from self.form.split(self.source.borders[k], self.source.read(k), mask)
+
+    def rows_per_block(self) -> int:
+        """Rows of the blocks of an input in memory, the last one aside."""
+        return self.form.rows_per_block()
+
+    def blocks(self) -> Iterator[Block]:
+        """Dense blocks in order of rows."""
+        for _, block in self.token_blocks():
+            yield block.dense(), block.observed
+
+    def take(self, rows: NDArray[np.intp]) -> TokenInput:
+        """The given rows, which ascend, in memory."""
+        mask = None if self.mask is None else as_observed(self.mask.take(rows))
+        return token_input(self.source.take(rows), mask, self.form)
+
+
+def token_input(source: Any, mask: Any, form: TokenForm) -> TokenInput:
+    """Rows and mask, in memory or as sources, with borders that fit: blocks of the form where they are free."""
+    blocks = open_blocks(source)
+    if blocks.adaptable and not blocks.portable:
+        step = form.rows_per_block()
+        blocks = blocks.with_borders([*range(0, len(blocks), step), len(blocks)])
+    if mask is None:
+        return TokenInput(blocks, None, form)
+    return TokenInput(*align(blocks, open_blocks(mask, name="mask")), form)
+
+
+def read_whole(source: BlockSource) -> NDArray[Any]:
+    """All the rows of a source as one array."""
+    require_memory(len(source) * source.row_bytes, f"{source.name} as one array", "Use fewer rows")
+    return np.concatenate([rows for _, rows in source.chunks()])
+
+
 def check_ids(ids: Any) -> Any:
-    """Token ids as an integer (n, T) array; integral floats are accepted, others are not."""
-    if is_dask(ids):
-        if ids.ndim != 2 or ids.dtype.kind not in "iu":
-            raise TokenError("token ids must be an integer (n, T) array", ids.dtype, "Convert them to int")
-        return ids
-    array = np.asarray(ids)
+    """Token ids as an integer (n, T) array or source; integral floats in memory are accepted, others are not."""
+    array = open_blocks(ids) if is_stored(ids) else np.asarray(ids)
     if array.ndim != 2:
-        raise ShapeError("token ids must be an (n, T) array", array.shape, "Pad the sequences to one length")
-    if array.dtype.kind not in "iu":
-        rounded = array.astype(np.int64) if array.dtype.kind == "f" and np.isfinite(array).all() else None
-        if rounded is None or not np.array_equal(rounded, array):
-            raise TokenError("token ids must be integers", array, "Convert them to int")
-        array = rounded
-    return array
+        raise ShapeError("token ids must be an (n, T) array", tuple(array.shape), "Pad the sequences to one length")
+    if array.dtype.kind in "iu":
+        return array
+    if isinstance(array, BlockSource):
+        raise TokenError("token ids must be an integer (n, T) array", array.dtype, "Convert them to int")
+    rounded = array.astype(np.int64) if array.dtype.kind == "f" and np.isfinite(array).all() else None
+    if rounded is None or not np.array_equal(rounded, array):
+        raise TokenError("token ids must be integers", array, "Convert them to int")
+    return rounded
 
 
-def split_positions(X: Any, n_positions: int | None) -> Any:
-    """An (n, T*d) array as (n, T, d); T = 1 when `n_positions` is None."""
+def split_width(width: int, n_positions: int | None) -> tuple[int, int]:
+    """(T, d) of rows of `width` = T*d numbers; T = 1 when `n_positions` is None."""
     T = n_positions or 1
-    width = int(X.shape[1])
     if width % T:
         raise ShapeError(f"X has {width} columns, not a multiple of n_positions", T, "Check n_positions")
-    return X.reshape((X.shape[0], T, width // T))
+    return T, width // T
 
 
 def relative_labels(observed: BoolArray, n_bins: int) -> NDArray[np.intp]:

@@ -37,9 +37,23 @@ class CrossSums:
             self._sums[i] += Y[:, slot == i].sum(axis=1)
         rest = slot < 0
         if rest.any():
-            part = Y[:, rest].swapaxes(0, 1).reshape(-1, self.P * self.d)
-            product = (c[rest].T @ part).reshape(self.P, self.P, self.d)
-            self._products = product if self._products is None else np.add(self._products, product, out=product)
+            self._multiply_out(c[rest], Y[:, rest])
+
+    def _multiply_out(self, c: FloatArray, Y: FloatArray) -> None:
+        part = Y.swapaxes(0, 1).reshape(-1, self.P * self.d)
+        product = (c.T @ part).reshape(self.P, self.P, self.d)
+        self._products = product if self._products is None else np.add(self._products, product, out=product)
+
+    def merge(self, other: CrossSums) -> None:
+        """Add the rows of `other`; its groups that find no free slot here are multiplied out."""
+        for c, sums in zip(other._counts, other._sums, strict=True):
+            slot = self._slot_of(c)
+            if slot >= 0:
+                self._sums[slot] += sums
+            else:
+                self._multiply_out(c[None], sums[:, None])
+        if other._products is not None:
+            self._products = other._products.copy() if self._products is None else self._products + other._products
 
     def _slot_of(self, c: FloatArray) -> int:
         """Number of the slot of `c`, a new one while there are any; −1 when there is none."""

@@ -12,12 +12,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from spikepool.data.estimator_input import EMPTY, read_tokens, refuse_empty_rows
-from spikepool.data.tokens import TokenInput, row_weights
+from spikepool.data.estimator_input import EMPTY, read_tokens
+from spikepool.data.row_map import map_rows
+from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.gcv import fit_ridge
+from spikepool.pooling.pooled_rows import PooledRows
 from spikepool.pooling.weight_choice import Score, WeightChoice, choose_weights
 from spikepool.world.weights import mean_weights
 
@@ -141,13 +143,7 @@ class _LearnedPooling(BaseEstimator):  # type: ignore[misc]
         return np.sort(order[np.linspace(0, source.n - 1, limit).astype(np.intp)])
 
     def _pool(self, source: TokenInput, weights: FloatArray) -> FloatArray:
-        out = np.empty((source.n, source.d))
-        rows = source.rows_per_block()
-        for number, (x, observed) in enumerate(source.blocks(rows)):
-            start = number * rows
-            refuse_empty_rows(observed, start, self.empty)
-            out[start : start + len(x)] = np.matmul(row_weights(weights, observed, None)[:, None, :], x)[:, 0]
-        return out
+        return map_rows(source, PooledRows(weights, None, self.empty), source.d, "pooling", self.progress)
 
     def _predict_values(self, X: Any, mask: Any) -> FloatArray:
         check_is_fitted(self, "weights_")

@@ -67,11 +67,13 @@ class PositionalMoments:
     ----------
     P, d : int
         Number of position labels and of features.
+    rows : int
+        Number of the first row, which decides on folds.
     """
 
-    def __init__(self, P: int, d: int) -> None:
+    def __init__(self, P: int, d: int, rows: int = 0) -> None:
         self.P, self.d = P, d
-        self.rows = 0
+        self.rows = rows  # number of the next row
         self.gram = np.zeros((N_FOLDS, P, P))  # sum of <Y_t, Y_s>, Y the sum of a row's tokens with the label
         self.self_gram = np.zeros((N_FOLDS, P))  # sum of ‖x‖² over tokens
         self.counts = np.zeros((N_FOLDS, P))
@@ -122,6 +124,21 @@ class PositionalMoments:
         self.complete_sums[k] += Y[:, full].sum(axis=1)
         assert self.cross_sums is not None
         self.cross_sums[k].add(c[~full], Y[:, ~full])
+
+    def merge(self, other: PositionalMoments) -> None:
+        """Add sums over rows that follow."""
+        self.gram += other.gram
+        self.self_gram += other.self_gram
+        self.counts += other.counts
+        self.count_pairs += other.count_pairs
+        self.token_sums += other.token_sums
+        self.complete_sums += other.complete_sums
+        if other.cross_sums is not None:
+            if self.cross_sums is None:
+                self.cross_sums = self._allocate_cross()
+            for mine, theirs in zip(self.cross_sums, other.cross_sums, strict=True):
+                mine.merge(theirs)
+        self.rows = other.rows
 
     def _allocate_cross(self) -> list[CrossSums]:
         size = 8 * N_FOLDS * self.P**2 * self.d

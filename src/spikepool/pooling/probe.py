@@ -46,10 +46,10 @@ class ProbeRows:
     shards of a stream give the rows that one pass gives, and sorted data are sampled throughout.
     """
 
-    def __init__(self, T: int, d: int) -> None:
+    def __init__(self, T: int, d: int, seen: int = 0, stride: int = 1) -> None:
         self.limit = int(np.clip(PROBE_BYTES // (4 * T * d), PROBE_MIN, PROBE_MAX))
-        self.stride = 1
-        self.seen = 0
+        self.stride = stride
+        self.seen = seen  # number of the next row
         self.x: list[NDArray[np.float32]] = []
         self.observed: list[NDArray[np.bool_]] = []
 
@@ -65,6 +65,19 @@ class ProbeRows:
             # the next multiple of the stride, which may just have doubled
             row += self.stride - (self.seen + row) % self.stride
         self.seen += len(block)
+
+    def stride_after(self, rows: int) -> int:
+        """The stride once `rows` more rows have been offered."""
+        stride = self.stride
+        while -(-(self.seen + rows) // stride) >= 2 * self.limit:
+            stride *= 2
+        return stride
+
+    def merge(self, other: ProbeRows) -> None:
+        """Add what another kept of the rows that follow, with a stride that is no smaller."""
+        keep = slice(None, None, other.stride // self.stride)
+        self.x, self.observed = self.x[keep] + other.x, self.observed[keep] + other.observed
+        self.stride, self.seen = other.stride, other.seen
 
     def centred(self, means: FloatArray, labels: NDArray[np.intp]) -> tuple[FloatArray, NDArray[np.bool_]]:
         """The rows minus the mean of each token's label, zero where nothing is observed; and what is observed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,27 +10,33 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from spikepool.data.estimator_input import EMPTY, feature_names, read_tokens, refuse_empty_rows
-from spikepool.data.tokens import (
-    Block,
-    TokenInput,
-    is_dask,
-    label_block,
-    relative_labels,
-    row_weights,
-)
-from spikepool.errors import InvalidInputError, ShapeError, WeightsError, require
+from spikepool.data.estimator_input import EMPTY, feature_names, read_tokens
+from spikepool.data.map_merge import map_merge, uses_dask
+from spikepool.data.row_map import map_any
+from spikepool.data.tokens import TokenInput, relative_labels
+from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.progress import Progress
 from spikepool.kit.threads import task_threads
+from spikepool.pooling.pooled_rows import PooledRows
 from spikepool.pooling.positional import PositionalMoments
 from spikepool.pooling.positional_evidence import Evidence, weigh
 from spikepool.pooling.probe import ProbeRows, antisymmetry, directional_gram
+from spikepool.pooling.token_sums import TokenSums
 from spikepool.world.weights import causal_weights, mean_weights
 
 POSITIONS = ("absolute", "relative")
 RULES = ("spectral", "mean", "causal")
+# What is worked out of the sums when it is asked for.
+CONCLUSIONS = (
+    "weights_",
+    "correlation_",
+    "correlation_error_",
+    "gain_",
+    "gain_interval_",
+    "decision_",
+    "evidence_",
+)
 # Sums over fewer numbers take milliseconds, and threads would not pay.
 THREADED_SIZE = 1 << 22
 
@@ -44,9 +51,9 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     as a latent shared by positions makes it. Otherwise the mean is used, and ``decision_`` says so. On ordinary text
     the mean is nearly always the answer.
 
-    Accepted X: an array (n, T, d); an array (n, T*d) with `n_positions`; integer token ids (n, T) with `table`; a
-    Dask array of any of these. A 2-D array without `n_positions` and `table` is one position of d features, and
-    pooling returns it unchanged.
+    Accepted X: an array (n, T, d); an array (n, T*d) with `n_positions`; integer token ids (n, T) with `table`. Each
+    may be in memory, a memory map, a Zarr or Dask array, or the path or URL of an npy, Zarr, Parquet or Arrow file. A
+    2-D array without `n_positions` and `table` is one position of d features, and pooling returns it unchanged.
 
     Parameters
     ----------
@@ -130,15 +137,16 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None, mask: Any = None) -> SpectralPooling:
-        """Estimate the weights.
+        """Estimate the weights, in one pass over the data.
 
         Parameters
         ----------
-        X : array or Dask array
-            Tokens, in any of the accepted forms.
+        X : array, Dask or Zarr array, path or URL
+            Tokens, in any of the accepted forms. The pass runs on the scheduler that is active for Dask, chunk by
+            chunk; see :func:`spikepool.data.open_blocks`.
         y : ignored
         mask : array of shape (n, T), optional
-            True where a token is observed.
+            True where a token is observed; stored like X, with chunks of the same rows.
         """
         source = read_tokens(self, X, mask, reset=True)
         self._start(source)
@@ -150,7 +158,9 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any = None, mask: Any = None) -> SpectralPooling:
         """Add a shard of a stream; after the last one everything equals `fit` on the shards in order.
 
-        Only `partial_fit` keeps the sums that a stream needs: after `fit` it starts a new stream.
+        Only sums are kept here: the decision and all that follows from it (``weights_``, ``transform``, ...) are
+        worked out when they are asked for, however many shards came before. Only `partial_fit` keeps the sums that
+        a stream needs: after `fit` it starts a new stream.
         """
         first = not hasattr(self, "_moments")
         source = read_tokens(self, X, mask, reset=first, any_length=not first and self.positions == "relative")
@@ -158,7 +168,16 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self._start(source)
         elif source.d != self.n_features_out_:
             raise ShapeError(f"shards before had {self.n_features_out_} features a token", source.d, "Match them")
-        return self._absorb(source)._conclude()
+        self._absorb(source)
+        for name in CONCLUSIONS:  # those of the stream so far
+            self.__dict__.pop(name, None)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        # only reached for names that are not there: a conclusion that nobody has asked for since the last shard
+        if name in CONCLUSIONS and "_moments" in self.__dict__:
+            return getattr(self._conclude(), name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _start(self, source: TokenInput) -> None:
         check.choice(self.positions, "positions", POSITIONS)
@@ -187,22 +206,29 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.n_positions_ != source.T and self._bins is None:
             raise ShapeError(f"X has {source.T} positions; fit saw", self.n_positions_, "Pad to one length")
         estimate = self._fixed is None and (self._bins or source.T) > 1
-        if not estimate and not is_dask(source.source) and self.empty == "zero":
+        if not estimate and self.empty == "zero" and source.in_memory:
             self.n_samples_seen_ += source.n
             return self
-        rows = source.rows_per_block()
         large = source.n * source.T * source.d > THREADED_SIZE
-        with (
-            Progress(-(-source.n // rows), "positional moments", show=self.progress) as bar,
-            task_threads(large=large) as over_folds,
-        ):
-            for number, block in enumerate(source.token_blocks(rows)):
-                refuse_empty_rows(block.observed, number * rows, self.empty)
-                if estimate:
-                    self._moments.add(*label_block(block, self._bins), over_folds)
-                    if self.n_positions_ == source.T:
-                        self._probe.add(block)
-                bar.advance()
+        with task_threads(large=large) as over_folds:
+            # threads of this process cannot travel; on Dask the scheduler's are used
+            threads = {} if uses_dask(source.sources) else {"over_folds": over_folds}
+            new = partial(
+                TokenSums,
+                source.form,
+                self._bins,
+                self.empty,
+                estimate=estimate,
+                seen=self.n_samples_seen_,
+                probed=self._probe.seen,
+                stride=self._probe.stride_after(source.n),
+                **threads,
+            )
+            sums = map_merge(new, source.sources, label="positional moments", show=self.progress)
+        if sums.moments is not None and sums.probe is not None:
+            self._moments.merge(sums.moments)
+            if self.n_positions_ == source.T:
+                self._probe.merge(sums.probe)
         self.n_samples_seen_ += source.n
         return self
 
@@ -251,7 +277,11 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(relative_labels(observed[None], self._bins)[0])
 
     def transform(self, X: Any, mask: Any = None) -> Any:
-        """Pooled features (n, d); a lazy Dask array when X is one."""
+        """Pooled features (n, d); a lazy Dask array when X is one.
+
+        Stored data (paths, URLs, Zarr arrays) are read chunk by chunk; the result is in memory. To write it to a
+        store of its own instead, see :func:`spikepool.pooling.write_pooled`.
+        """
         check_is_fitted(self, "weights_")
         source = read_tokens(self, X, mask, reset=False, any_length=self._bins is not None)
         if source.d != self.n_features_out_ or (self._bins is None and self.n_positions_ != source.T):
@@ -260,43 +290,7 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 (source.T, source.d),
                 "Pass sequences of the same length and dimension",
             )
-        if is_dask(source.source):
-            return self._transform_dask(source)
-        out = np.empty((source.n, source.d))
-        rows = source.rows_per_block()
-        with Progress(-(-source.n // rows), "pooling", show=self.progress) as bar:
-            for number, block in enumerate(source.blocks(rows)):
-                start = number * rows
-                out[start : start + len(block[0])] = self._pool(block, start)
-                bar.advance()
-        return out
-
-    def _pool(self, block: Block, start: int) -> FloatArray:
-        x, observed = block
-        refuse_empty_rows(observed, start, self.empty)
-        if not observed.all() and self.weights_.min() < 0:
-            raise WeightsError(
-                "weights of both signs cannot be renormalised over the observed positions",
-                self.weights_,
-                "Use non-negative weights with masks",
-            )
-        w = row_weights(self.weights_, observed, self._bins)
-        return np.asarray(np.matmul(w[:, None, :], x)[:, 0])
-
-    def _transform_dask(self, source: TokenInput) -> Any:
-        da = require("dask.array", "sweeps")
-        delayed = require("dask", "sweeps").delayed
-
-        def pool(tokens: Any, mask: Any, start: int) -> FloatArray:
-            return self._pool(source.block(tokens, mask, start), start)
-
-        parts, start = [], 0
-        for rows in source.source.chunks[0]:
-            mask = None if source.mask is None else source.mask[start : start + rows]
-            part = delayed(pool)(source.source[start : start + rows], mask, start)
-            parts.append(da.from_delayed(part, shape=(rows, source.d), dtype=np.float64))
-            start += rows
-        return da.concatenate(parts)
+        return map_any(source, PooledRows(self.weights_, self._bins, self.empty), source.d, "pooling", self.progress)
 
     def fit_transform(self, X: Any, y: Any = None, mask: Any = None) -> Any:
         """Fit, then pool the same sequences; the mask serves both."""

@@ -1,0 +1,250 @@
+"""Work over chunks on whatever scheduler is active: a result a chunk, or sums merged in a tree.
+
+Without Dask, chunks are worked on one after the other in this process. With it (a Dask array, or data that workers
+can open themselves while a scheduler has been chosen: ``distributed.Client``, ``dask.config.set(scheduler=...)``) a
+task takes a few neighbouring chunks, and sums are merged between neighbours, so that the order of merging follows
+from the borders alone and not from who was first. A task changes nothing but its own result: one whose worker died
+is simply done again elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, Self, TypeVar
+
+from numpy.typing import NDArray
+
+from spikepool.data.blocks import BlockSource, DaskBlocks, check_aligned
+from spikepool.errors import SpikepoolError, UnreadableChunkError, require
+from spikepool.kit.progress import Progress
+
+# Chunks of a task, in bytes as stored: few enough to hold at once beside each other, many enough that sums of a few
+# megabytes are not sent about for every small chunk.
+TASK_BYTES = 96 * 2**20
+
+
+class Sums(Protocol):
+    """What :func:`map_merge` adds up."""
+
+    @property
+    def add(self) -> Callable[..., None]:
+        """``add(start, *parts)`` adds one chunk of every source; `start` is its first row."""
+
+    def merged(self, other: Self) -> Self:
+        """The sums of these rows and of `other`'s, which follow; both are left as they were."""
+
+
+S = TypeVar("S", bound=Sums)
+R = TypeVar("R")
+
+
+class Chunk:
+    """Chunk k of a source that workers open themselves; loaded where it is needed."""
+
+    def __init__(self, source: BlockSource, k: int) -> None:
+        self.source, self.k = source, k
+
+    def load(self) -> NDArray[Any]:
+        """The rows."""
+        return self.source.read(self.k)
+
+
+def map_merge(new: Callable[[], S], sources: Sequence[BlockSource], *, label: str, show: bool | None = None) -> S:
+    """Sums over all the chunks of `sources`, which are read together, once.
+
+    Parameters
+    ----------
+    new : callable
+        Gives empty sums; it travels to the workers once.
+    sources : sequence of BlockSource
+        With equal borders.
+    label : str
+        Of the progress bar, which counts chunks.
+    show : bool, optional
+        See :class:`spikepool.kit.progress.Progress`.
+    """
+    check_aligned(sources)
+    with Progress(sources[0].n_chunks, label, show=show) as bar:
+        if uses_dask(sources):
+            return _merged_by_dask(new, sources, bar)
+        sums = new()
+        for k in range(sources[0].n_chunks):
+            sums.add(sources[0].borders[k], *(source.read(k) for source in sources))
+            bar.advance()
+        return sums
+
+
+def map_chunks(
+    task: Callable[..., R], sources: Sequence[BlockSource], *, label: str, show: bool | None = None
+) -> Iterator[tuple[int, R]]:
+    """First row of each chunk and ``task(start, *parts)``, in order of rows; each chunk is read once.
+
+    On Dask a few tasks a worker are under way at any time, so that results do not pile up before they are used.
+    """
+    check_aligned(sources)
+    with Progress(sources[0].n_chunks, label, show=show) as bar:
+        if uses_dask(sources):
+            yield from _mapped_by_dask(task, sources, bar)
+            return
+        for k in range(sources[0].n_chunks):
+            start = sources[0].borders[k]
+            yield start, task(start, *(source.read(k) for source in sources))
+            bar.advance()
+
+
+def uses_dask(sources: Sequence[BlockSource]) -> bool:
+    """Whether the work belongs on Dask: a source does, or all can be opened by workers and a scheduler was chosen."""
+    if any(isinstance(source, DaskBlocks) for source in sources):
+        return True
+    return sources[0].portable and "dask" in sys.modules and _chosen_scheduler()
+
+
+def _chosen_scheduler() -> bool:
+    dask = sys.modules["dask"]
+    return dask.config.get("scheduler", None) is not None or active_client() is not None
+
+
+def active_client() -> Any:
+    """The distributed client that Dask would use now, or None."""
+    if "distributed" not in sys.modules:
+        return None
+    get = require("dask.base", "sweeps").get_scheduler()
+    client = getattr(get, "__self__", None)
+    return client if isinstance(client, sys.modules["distributed"].Client) else None
+
+
+def shared_value(value: Any, name: str) -> Any:
+    """`value` as a Delayed that travels once, however many tasks use it, and is at hand again when a worker died."""
+    delayed = require("dask", "sweeps").delayed
+    return delayed(value, name=f"spikepool-{name}-{uuid.uuid4().hex}", traverse=False)
+
+
+def chunk_argument(source: BlockSource, k: int) -> Any:
+    """Chunk k as an argument of a Dask task."""
+    if isinstance(source, DaskBlocks):
+        return source.delayed(k)
+    return Chunk(source, k) if source.portable else source.read(k)
+
+
+def _merged_by_dask(new: Callable[[], S], sources: Sequence[BlockSource], bar: Progress) -> S:
+    delayed = require("dask", "sweeps").delayed
+    first = shared_value(new, "new")
+    parts, counts = [], []
+    for chunks in _groups(sources):
+        arguments = [[chunk_argument(source, k) for source in sources] for k in chunks]
+        starts = [sources[0].borders[k] for k in chunks]
+        parts.append(delayed(_sum, pure=False)(first, starts, arguments))
+        counts.append(len(chunks))
+    tree = list(parts)
+    while len(tree) > 1:  # neighbours, so that the order of rows is kept
+        pairs = [delayed(_merge, pure=False)(tree[i], tree[i + 1]) for i in range(0, len(tree) - 1, 2)]
+        tree = pairs + tree[2 * len(pairs) :]
+    client = active_client()
+    with _named_failures(), _large_graphs_allowed():
+        if client is None:
+            with _counted({part.key: count for part, count in zip(parts, counts, strict=True)}, bar):
+                result: S = tree[0].compute()
+            return result
+        futures = client.compute([*parts, tree[0]])
+        try:
+            done = {future.key: count for future, count in zip(futures[:-1], counts, strict=True)}
+            root = futures.pop()
+            for future in require("distributed", "sweeps").as_completed(futures, loop=client.loop):
+                if future.status == "error":
+                    future.result()
+                bar.advance(done[future.key])
+                future.release()
+            result = root.result()
+        finally:
+            client.cancel([root, *(future for future in futures if not future.done())])
+        return result
+
+
+def _mapped_by_dask(task: Callable[..., R], sources: Sequence[BlockSource], bar: Progress) -> Iterator[tuple[int, R]]:
+    dask = require("dask", "sweeps")
+    run = shared_value(task, "task")
+    client = active_client()
+    width = max(2, 2 * sum(client.nthreads().values())) if client is not None else 8
+    starts = sources[0].borders
+    for begin in range(0, sources[0].n_chunks, width):
+        batch = range(begin, min(begin + width, sources[0].n_chunks))
+        with _named_failures(), _large_graphs_allowed():
+            calls = [
+                dask.delayed(_call, pure=False)(run, starts[k], [chunk_argument(source, k) for source in sources])
+                for k in batch
+            ]
+            results = dask.compute(*calls)
+        for k, result in zip(batch, results, strict=True):
+            yield starts[k], result
+            bar.advance()
+
+
+def _groups(sources: Sequence[BlockSource]) -> list[range]:
+    """Neighbouring chunks that make up a task."""
+    borders = sources[0].borders
+    row = sum(source.row_bytes for source in sources)
+    groups, first = [], 0
+    for k in range(1, len(borders)):
+        if k == len(borders) - 1 or (borders[k + 1] - borders[first]) * row > TASK_BYTES:
+            groups.append(range(first, k))
+            first = k
+    return groups
+
+
+def load_chunk(part: Any) -> Any:
+    """An argument of a task as rows."""
+    return part.load() if isinstance(part, Chunk) else part
+
+
+def _sum(new: Callable[[], S], starts: Sequence[int], chunks: Sequence[Sequence[Any]]) -> S:
+    sums = new()
+    for start, parts in zip(starts, chunks, strict=True):
+        sums.add(start, *map(load_chunk, parts))
+    return sums
+
+
+def _merge(first: S, second: S) -> S:
+    return first.merged(second)
+
+
+def _call(task: Callable[..., R], start: int, parts: Sequence[Any]) -> R:
+    return task(start, *map(load_chunk, parts))
+
+
+@contextmanager
+def _named_failures() -> Iterator[None]:
+    """An error of ours passes; anything else comes from loading a chunk of a Dask array or from the cluster."""
+    try:
+        yield
+    except SpikepoolError:
+        raise
+    except Exception as err:
+        raise UnreadableChunkError(
+            f"a chunk of the Dask array could not be computed ({type(err).__name__}: {' '.join(str(err).split())})",
+            remedy="Compute that chunk alone to see why; nothing was fitted",
+        ) from err
+
+
+@contextmanager
+def _large_graphs_allowed() -> Iterator[None]:
+    """Dask warns of large objects in a graph; an embedding table is one on purpose, and is sent once."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
+        yield
+
+
+@contextmanager
+def _counted(keys: dict[str, int], bar: Progress) -> Iterator[None]:
+    """Advance the bar as tasks end on a scheduler of this machine."""
+    callback = require("dask.callbacks", "sweeps").Callback
+
+    def finished(key: Any, *_: Any) -> None:
+        if key in keys:
+            bar.advance(keys[key])
+
+    with callback(posttask=finished):
+        yield
