@@ -8,7 +8,7 @@ import pytest
 
 matplotlib = pytest.importorskip("matplotlib")
 
-from spikepool.drawing import plotting  # noqa: E402
+from spikepool.drawing import palette, plotting  # noqa: E402
 from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError  # noqa: E402
 from spikepool.laws.free_product import FreeProductLaw  # noqa: E402
 
@@ -19,8 +19,8 @@ def ax():
 
 
 def test_methods_differ_in_colour_marker_and_line():
-    styles = list(plotting.METHODS.values())
-    assert list(plotting.METHODS) == ["mean", "causal", "optimal", "learned"]
+    styles = list(palette.METHODS.values())
+    assert list(palette.METHODS) == ["mean", "causal", "optimal", "learned"]
     for attribute in ("color", "marker", "linestyle", "label"):
         assert len({getattr(style, attribute) for style in styles}) == len(styles)
 
@@ -28,7 +28,7 @@ def test_methods_differ_in_colour_marker_and_line():
 def test_methods_differ_in_greyscale():
     from matplotlib.colors import to_rgb
 
-    greys = sorted(np.dot(to_rgb(style.color), [0.299, 0.587, 0.114]) for style in plotting.METHODS.values())
+    greys = sorted(np.dot(to_rgb(style.color), [0.299, 0.587, 0.114]) for style in palette.METHODS.values())
     assert np.diff(greys).min() > 0.06
 
 
@@ -43,7 +43,7 @@ def luminance(color):
 def test_shades_for_screens_stand_out_from_the_page():
     from spikepool.explorer.figures import SURFACE
 
-    for style in plotting.METHODS.values():
+    for style in palette.METHODS.values():
         for shade, page in ((style.on_light, SURFACE["light"]), (style.on_dark, SURFACE["dark"])):
             low, high = sorted((luminance(shade), luminance(page)))
             assert (high + 0.05) / (low + 0.05) >= 4.5
@@ -51,10 +51,10 @@ def test_shades_for_screens_stand_out_from_the_page():
 
 def test_curves_and_markers_carry_the_data(ax):
     x, y, e = np.array([0.0, 1.0, 2.0]), np.array([0.1, 0.5, 0.4]), np.array([0.01, 0.02, 0.03])
-    for draw in (plotting.plot_exact, plotting.plot_published, plotting.plot_method):
+    for draw in (plotting.plot_theory, plotting.plot_published, plotting.plot_method):
         line = draw(ax, x, y, "causal")
         assert np.array_equal(line.get_xydata(), np.column_stack([x, y]))
-        assert line.get_color() == plotting.METHODS["causal"].color
+        assert line.get_color() == palette.METHODS["causal"].color
     container = plotting.plot_simulated(ax, x, y, e, "mean", label="m")
     assert np.array_equal(container[0].get_xydata(), np.column_stack([x, y]))
     bars = container[2][0].get_segments()
@@ -95,9 +95,9 @@ def test_phase_diagram_orientation(ax):
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (lambda ax: plotting.plot_exact(ax, [0, 1], [0, 1], "median"), InvalidInputError),
-        (lambda ax: plotting.plot_exact(ax, [0, 1], [0, 1, 2], "mean"), ShapeError),
-        (lambda ax: plotting.plot_exact(ax, [0, 1], [0, np.nan], "mean"), NonFiniteError),
+        (lambda ax: plotting.plot_theory(ax, [0, 1], [0, 1], "median"), InvalidInputError),
+        (lambda ax: plotting.plot_theory(ax, [0, 1], [0, 1, 2], "mean"), ShapeError),
+        (lambda ax: plotting.plot_theory(ax, [0, 1], [0, np.nan], "mean"), NonFiniteError),
         (lambda ax: plotting.plot_simulated(ax, [0, 1], [0, 1], [0.1], "mean"), ShapeError),
         (lambda ax: plotting.plot_histogram(ax, [1.0], [1.0, 0.0]), InvalidInputError),
         (lambda ax: plotting.mark_outlier(ax, 1.0, "noise"), InvalidInputError),
@@ -114,7 +114,7 @@ def test_saved_files_are_reproducible(tmp_path, extension):
     written = []
     for name in ("a", "b"):
         figure, axes = plotting.new_figure()
-        plotting.plot_exact(axes[0, 0], [0, 1], [0, 1], "mean", label="mean")
+        plotting.plot_theory(axes[0, 0], [0, 1], [0, 1], "mean", label="mean")
         axes[0, 0].legend()
         (path,) = plotting.save_figure(figure, tmp_path / name / "picture", (extension,))
         written.append(path.read_bytes())
@@ -144,3 +144,28 @@ def test_no_pyplot_and_no_display_needed():
         "plotting.new_figure(); assert 'matplotlib.pyplot' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_explorer_s_style_sheet_uses_the_palette():
+    from importlib import resources
+
+    css = resources.files("spikepool.explorer").joinpath("assets/explorer.css").read_text().lower()
+    light, dark = css.index(":root {"), css.index(':root[data-theme="dark"]')
+    for name, start in (("light", light), ("dark", dark)):
+        block = css[start : css.index("}", start)]
+        screen = palette.SCREENS[name]
+        for variable in ("ground", "surface", "ink", "muted"):
+            assert f"--{variable}: {getattr(screen, variable).lower()};" in block
+        assert f"--none: {screen.signal.lower()};" in block
+
+
+def test_colours_have_one_home(repository):
+    import re
+
+    strangers = {
+        str(path.relative_to(repository)): found
+        for path in (repository / "src").rglob("*.py")
+        if path.name not in ("palette.py", "showing.py")
+        and (found := re.findall(r'"#[0-9a-fA-F]{6}"', path.read_text()))
+    }
+    assert strangers == {}

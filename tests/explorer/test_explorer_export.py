@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette
 from spikepool.explorer import figures
 from spikepool.explorer.export import to_csv, to_json, to_python
 from spikepool.explorer.simulate import check_simulation, simulate_task
@@ -170,11 +170,11 @@ def test_the_exported_figure_has_the_colours_of_every_other_figure(panels):
 
     legend = _draw(panels, None).axes[1].get_legend()
     drawn = {text.get_text(): line.get_color() for text, line in zip(legend.texts, legend.legend_handles, strict=True)}
-    styles = {**plotting.METHODS, "custom": plotting.METHODS["learned"]}
+    styles = {**palette.METHODS, "custom": palette.METHODS["learned"]}
     assert drawn == {name: styles[name].color for name in panels.curves}
 
 
 def test_the_page_takes_its_shades_from_the_one_palette():
-    for name, style in plotting.METHODS.items():
+    for name, style in palette.METHODS.items():
         own = "custom" if name == "learned" else name
         assert (figures.COLORS["light"][own], figures.COLORS["dark"][own]) == (style.on_light, style.on_dark)

@@ -12,9 +12,9 @@ xr = pytest.importorskip("xarray")
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
-from spikepool.cli.output import plain  # noqa: E402
-from spikepool.drawing.plotting import new_figure, plot_exact  # noqa: E402
+from spikepool.drawing.plotting import new_figure, plot_theory  # noqa: E402
 from spikepool.errors import MissingDependencyError, SizeError  # noqa: E402
+from spikepool.kit.showing import plain  # noqa: E402
 from spikepool.reproduce.base import FigureSpec, Settings, compare  # noqa: E402
 from spikepool.reproduce.errata import PublishedRow, published_rows, row_variables  # noqa: E402
 from spikepool.reproduce.report import make_report, save_dataset  # noqa: E402
@@ -32,7 +32,7 @@ def spec(number, gap=0.0, expected=True, failure=None, rows=()):
 
     def draw(ds):
         figure, axes = new_figure()
-        plot_exact(axes[0, 0], ds["x"].values, ds["y"].values, "mean")
+        plot_theory(axes[0, 0], ds["x"].values, ds["y"].values, "mean")
         return figure
 
     def judge(ds):

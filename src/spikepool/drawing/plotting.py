@@ -1,21 +1,21 @@
 """Drawing functions: each takes a matplotlib ``ax``, draws one thing on it and returns the artists.
 
 Nothing here computes a prediction and nothing below this module imports matplotlib. A pooling method has
-one colour, one marker and one line style everywhere, so that figures can be compared with one another and
-still be read in greyscale. Figures are made without pyplot, hence without a display, a backend or global
-state.
+one colour, one marker and one line style everywhere (:mod:`spikepool.drawing.palette`), so that figures can be compared
+with one another and still be read in greyscale. Figures are made without pyplot, hence without a display, a backend or
+global state.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from spikepool.drawing.palette import GRID, HISTOGRAM, HISTOGRAM_RIM, INK, OUTLIERS, method_style
 from spikepool.errors import InvalidInputError, ShapeError, require
 from spikepool.kit import validation as check
 
@@ -26,42 +26,6 @@ if TYPE_CHECKING:
     from spikepool.laws.base import SpectralLaw
 
 
-@dataclass(frozen=True)
-class MethodStyle:
-    """Colour, marker and line style of a pooling method; `label` is its name in legends.
-
-    `on_light` and `on_dark` are the shades of its hue for a screen: a thin line keeps a contrast of 4.5 to 1 with a
-    light or a dark page, which `color` gives up for greys that differ in print.
-    """
-
-    label: str
-    color: str
-    marker: str
-    linestyle: str | tuple[int, tuple[float, ...]]
-    on_light: str
-    on_dark: str
-
-
-# In the manner of the Okabe-Ito palette, distinct to colour-blind readers; the greys differ as well (causal darkest,
-# then optimal, learned, mean), and so do marker and line style.
-METHODS = {
-    "mean": MethodStyle("mean", "#E68A00", "o", "--", "#C24E00", "#F08A4B"),
-    "causal": MethodStyle("causal", "#00427F", "s", "-.", "#0072B2", "#5DB4EA"),
-    "optimal": MethodStyle("optimal", "#008C66", "^", "-", "#00795A", "#3CC69C"),
-    "learned": MethodStyle("learned", "#B65FA5", "D", (0, (1, 1)), "#94407A", "#DF92C4"),
-}
-
-INK = "#222222"
-MUTED = "#8A8A8A"
-SIGNAL_COLOR = "#B00020"
-MEAN_OUTLIER_COLOR = "#5B3A8E"
-# Colour and line of an outlier by what it is made of.
-OUTLIERS: dict[str, tuple[str, Any]] = {
-    "signal": (SIGNAL_COLOR, "-"),
-    "mean": (MEAN_OUTLIER_COLOR, "-."),
-    "usage": ("#7A6000", (0, (4, 1, 1, 1, 1, 1))),
-}
-
 THEME: dict[str, Any] = {
     "font.size": 9.5,
     "axes.titlesize": 10.5,
@@ -71,7 +35,7 @@ THEME: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "grid.color": "#E6E6E6",
+    "grid.color": GRID,
     "grid.linewidth": 0.6,
     "axes.axisbelow": True,
     "lines.linewidth": 1.7,
@@ -140,12 +104,6 @@ def save_figure(figure: Figure, path: str | Path, formats: tuple[str, ...] = ("p
     return written
 
 
-def method_style(method: str) -> MethodStyle:
-    """Style of a pooling method, or an error naming the known ones."""
-    check.choice(method, "method", tuple(METHODS))
-    return METHODS[method]
-
-
 def _pair(x: ArrayLike, y: ArrayLike, names: tuple[str, str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     first = check.finite_array(x, names[0], ndim=1)
     second = check.finite_array(y, names[1], ndim=1)
@@ -156,8 +114,8 @@ def _pair(x: ArrayLike, y: ArrayLike, names: tuple[str, str]) -> tuple[NDArray[n
     return first, second
 
 
-def plot_exact(ax: Axes, x: ArrayLike, y: ArrayLike, method: str, *, label: str | None = None) -> Any:
-    """Exact theoretical curve of a method: a solid line in its colour."""
+def plot_theory(ax: Axes, x: ArrayLike, y: ArrayLike, method: str, *, label: str | None = None) -> Any:
+    """Theoretical curve of a method: a solid line in its colour."""
     x, y = _pair(x, y, ("x", "y"))
     style = method_style(method)
     return ax.plot(x, y, color=style.color, linestyle="-", label=label)[0]
@@ -219,7 +177,7 @@ def plot_histogram(ax: Axes, eigenvalues: ArrayLike, bins: ArrayLike, total: int
         raise InvalidInputError("bins must be increasing edges, at least two", edges, "Pass np.linspace(...)")
     counts, _ = np.histogram(values, bins=edges)
     heights = counts / (np.diff(edges) * (len(values) if total is None else check.size(total, "total")))
-    return ax.stairs(heights, edges, fill=True, color="#C9D3DD", edgecolor="#9DAAB7", linewidth=0.4)
+    return ax.stairs(heights, edges, fill=True, color=HISTOGRAM, edgecolor=HISTOGRAM_RIM, linewidth=0.4)
 
 
 def plot_density(ax: Axes, law: SpectralLaw, points: int = 600, **line: Any) -> Any:
@@ -283,17 +241,14 @@ def panel_label(ax: Axes, letter: str, title: str) -> Any:
 
 
 __all__ = [
-    "METHODS",
-    "MethodStyle",
     "mark_edge",
     "mark_observed",
     "mark_outlier",
-    "method_style",
     "new_figure",
     "own_axes",
     "panel_label",
     "plot_density",
-    "plot_exact",
+    "plot_theory",
     "plot_histogram",
     "plot_method",
     "plot_phase_diagram",

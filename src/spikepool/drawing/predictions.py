@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.base import SpectralLaw
 
@@ -68,10 +68,10 @@ def draw_scores(prediction: Scored, ax: Any = None) -> Any:
     ax = plotting.own_axes(ax)
     reach = abs(prediction.mean) + 4 * prediction.std
     x = np.linspace(-reach, reach, 400)
-    for sign, style in ((1, plotting.METHODS["optimal"]), (-1, plotting.METHODS["mean"])):
+    for sign, style in ((1, palette.METHODS["optimal"]), (-1, palette.METHODS["mean"])):
         y = np.exp(-0.5 * ((x - sign * prediction.mean) / prediction.std) ** 2)
         ax.plot(x, y / (prediction.std * np.sqrt(2 * np.pi)), color=style.color, label=f"class {sign:+d}")
-    ax.axvline(0, color=plotting.INK, linewidth=1, linestyle=":")
+    ax.axvline(0, color=palette.INK, linewidth=1, linestyle=":")
     ax.set(xlabel="test score", ylabel="density")
     ax.set_title(f"accuracy {prediction.accuracy:.3f}", loc="left")
     ax.legend()
@@ -96,8 +96,8 @@ def draw_scatter(scatter: Scattered, ax: Any = None) -> Any:
         return ax
     mean, std = scatter.alignment, scatter.alignment_std
     x = np.linspace(mean - 4 * std, mean + 4 * std, 300)
-    ax.plot(x, np.exp(-0.5 * ((x - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi)), color=plotting.INK)
-    ax.axvline(mean, color=plotting.SIGNAL_COLOR, linewidth=1.2, label=f"limit {mean:.3f}, deviation {std:.3f}")
+    ax.plot(x, np.exp(-0.5 * ((x - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi)), color=palette.INK)
+    ax.axvline(mean, color=palette.SIGNAL_COLOR, linewidth=1.2, label=f"limit {mean:.3f}, deviation {std:.3f}")
     ax.legend()
     return ax
 
@@ -118,12 +118,12 @@ def draw_trials(
     for i in range(k):
         # spread sideways without a random number, so that a picture is the same every time
         x = i + 0.3 * (np.arange(trials) / max(trials - 1, 1) - 0.5) - 0.1
-        ax.plot(x, alignments[:, i], "o", color=plotting.MUTED, markersize=3.5, label="draws")
+        ax.plot(x, alignments[:, i], "o", color=palette.MUTED, markersize=3.5, label="draws")
         error = 2 * alignments[:, i].std(ddof=1) / np.sqrt(trials) if trials > 1 else 0.0
         mean = alignments[:, i].mean()
-        ax.errorbar(i + 0.2, mean, yerr=error, fmt="s", color=plotting.INK, capsize=3, label="mean ± 2 standard errors")
+        ax.errorbar(i + 0.2, mean, yerr=error, fmt="s", color=palette.INK, capsize=3, label="mean ± 2 standard errors")
         if predicted is not None:
-            ax.hlines(predicted[i], i - 0.35, i + 0.35, color=plotting.SIGNAL_COLOR, linewidth=1.4, label="predicted")
+            ax.hlines(predicted[i], i - 0.35, i + 0.35, color=palette.SIGNAL_COLOR, linewidth=1.4, label="predicted")
     ax.set_xlim(-0.6, k - 0.4)
     ax.set_xticks(range(k), names or [f"component {i + 1}" for i in range(k)])
     ax.grid(visible=False, axis="x")

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.drawing.palette import TABLE_BULK as BULK
+from spikepool.drawing.palette import TABLE_EDGE as EDGE
+from spikepool.drawing.palette import TABLE_LAW as LAW
+from spikepool.drawing.palette import TABLE_OUTLIER as OUTLIER
 from spikepool.errors import require
-
-BULK, OUTLIER, EDGE, LAW = "#4c78a8", "#d62728", "#2ca02c", "black"
 
 
 def draw(fit: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.drawing.palette import HISTOGRAM
 from spikepool.errors import require
 from spikepool.explorer.figures import METHODS, MUTED, SIGNAL, density_ceiling, spectrum_range
 from spikepool.explorer.jobs import Report
@@ -65,7 +66,7 @@ def _draw_spectrum(ax: Any, panels: Panels, simulated: dict[str, Any] | None) ->
     color = METHODS[panels.state.w].color
     if simulated:
         edges = np.asarray(simulated["histogram"]["edges"])
-        ax.stairs(simulated["histogram"]["density"], edges, fill=True, color="#C5CCD4", label="simulation, one draw")
+        ax.stairs(simulated["histogram"]["density"], edges, fill=True, color=HISTOGRAM, label="simulation, one draw")
     ax.plot(panels.density_x, panels.density_y, color=color, label="bulk density")
     ax.fill_between(panels.density_x, panels.density_y, color=color, alpha=0.15, lw=0)
     ax.axvline(panels.prediction.edge, color=_MUTED, ls="--", lw=1, label=f"edge {panels.prediction.edge:.3g}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spikepool.drawing.plotting import method_style
+from spikepool.drawing.palette import SCREENS, method_style
 from spikepool.explorer.theory import Panels
 from spikepool.explorer.verdict import NAMES
 
@@ -26,15 +26,12 @@ COLORS = {
     "dark": {name: style.on_dark for name, style in METHODS.items()},
 }
 DASHES = {"mean": "dash", "causal": "dashdot", "optimal": "solid", "custom": "dot"}
-INK = {"light": "#1B2430", "dark": "#E7ECF2"}
-MUTED = {"light": "#5A6675", "dark": "#9AA7B6"}
-GRID = {"light": "#E4E8ED", "dark": "#2B3542"}
-SIGNAL = {"light": "#B3143A", "dark": "#FF7C93"}
-SURFACE = {"light": "#FFFFFF", "dark": "#18202A"}
-HEAT = {
-    "light": [[0.0, "#F3F5F8"], [0.001, "#DCE8F3"], [0.5, "#6FA8D6"], [1.0, "#08477F"]],
-    "dark": [[0.0, "#141B24"], [0.001, "#1B3147"], [0.5, "#2F78B4"], [1.0, "#B9E3FF"]],
-}
+INK = {theme: screen.ink for theme, screen in SCREENS.items()}
+MUTED = {theme: screen.muted for theme, screen in SCREENS.items()}
+GRID = {theme: screen.grid for theme, screen in SCREENS.items()}
+SIGNAL = {theme: screen.signal for theme, screen in SCREENS.items()}
+SURFACE = {theme: screen.surface for theme, screen in SCREENS.items()}
+HEAT = {theme: [list(stop) for stop in screen.heat] for theme, screen in SCREENS.items()}
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 # an outlier further out than this many edges is drawn as an arrow, so that the bulk keeps its width
 FAR_OUTLIER = 5.0

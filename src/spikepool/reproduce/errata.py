@@ -1,4 +1,4 @@
-"""Published, exact and simulated: the paper's numbers side by side with what holds and what is seen."""
+"""Published, closed form and simulated: the paper's numbers side by side with what holds and what is seen."""
 
 from __future__ import annotations
 

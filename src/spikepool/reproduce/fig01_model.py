@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, compare, within
 from spikepool.reproduce.setting import METHODS, weights_for
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 D, V, N, T, L, MU = 24, 20, 60, 8, 3, 2.0
 SHOWN = 6
-PLUS, MINUS = "#BBD7EA", "#F3C9AE"
+PLUS, MINUS = palette.CLASS_TINTS
 
 
 def compute(settings: Settings) -> xr.Dataset:
@@ -69,7 +69,7 @@ def _draw_table(ax: Axes, ds: xr.Dataset) -> None:
     ax.grid(False)
     ax.imshow(E, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
     half = len(order) / 2
-    ax.axvline(half - 0.5, color=plotting.INK, linewidth=1)
+    ax.axvline(half - 0.5, color=palette.INK, linewidth=1)
     ax.set_xticks(range(len(order)), [str(v) for v in order], fontsize=7.5)
     ax.set_yticks([])
     ax.set(xlabel="token $v$", ylabel=f"$d = {ds.attrs['d']}$ coordinates, sorted by $u$")
@@ -96,7 +96,7 @@ def _draw_sequences(ax: Axes, ds: xr.Dataset) -> None:
             ax.add_patch(Rectangle((t + 0.04, n + 0.1), 0.92, 0.8, facecolor=color, edgecolor="white"))
             sign = "+" if signs[n, t] > 0 else "−"
             ax.text(t + 0.5, n + 0.5, f"{sign} {tokens[n, t]}", ha="center", va="center", fontsize=8.5)
-    ax.add_patch(Rectangle((0.0, 0.02), L, SHOWN - 0.04, fill=False, edgecolor=plotting.INK, linewidth=1.3, zorder=3))
+    ax.add_patch(Rectangle((0.0, 0.02), L, SHOWN - 0.04, fill=False, edgecolor=palette.INK, linewidth=1.3, zorder=3))
     ax.text(L / 2, -0.12, f"prefix, $L={L}$: one sign", ha="center", va="bottom", fontsize=8.5)
     ax.text((L + T) / 2, -0.12, "independent signs", ha="center", va="bottom", fontsize=8.5)
     ax.set(xlim=(-0.05, T + 0.05), ylim=(SHOWN + 0.05, -0.05))
@@ -110,7 +110,7 @@ def _draw_sequences(ax: Axes, ds: xr.Dataset) -> None:
 def _draw_weights(ax: Axes, ds: xr.Dataset) -> None:
     positions = np.arange(1, T + 1)
     for method in ds["weights"].values:
-        style = plotting.method_style(str(method))
+        style = palette.method_style(str(method))
         ax.plot(
             positions,
             ds["w"].sel(weights=method),
@@ -129,9 +129,9 @@ def _draw_direction(ax: Axes, ds: xr.Dataset) -> None:
     u = ds["direction"].values
     rows = np.argsort(u)[::-1]
     x = np.arange(1, len(u) + 1)
-    ax.bar(x, u[rows], color="#D9DEE3", label="hidden direction $u$")
+    ax.bar(x, u[rows], color=palette.BARS, label="hidden direction $u$")
     for method in ds["weights"].values:
-        style = plotting.method_style(str(method))
+        style = palette.method_style(str(method))
         v = ds["top_eigenvector"].sel(weights=method).values
         ax.plot(
             x,

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.laws.marchenko_pastur import MarchenkoPastur
@@ -79,8 +79,8 @@ def draw(ds: xr.Dataset) -> Figure:
         right = 1.08 * max(np.nanmax(part["predicted"].values), values[:, -1].max())
         plotting.plot_histogram(ax, values, np.linspace(0, edge * 1.05, 50), total=values.size)
         law, plain = _laws(ds, float(part["kappa"]))
-        plotting.plot_density(ax, law, label=r"exact, $\kappa(\mathrm{MP}_\delta\boxtimes\mathrm{MP}_\gamma)$")
-        plotting.plot_density(ax, plain, color=plotting.MUTED, linestyle="--", linewidth=1.2, label="Marchenko–Pastur")
+        plotting.plot_density(ax, law, label=r"closed form, $\kappa(\mathrm{MP}_\delta\boxtimes\mathrm{MP}_\gamma)$")
+        plotting.plot_density(ax, plain, color=palette.MUTED, linestyle="--", linewidth=1.2, label="Marchenko–Pastur")
         plotting.mark_edge(ax, edge)
         for value, kind in zip(part["predicted"].values, part["kind"].values, strict=True):
             if np.isfinite(value):
@@ -130,12 +130,12 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
         limit = FINITE_T_DISTANCE[method] + 3.0 / d
         checks.append(
             within(
-                f"bulk against the exact law, {method} weights",
+                f"bulk against the closed form, {method} weights",
                 _bulk_distance(part["eigenvalues"].values, law, count),
                 limit,
                 "mean Kolmogorov distance over the spectra",
                 markers=int(ds.attrs["trials"]),
-                note="the closed law is the limit of long sequences; figure 10 has the law that is exact at T = 10.",
+                note="the closed form is the limit of long sequences; figure 10 has the law given the tokens.",
             )
         )
         far = within(
@@ -157,7 +157,7 @@ FIGURE = FigureSpec(
     caption=(
         "Spectrum of S, not centred as in the paper, at its aspect ratios: delta = 0.625, gamma = 0.5, T "
         "= 10, L = 3, mu = 2.5 (d = 500; 2000 in the full run). Bars: simulated spectra pooled; black: "
-        "exact density; dashed grey: Marchenko–Pastur, which ignores the finite vocabulary. The model has "
+        "closed form; dashed grey: Marchenko–Pastur, which ignores the finite vocabulary. The model has "
         "two outliers, the signal's and one along the vocabulary's mean noise, which the paper leaves "
         "out. The paper quotes 3.17 for the causal outlier where its own formula gives 3.53 and "
         "simulation 3.85."

@@ -1,4 +1,4 @@
-"""Figure 4: alignment against mu, prefix and spiked models, published and exact curves, simulated markers."""
+"""Figure 4: alignment against mu, prefix and spiked models, published and closed-form curves, simulated markers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from spikepool import __version__
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare
 from spikepool.reproduce.setting import (
@@ -99,7 +99,7 @@ def draw(ds: xr.Dataset) -> Figure:
             line = part.sel(weights=method)
             name = str(method)
             plotting.plot_published(ax, line["mu"].values, line["published"].values, name)
-            plotting.plot_exact(ax, line["mu"].values, line["exact"].values, name)
+            plotting.plot_theory(ax, line["mu"].values, line["exact"].values, name)
             plotting.plot_simulated(
                 ax, line["mu_marker"].values, line["simulated"].values, line["standard_error"].values, name
             )
@@ -115,16 +115,16 @@ def _legend() -> list[object]:
 
     handles: list[object] = []
     for method in METHODS:
-        style = plotting.method_style(method)
+        style = palette.method_style(method)
         handles.append(Line2D([], [], color=style.color, marker=style.marker, linestyle="none", label=style.label))
-    handles.append(Line2D([], [], color=plotting.INK, label="exact"))
-    handles.append(Line2D([], [], color=plotting.INK, linestyle=":", linewidth=1.4, label="as published"))
-    handles.append(Line2D([], [], color=plotting.MUTED, linestyle="none", marker="o", label="simulated ± 2 SE"))
+    handles.append(Line2D([], [], color=palette.INK, label="closed form"))
+    handles.append(Line2D([], [], color=palette.INK, linestyle=":", linewidth=1.4, label="as published"))
+    handles.append(Line2D([], [], color=palette.MUTED, linestyle="none", marker="o", label="simulated ± 2 SE"))
     return handles
 
 
 def judge(ds: xr.Dataset) -> tuple[Check, ...]:
-    """Markers against the exact and against the published curves, by panel."""
+    """Markers against the closed form and against the published curves, by panel."""
     checks = []
     for panel in ds["panel"].values:
         part = ds.sel(panel=panel)
@@ -135,10 +135,10 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
         def where(index: tuple[int, ...], mu: object = mu) -> str:
             return f"{METHODS[index[0]]} weights, mu={mu[index[1]]:.3g}"  # type: ignore[index]
 
-        exact_published = str(panel) == "spiked"
+        holds_as_published = str(panel) == "spiked"
         for name, curve, expected in (
-            (f"exact curve, {panel} model", part["predicted"].values, True),
-            (f"published curve, {panel} model", published, exact_published),
+            (f"closed form, {panel} model", part["predicted"].values, True),
+            (f"published curve, {panel} model", published, holds_as_published),
         ):
             checks.append(
                 compare(
@@ -166,11 +166,11 @@ FIGURE = FigureSpec(
     title="Alignment against signal strength",
     caption=(
         "Squared cosine between the top eigenvector of the centred S and the hidden direction. Solid: "
-        "exact; dotted: the paper's printed formula; markers: simulated means with error bars of two "
+        "closed form; dotted: the paper's printed formula; markers: simulated means with error bars of two "
         "standard errors. (a) In the prefix model the printed curves are off by up to 0.4: a finite table "
         "has class means of its own, which make the signal detectable earlier and keep its direction from "
         "being recovered fully. (b) In the spiked model with real-valued latents these means play no "
-        "part, and the printed curves are the exact ones. The paper does not print the sign pattern of "
+        "part, and the printed curves are right. The paper does not print the sign pattern of "
         "its spiked model; with the one used here, − − + + +, mean and causal weights do about equally "
         "badly, as it describes."
     ),

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import OUTLIER_BIAS, Check, FigureSpec, Settings, compare, mean_and_error, within
 from spikepool.reproduce.setting import METHODS, Sizes, sample_threshold, weights_for
@@ -128,14 +128,14 @@ def draw(ds: xr.Dataset) -> Figure:
     figure, axes = plotting.new_figure(1, 2, width=9.6, height=4.2)
     left, right = axes[0]
     crossover = ds.attrs["crossover"]
-    left.axvspan(1, crossover + 0.5, color="#EEF3F8", zorder=0)
+    left.axvspan(1, crossover + 0.5, color=palette.SHADE, zorder=0)
     note = f"causal beats mean:\nL = 2 to {crossover}"
-    left.text(2.3, 1.37, note, fontsize=8.5, color="#47515a", va="bottom")
+    left.text(2.3, 1.37, note, fontsize=8.5, color=palette.NOTE, va="bottom")
     for method in ds["weights"].values:
         part = ds.sel(weights=method)
         L = part["L"].values
-        style = plotting.method_style(str(method))
-        left.plot(L, part["threshold"], color=style.color, linestyle="-", label=f"{style.label}, exact")
+        style = palette.method_style(str(method))
+        left.plot(L, part["threshold"], color=style.color, linestyle="-", label=f"{style.label}, closed form")
         plotting.plot_published(left, L, part["published_threshold"].values, str(method))
         value, spread = part["measured_ratio"].values, part["ratio_error"].values
         lower = _threshold_of(value + 2 * spread, ds)
@@ -151,8 +151,8 @@ def draw(ds: xr.Dataset) -> Figure:
             elinewidth=1,
             zorder=3,
         )
-    left.plot([], [], color=plotting.MUTED, linestyle=":", label="as published")
-    left.plot([], [], color=plotting.MUTED, linestyle="none", marker="o", label="measured (± 2 SE)")
+    left.plot([], [], color=palette.MUTED, linestyle=":", label="as published")
+    left.plot([], [], color=palette.MUTED, linestyle="none", marker="o", label="measured (± 2 SE)")
     left.set(xlabel="prefix length $L$  ($T = 10$)", ylabel=r"threshold $\mu_{\mathrm{samp}}$", xlim=(0.8, 10.2))
     left.set_ylim(-0.05, 1.55)
     left.legend(loc="upper right")
@@ -161,7 +161,7 @@ def draw(ds: xr.Dataset) -> Figure:
         part = ds.sel(prefix=length)
         for method in ds["pair"].values:
             curve = part.sel(pair=method)
-            style = plotting.method_style(str(method))
+            style = palette.method_style(str(method))
             right.plot(curve["T"], curve["curve"], color=style.color, linestyle=style.linestyle)
             right.errorbar(
                 curve["T_marker"],
@@ -175,7 +175,7 @@ def draw(ds: xr.Dataset) -> Figure:
             )
         start = int(part["first_win"])
         height = float(part.sel(pair="causal", T=start)["curve"])
-        right.plot(start, height, marker="*", color=plotting.INK, markersize=11, zorder=4)
+        right.plot(start, height, marker="*", color=palette.INK, markersize=11, zorder=4)
         causal = part["curve"].sel(pair="causal")
         peak = int(np.nanargmax(causal.values))
         right.annotate(
@@ -185,13 +185,13 @@ def draw(ds: xr.Dataset) -> Figure:
             textcoords="offset points",
             fontsize=9,
         )
-    right.axhline(1, color=plotting.MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+    right.axhline(1, color=palette.MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
     for method in ("mean", "causal"):
-        style = plotting.method_style(method)
+        style = palette.method_style(method)
         right.plot(
             [], [], color=style.color, linestyle=style.linestyle, marker=style.marker, markersize=4, label=style.label
         )
-    right.plot([], [], marker="*", color=plotting.INK, linestyle="none", markersize=10, label="causal starts to win")
+    right.plot([], [], marker="*", color=palette.INK, linestyle="none", markersize=10, label="causal starts to win")
     right.set_xscale("log")
     right.set(xlabel="sequence length $T$", ylabel=r"signal-to-noise gain $\alpha/\kappa$", xlim=(1.9, 1100))
     right.legend(loc="upper right")
@@ -250,7 +250,7 @@ FIGURE = FigureSpec(
     name="thresholds",
     title="Thresholds and signal-to-noise gain",
     caption=(
-        "(a) Signal strength at which S gets an outlier, against prefix length. Solid: exact for a "
+        "(a) Signal strength at which S gets an outlier, against prefix length. Solid: closed form for a "
         "sampled table, whose own class means count as signal structure (a threshold of 0 means that the "
         "outlier is there without any signal); dotted: as published; markers: thresholds measured by "
         "reading alpha/kappa off simulated outliers. Shaded: where causal weights beat the mean. At L = 1 "

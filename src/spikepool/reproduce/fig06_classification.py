@@ -1,4 +1,4 @@
-"""Figure 6: accuracy of ridge classification against mu, fixed and learned weights, with exact curves."""
+"""Figure 6: accuracy of ridge classification against mu, fixed and learned weights, with theory curves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
 from spikepool.model import SequenceModel
@@ -121,7 +121,7 @@ def draw(ds: xr.Dataset) -> Figure:
     for method in ds["weights"].values:
         part = ds.sel(weights=method)
         name = str(method)
-        style = plotting.method_style(name)
+        style = palette.method_style(name)
         if name == "learned":
             left.plot(part["mu"], part["predicted"], color=style.color, linestyle=(0, (4, 2)), linewidth=1.4)
         else:
@@ -135,9 +135,9 @@ def draw(ds: xr.Dataset) -> Figure:
             label=style.label,
             filled=name != "learned",
         )
-    left.plot([], [], color=plotting.INK, label="exact, given weights")
+    left.plot([], [], color=palette.INK, label="theory, given weights")
     left.plot(
-        [], [], color=plotting.METHODS["learned"].color, linestyle=(0, (4, 2)), label="at each run's learned weights"
+        [], [], color=palette.METHODS["learned"].color, linestyle=(0, (4, 2)), label="at each run's learned weights"
     )
     left.set(xlabel=r"signal strength $\mu$", ylabel="test accuracy", ylim=(0.6, 1.02))
     left.legend(loc="lower right", ncols=2)
@@ -145,7 +145,7 @@ def draw(ds: xr.Dataset) -> Figure:
     position = np.arange(1, ds.sizes["position"] + 1)
     for method in ds["fixed"].values:
         plotting.plot_method(right, position, ds["fixed_weights"].sel(fixed=method).values, str(method))
-    style = plotting.method_style("learned")
+    style = palette.method_style("learned")
     last = ds["learned_weights"].isel(mu=-1)
     right.plot(
         position,
@@ -194,7 +194,7 @@ FIGURE = FigureSpec(
     title="Classification accuracy",
     caption=(
         "(a) Test accuracy of ridge classification (penalty 1, 640 training sequences) of the sign of the "
-        "prefix. Lines: exact theory, which the paper leaves open; markers: simulated means with error "
+        "prefix. Lines: theory, which the paper leaves open; markers: simulated means with error "
         "bars of two standard errors. Learned weights minimise the joint loss over weights and classifier "
         "by L-BFGS-B from several starts; the dashed line is the theory at each run's own weights. "
         "Accuracy is well above one half without any signal, because a fixed table has class means of its "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.drawing.tables import smooth_density
 from spikepool.errors import MissingDependencyError
 from spikepool.reproduce.base import Check, FigureSpec, Settings, kolmogorov_distance, within
@@ -76,10 +76,10 @@ def draw(ds: xr.Dataset) -> Figure:
     k, edge, threshold = ds.attrs["outliers"], ds.attrs["edge"], ds.attrs["threshold"]
     values = ds["singular_values"].values
     index = np.arange(1, len(values) + 1)
-    decay.plot(index[k:], values[k:], ".", color="#4F6F8C", markersize=4, label="bulk")
-    decay.plot(index[:k], values[:k], "D", color=plotting.SIGNAL_COLOR, markersize=4.5, label=f"outliers ({k})")
+    decay.plot(index[k:], values[k:], ".", color=palette.TABLE_BULK, markersize=4, label="bulk")
+    decay.plot(index[:k], values[:k], "D", color=palette.SIGNAL_COLOR, markersize=4.5, label=f"outliers ({k})")
     level = np.sqrt(ds.attrs["V"] * edge)
-    decay.axhline(level, color=plotting.INK, linestyle=(0, (1, 1.5)), linewidth=1.2, label="bulk edge")
+    decay.axhline(level, color=palette.INK, linestyle=(0, (1, 1.5)), linewidth=1.2, label="bulk edge")
     decay.set(xlabel="index $k$", ylabel="singular value $s_k$, centred table", yscale="log", xscale="log")
     decay.legend(loc="lower left")
     plotting.panel_label(decay, "a", "decay of the singular values")
@@ -88,9 +88,9 @@ def draw(ds: xr.Dataset) -> Figure:
     shown = np.linspace(0, right, 56)
     plotting.plot_histogram(bulk, eigenvalues, shown, total=len(eigenvalues))
     share = 1 - k / len(eigenvalues)
-    bulk.plot(ds["x"], share * ds["density"], color=plotting.INK, label="fitted Silverstein law")
+    bulk.plot(ds["x"], share * ds["density"], color=palette.INK, label="fitted Silverstein law")
     plotting.mark_edge(bulk, edge, label="bulk edge")
-    bulk.axvline(threshold, color=plotting.SIGNAL_COLOR, linestyle="--", linewidth=1.1, label="outliers beyond")
+    bulk.axvline(threshold, color=palette.SIGNAL_COLOR, linestyle="--", linewidth=1.1, label="outliers beyond")
     inside = eigenvalues[:k][eigenvalues[:k] < right]
     if len(inside):
         plotting.mark_observed(bulk, inside, label="outliers")
@@ -100,7 +100,7 @@ def draw(ds: xr.Dataset) -> Figure:
     order = np.argsort(ds["count"].values)
     names = [str(ds["null"].values[i]).replace("_", " ") for i in order]
     counts = ds["count"].values[order]
-    colors = [plotting.SIGNAL_COLOR if name == "coloured" else "#9DB2C4" for name in names]
+    colors = [palette.SIGNAL_COLOR if name == "coloured" else palette.HISTOGRAM_RIM for name in names]
     nulls.barh(np.arange(len(names)), counts, color=colors)
     for position, count in enumerate(counts):
         nulls.text(count, position, f" {int(count)}", va="center")

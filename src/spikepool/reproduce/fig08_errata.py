@@ -1,4 +1,4 @@
-"""Figure 8: published against exact against simulated; the paper's errata in one picture."""
+"""Figure 8: published against closed form against simulated; the paper's errata in one picture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.reproduce.base import (
     OUTLIER_BIAS,
     Check,
@@ -105,23 +105,23 @@ def draw(ds: xr.Dataset) -> Figure:
 
 
 def _draw_residuals(ax: Axes, ds: xr.Dataset) -> None:
-    ax.axhline(0, color=plotting.INK, linewidth=0.8)
+    ax.axhline(0, color=palette.INK, linewidth=0.8)
     mu = ds["mu"].values
     for method in ds["weights"].values:
         part = ds.sel(weights=method)
-        style = plotting.method_style(str(method))
+        style = palette.method_style(str(method))
         gap = (part["simulated"] - part["published"]).values
         ax.plot(mu, gap, color=style.color, linestyle=":", linewidth=1.2)
         plotting.plot_simulated(ax, mu, gap, part["standard_error"].values, str(method), filled=False)
         rest = (part["simulated"] - part["exact"]).values
         plotting.plot_simulated(ax, mu, rest, part["standard_error"].values, str(method), label=style.label)
-    ax.plot([], [], marker="o", linestyle="none", color=plotting.MUTED, label="simulated − exact")
+    ax.plot([], [], marker="o", linestyle="none", color=palette.MUTED, label="simulated − closed form")
     ax.plot(
         [],
         [],
         marker="o",
         linestyle=":",
-        color=plotting.MUTED,
+        color=palette.MUTED,
         markerfacecolor="white",
         label="simulated − published",
     )
@@ -133,17 +133,17 @@ def _draw_residuals(ax: Axes, ds: xr.Dataset) -> None:
 def _draw_roots(ax: Axes, ds: xr.Dataset) -> None:
     fine = ds["fine_mu"].values
     ax.plot(
-        fine, ds["curve"].sel(formula="larger"), color=plotting.MUTED, linestyle="--", label="published: larger root"
+        fine, ds["curve"].sel(formula="larger"), color=palette.MUTED, linestyle="--", label="published: larger root"
     )
     ax.plot(
         fine,
         ds["curve"].sel(formula="smaller"),
-        color=plotting.METHODS["mean"].color,
+        color=palette.METHODS["mean"].color,
         linestyle=":",
         linewidth=1.4,
         label="published, smaller root",
     )
-    plotting.plot_exact(ax, fine, ds["curve"].sel(formula="exact").values, "mean", label="exact")
+    plotting.plot_theory(ax, fine, ds["curve"].sel(formula="exact").values, "mean", label="closed form")
     plotting.plot_simulated(
         ax, ds["mu"].values, ds["eigenvalue"].values, ds["eigenvalue_error"].values, "mean", label="simulated"
     )
@@ -156,11 +156,9 @@ def _draw_roots(ax: Axes, ds: xr.Dataset) -> None:
 
 
 def _draw_advantage(ax: Axes, ds: xr.Dataset) -> None:
-    ax.axhline(1, color=plotting.INK, linewidth=0.8)
-    ax.axhspan(0.4, 1, color="#F4F1EC", zorder=0)
-    for T, style, color in zip(
-        ds["T"].values, ("-", "--", "-.", ":"), ("#9BC4DE", "#4F98C4", "#0072B2", "#003B5C"), strict=True
-    ):
+    ax.axhline(1, color=palette.INK, linewidth=0.8)
+    ax.axhspan(0.4, 1, color=palette.SHADE_WARM, zorder=0)
+    for T, style, color in zip(ds["T"].values, ("-", "--", "-.", ":"), palette.BLUES, strict=True):
         line = ds["advantage"].sel(T=T)[: int(T)]
         ax.plot(line["L"] / T, line, linestyle=style, color=color, label=f"$T = {int(T)}$")
     ax.text(
@@ -202,14 +200,14 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
         where=lambda index: f"mu={mu[index[0]]:.3g}",
     )
     return (
-        alignment("exact alignment", ds["exact"].values),
+        alignment("alignment, closed form", ds["exact"].values),
         alignment(
             "published alignment",
             ds["published"].values,
             expected=False,
             note="the printed formula leaves out the class means of a finite table.",
         ),
-        eigenvalue("exact top eigenvalue, mean weights", top),
+        eigenvalue("top eigenvalue, closed form, mean weights", top),
         eigenvalue(
             "top eigenvalue by the larger root",
             np.interp(mu, ds["fine_mu"], ds["curve"].sel(formula="larger")),
@@ -222,12 +220,12 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
 FIGURE = FigureSpec(
     number=8,
     name="errata",
-    title="Published, exact and simulated",
+    title="Published, closed form and simulated",
     caption=(
         "(a) Difference between simulated and theoretical alignment in the prefix model: filled markers "
-        "against the exact formula, open ones against the printed one, which leaves out the class means "
+        "against the closed form, open ones against the printed one, which leaves out the class means "
         "of a finite table. (b) Top eigenvalue for mean weights: the statement of Theorem 3 (larger "
-        "root), the smaller root that the paper's own numbers need, and the exact one. (c) Ratio of "
+        "root), the smaller root that the paper's own numbers need, and the closed form. (c) Ratio of "
         "causal to mean alpha/kappa: causal weights lose for long prefixes and tie at L = 1, where the "
         "paper claims a win for all L < T."
     ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.reproduce.base import (
     OUTLIER_BIAS,
     Check,
@@ -95,22 +95,22 @@ def draw(ds: xr.Dataset) -> Figure:
     left, right = axes[0]
     part = ds.sel(centring="not centred")
     fine, mu = ds["fine_mu"].values, ds["mu"].values
-    left.plot(fine, part["signal_curve"], color=plotting.SIGNAL_COLOR, label="predicted: signal")
+    left.plot(fine, part["signal_curve"], color=palette.SIGNAL_COLOR, label="predicted: signal")
     left.plot(
         fine,
         part["second_curve"],
-        color=plotting.MEAN_OUTLIER_COLOR,
+        color=palette.MEAN_OUTLIER_COLOR,
         linestyle="-.",
         label="predicted: vocabulary mean",
     )
-    left.axhline(ds.attrs["edge"], color=plotting.INK, linestyle=(0, (1, 1.5)), linewidth=1.2, label="bulk edge")
-    for rank, marker, face in ((1, "o", plotting.INK), (2, "o", "white")):
+    left.axhline(ds.attrs["edge"], color=palette.INK, linestyle=(0, (1, 1.5)), linewidth=1.2, label="bulk edge")
+    for rank, marker, face in ((1, "o", palette.INK), (2, "o", "white")):
         left.errorbar(
             mu,
             part["eigenvalues"].sel(rank=rank),
             yerr=2 * part["eigenvalues_error"].sel(rank=rank),
             fmt=marker,
-            color=plotting.INK,
+            color=palette.INK,
             markerfacecolor=face,
             capsize=1.8,
             elinewidth=1,
@@ -121,7 +121,7 @@ def draw(ds: xr.Dataset) -> Figure:
     plotting.panel_label(left, "a", "two outliers trade places")
     for centring, line, marker, face in (("centred", "-", "s", ""), ("not centred", "--", "o", "white")):
         part = ds.sel(centring=centring)
-        color = plotting.METHODS["mean"].color if centring == "centred" else plotting.MEAN_OUTLIER_COLOR
+        color = palette.METHODS["mean"].color if centring == "centred" else palette.MEAN_OUTLIER_COLOR
         right.plot(fine, part["alignment_curve"], color=color, linestyle=line)
         right.errorbar(
             mu,

@@ -1,4 +1,4 @@
-"""Figure 10: finite sequences. Distance of simulated spectra to the closed law and to the exact one."""
+"""Figure 10: finite sequences. Distance of simulated spectra to the closed form and to the law given the tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, kolmogorov_distance, mean_and_error, within
 from spikepool.world.sampling import child_seed
@@ -64,10 +64,10 @@ def draw(ds: xr.Dataset) -> Figure:
     limit = _size_limit(ds)
     ticks = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
     for ax, letter, method in zip(axes[0], "ab", ds["weights"].values, strict=True):
-        style = plotting.method_style(str(method))
+        style = palette.method_style(str(method))
         for law, line, filled, label in (
-            ("closed", "--", False, "to the closed law (long sequences)"),
-            ("exact", "-", True, "to the exact law at this $T$"),
+            ("closed", "--", False, "to the closed form (long sequences)"),
+            ("exact", "-", True, "to the law given the tokens"),
         ):
             part = ds.sel(weights=method, law=law)
             ax.errorbar(
@@ -83,7 +83,7 @@ def draw(ds: xr.Dataset) -> Figure:
                 elinewidth=1,
                 label=label,
             )
-        ax.axhspan(0, limit, color="#EEF1F4", zorder=0)
+        ax.axhspan(0, limit, color=palette.SHADE, zorder=0)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xticks(ds["T"].values, [str(int(T)) for T in ds["T"].values])
@@ -93,7 +93,7 @@ def draw(ds: xr.Dataset) -> Figure:
         ax.legend(loc="upper right")
         plotting.panel_label(ax, letter, f"{method} weights")
     axes[0, 0].text(
-        50, limit * 0.94, "explained by the size of the matrix", fontsize=8, va="top", ha="right", color="#47515a"
+        50, limit * 0.94, "explained by the size of the matrix", fontsize=8, va="top", ha="right", color=palette.NOTE
     )
     axes[0, 0].set_ylim(float(ds["distance"].min()) / 1.8, 1.5 * float(ds["distance"].max()))
     axes[0, 0].set_ylabel("Kolmogorov distance of the spectrum")
@@ -101,7 +101,7 @@ def draw(ds: xr.Dataset) -> Figure:
 
 
 def judge(ds: xr.Dataset) -> tuple[Check, ...]:
-    """The exact law everywhere; the closed law where it is meant to hold and where it is not."""
+    """The law given the tokens everywhere; the closed form where it is meant to hold and where it is not."""
     limit = _size_limit(ds)
     checks = []
     for law in LAWS:
@@ -113,7 +113,7 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
             limit,
             f"{METHODS[i]} weights, T={LENGTHS[k]}",
             markers=values.size,
-            note="the closed law is the limit of long sequences with spread-out weights; at small T it is wrong.",
+            note="the closed form is the limit of long sequences with spread-out weights; at small T it is wrong.",
         )
         beyond = int(np.sum(values > limit))
         checks.append(Check(**{**vars(check), "beyond": beyond, "expected": law == "exact"}))
@@ -126,10 +126,10 @@ FIGURE = FigureSpec(
     title="Finite sequences",
     caption=(
         "Kolmogorov distance between simulated spectra of S (pure noise, independent positions) and two "
-        "laws. Open markers: the paper's closed law, which holds for long sequences with spread-out "
+        "laws. Open markers: the closed form, which holds for long sequences with spread-out "
         "weights. Filled: the law given the token usage, exact at any length. Shaded: distances that the "
         "finite size of the matrix explains. Causal weights spread slowly (their noise gain is twice that "
-        "of the mean), so the closed law is worse for them."
+        "of the mean), so the closed form is worse for them."
     ),
     compute=compute,
     draw=draw,

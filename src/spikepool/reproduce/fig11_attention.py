@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from spikepool.drawing import plotting
+from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, compare, mean_and_error
 from spikepool.reproduce.setting import PREFIX
@@ -94,7 +94,7 @@ def compute(settings: Settings) -> xr.Dataset:
 def draw(ds: xr.Dataset) -> Figure:
     """Root mean square distance against d, on logarithmic axes, for the two score scalings."""
     figure, axes = plotting.new_figure(1, 2, width=9.6, height=4.2, sharey=True)
-    colors = ("#7FB8DA", "#0072B2", "#003B5C")
+    colors = palette.BLUES[1:]
     markers = ("v", "s", "o")
     titles = {"d": r"scores scaled by $\tau/d$: converge", "sqrt_d": r"scores scaled by $\tau/\sqrt{d}$: stay random"}
     for ax, letter, scaling in zip(axes[0], "ab", ds["scaling"].values, strict=True):
