@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spikepool as sp
-from spikepool.theory.classes import ClassModel
+from spikepool.model import ClassModel
 from spikepool.world.class_sampling import class_sampler
 
 R = sp.prefix_correlation(10, 4)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.theory import given_tokens as exact
-from spikepool.theory import token_usage
 from spikepool.theory.given_tokens import predict_exact, predict_tokens
-from spikepool.theory.token_usage import Projection, population_usage, sample_usage, token_matrix
+from spikepool.theory.noise_law import Noise
+from spikepool.theory.population_usage import population_usage
+from spikepool.theory.token_usage import Projection, sample_usage, token_matrix
+from spikepool.theory.usage_spectrum import UsageSpectrum
 from spikepool.world.frequencies import zipf_frequencies
 from spikepool.world.sampling import draw_tokens
 
@@ -50,9 +51,16 @@ def test_usage_measure_against_dense_matrices(centered, class_centered, V, N, la
         project=Projection(signs if class_centered else None),
         rng=0,
     )
-    np.testing.assert_allclose(usage.values, np.linalg.eigvalsh(B @ B.T)[::-1], atol=1e-10)
+    found = np.concatenate([usage.top.values, usage.values])
+    np.testing.assert_allclose(found, np.linalg.eigvalsh(B @ B.T)[::-1], atol=1e-10)
     assert usage.gain == pytest.approx(b @ b)
-    t, c = usage.measure
+    # the top pairs one by one: eigenvectors of M, coordinates of b and squared cosines of the ones along B'x/sqrt(t)
+    x, right = usage.top.vectors, B.T @ usage.top.vectors / np.sqrt(usage.top.values)
+    np.testing.assert_allclose(B @ B.T @ x, x * usage.top.values, atol=1e-9)
+    np.testing.assert_allclose(usage.top.signal, right.T @ b, atol=1e-10)
+    np.testing.assert_allclose(usage.top.mean, np.mean(right, axis=0) ** 2 * N * (not centered), atol=1e-10)
+    np.testing.assert_allclose(usage.remainder, B @ b - x @ (x.T @ B @ b), atol=1e-10)
+    t, c = usage.signal_measure
     for e in (0.3, 2.0):
         expected = b @ np.linalg.solve(np.eye(N) + e * B.T @ B, b)
         assert (c[:, 0] ** 2) @ (1 / (1 + e * t)) == pytest.approx(expected, rel=1e-9)
@@ -81,31 +89,20 @@ def test_population_usage_is_the_mean_of_w_w(centered, table):
     usage = population_usage(
         f, s, alpha, kappa, centered=centered, class_centered=table == "class_centered", gaussian=False
     )
-    law = sp.AtomicLaw(np.where(usage.values < 1e-12, 0, usage.values), usage.weights)
+    values = np.concatenate([usage.top.values, usage.values])
+    weights = np.concatenate([np.full(len(usage.top), 1 / V), usage.weights])
+    law = sp.AtomicLaw(np.where(values < 1e-12, 0, values), weights)
     eigenvalues = np.linalg.eigvalsh(P @ M @ P)
     for k in range(1, 6):
         assert law.moment(k) == pytest.approx(np.mean(eigenvalues**k), rel=1e-9)
-    t, c = usage.measure
+    x = usage.top.vectors
+    np.testing.assert_allclose(P @ M @ P @ x, x * usage.top.values, atol=1e-10)
+    t, c = usage.signal_measure
     unit = s / np.sqrt(V)
     for e in (0.5, 3.0):
         # s'M(I + e P M)^{-1}s/V
         expected = unit @ M @ np.linalg.solve(np.eye(V) + e * P @ M, unit)
         assert (c[:, 0] ** 2) @ (1 / (1 + e * t)) == pytest.approx(expected, rel=1e-9)
-
-
-def test_lanczos_paths_agree_with_diagonalisation(monkeypatch):
-    m, w = model(mu=2.5), sp.causal_weights(10)
-    full = predict_exact(m, w, rng=3)
-    monkeypatch.setattr(token_usage, "_VECTORS_SIZE", 10)
-    half = predict_exact(m, w, rng=3)
-    assert half.eigenvalue == pytest.approx(full.eigenvalue, rel=1e-8)
-    assert half.alignment == pytest.approx(full.alignment, rel=1e-7)
-    monkeypatch.setattr(token_usage, "EXACT_SIZE", 10)
-    large = predict_exact(m, w, rng=3)
-    # stochastic quadrature: error of a linear statistic about 1/sqrt(200 x 12) = .02
-    assert large.eigenvalue == pytest.approx(full.eigenvalue, rel=0.03)
-    assert large.alignment == pytest.approx(full.alignment, abs=0.03)
-    assert large.edge == pytest.approx(full.edge, rel=0.06)
 
 
 def test_model_method_seed_and_fields():
@@ -172,9 +169,9 @@ def test_population_limit_is_the_closed_form():
             class_centered=m.table == "class_centered",
             gaussian=m.latent == "gaussian",
         )
-        found = exact._Spectrum(usage, exact._Noise(None, m.d, None), m.V, m.mu)
+        found = UsageSpectrum(usage, Noise(None, m.d, None), m.mu)
         closed = m.predict(w)
-        kinds = found.kinds(m.centered)
+        kinds = found.kinds()
         assert kinds == [o.kind for o in closed.outliers]
         for ours, theirs in zip(found.outliers, closed.outliers, strict=True):
             assert ours.eigenvalue == pytest.approx(theirs.population_eigenvalue, rel=5 / m.V)

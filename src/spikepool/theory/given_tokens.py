@@ -7,7 +7,7 @@ from a corpus), and the separable equations are solved for the spectrum of that 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,24 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import InvalidInputError, ShapeError, TokenError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.laws.atomic import AtomicLaw
-from spikepool.laws.base import SpectralLaw
-from spikepool.laws.discretise import discretise
-from spikepool.laws.generalized import GeneralizedLaw
-from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
+from spikepool.theory.noise_law import Noise
+from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction
-from spikepool.theory.token_usage import Projection, Usage, population_usage, sample_usage, token_matrix
+from spikepool.theory.token_usage import Projection, Usage, sample_usage, token_matrix
+from spikepool.theory.twins import population_twins
+from spikepool.theory.usage_spectrum import UsageSpectrum
 from spikepool.world.sequences import TABLES, SequenceWorld
-
-Kind = Literal["signal", "mean", "usage"]
-
-# An eigenvalue of the usage that holds more than this share of the signal is the table's own class structure; where
-# it leaves the bulk the signal has an outlier at any strength. A heavy token holds about its frequency.
-_CLASS_SHARE = 0.1
-# At most this many eigenvalues are taken out of the bulk as spikes of their own.
-_MAX_SPIKES = 32
-# Eigenvalues that stand apart from the rest but not from each other are spikes up to this many.
-_GROUP = 4
 
 
 def predict_exact(model: SequenceWorld, w: ArrayLike, *, rng: Any = None) -> Prediction:
@@ -73,7 +62,7 @@ def predict_exact(model: SequenceWorld, w: ArrayLike, *, rng: Any = None) -> Pre
     alpha = float(np.einsum("nt,ts,ns->", rows, model.R, rows) / len(rows))
     kappa = float(np.einsum("nt,nt->", rows, rows) / len(rows))
     project = Projection(model.signs if model.table == "class_centered" else None)
-    noise = _Noise(model.covariance, model.d, model.direction)
+    noise = Noise(model.covariance, model.d, model.direction)
     usage = sample_usage(
         token_matrix(tokens, weights, model.V),
         None if model.latent == "signs" else pooled,
@@ -91,7 +80,7 @@ def predict_exact(model: SequenceWorld, w: ArrayLike, *, rng: Any = None) -> Pre
         class_centered=model.table == "class_centered",
         gaussian=model.latent == "gaussian",
     )
-    return _predict(usage, limit, noise, model.V, model.mu, alpha, kappa, centered=model.centered)
+    return _predict(usage, limit, noise, model.mu, alpha, kappa)
 
 
 def predict_tokens(
@@ -154,7 +143,7 @@ def predict_tokens(
     if not np.all(np.abs(classes) == 1):
         raise TokenError("signs must be −1 or +1", float(classes[np.abs(classes) != 1][0]), "Recode the classes")
     w = _token_weights(weights, *ids.shape)
-    covariance = _Noise(noise, d, direction)
+    covariance = Noise(noise, d, direction)
     W_t = token_matrix(ids, w, V)
     project = Projection(classes if table == "class_centered" else None)
     usage = sample_usage(W_t, None, classes, centered=centered, project=project, rng=rng)
@@ -173,7 +162,7 @@ def predict_tokens(
         class_centered=table == "class_centered",
         gaussian=False,
     )
-    return _predict(usage, limit, covariance, V, strength, usage.gain, kappa, centered=centered)
+    return _predict(usage, limit, covariance, strength, usage.gain, kappa)
 
 
 def _token_ids(tokens: ArrayLike, V: int) -> NDArray[np.int64]:
@@ -202,71 +191,16 @@ def _token_weights(weights: ArrayLike, N: int, T: int) -> FloatArray:
     return w
 
 
-class _Noise:
-    """Law of the noise covariance A, its measure at u, and its eigenvalues one by one where they are known."""
-
-    def __init__(self, covariance: Any, d: int, direction: ArrayLike | None) -> None:
-        self.d = d
-        self.values: FloatArray | None = None
-        u = None if direction is None else check.finite_array(direction, "direction", ndim=1)
-        if u is not None and (len(u) != d or not u.any()):
-            raise ShapeError(f"direction must be a non-zero vector of length d = {d}", u, "Match d")
-        if covariance is None:
-            self.law: SpectralLaw = AtomicLaw([1.0])
-            self.left = Measure(np.ones(1), np.ones((1, 1)))
-            return
-        if isinstance(covariance, SpectralLaw):
-            if u is not None:
-                raise InvalidInputError(
-                    "a direction needs a noise covariance, not the law of its eigenvalues",
-                    remedy="Pass the covariance matrix, or leave the direction out",
-                )
-            self.law = covariance
-            atoms = discretise(covariance)
-            self.left = Measure(atoms.values, np.sqrt(atoms.weights)[:, None])
-            return
-        A = check.finite_array(covariance, "noise")
-        if A.ndim not in (1, 2) or len(A) != d:
-            raise ShapeError(f"noise must be ({d},) or ({d}, {d})", A, "Match d")
-        if A.ndim == 1:
-            values, coordinates = A, u
-            if A.min() < 0:
-                raise InvalidInputError("noise has a negative variance", float(A.min()), "Pass variances >= 0")
-        else:
-            values, basis = np.linalg.eigh(check.symmetric_psd(A, "noise"))
-            values = np.maximum(values, 0.0)
-            coordinates = None if u is None else basis.T @ u
-        if coordinates is None:
-            coordinates = np.full(d, 1 / np.sqrt(d))
-        self.values = np.asarray(values, dtype=np.float64)
-        self.law = AtomicLaw(self.values)
-        self.left = Measure(self.values, (coordinates / np.linalg.norm(coordinates))[:, None])
-
-
-def _predict(
-    usage: Usage,
-    limit: Usage,
-    noise: _Noise,
-    V: int,
-    mu: float,
-    alpha: float,
-    kappa: float,
-    *,
-    centered: bool,
-) -> Prediction:
-    if not usage.values.any():
+def _predict(usage: Usage, limit: Usage, noise: Noise, mu: float, alpha: float, kappa: float) -> Prediction:
+    if not (len(usage.top) or usage.values.any()):
         raise TokenError(
             "the tokens leave nothing to analyse: every sequence pools to the same usage",
             remedy="Pass more sequences, or centered=False",
         )
-    sample, population = _Spectrum(usage, noise, V, mu), _Spectrum(limit, noise, V, mu)
-    kinds = sample.kinds(centered)
-    reference: dict[str, list[GeneralOutlier]] = {}
-    for kind, found in zip(population.kinds(centered), population.outliers, strict=True):
-        reference.setdefault(kind, []).append(found)
+    sample, population = UsageSpectrum(usage, noise, mu), UsageSpectrum(limit, noise, mu)
     outliers = []
-    for kind, found in zip(kinds, sample.outliers, strict=True):
-        twin = reference[kind].pop(0) if reference.get(kind) else None
+    for kind, found, j in zip(sample.kinds(), sample.outliers, population_twins(sample, population), strict=True):
+        twin = None if j is None else population.outliers[j]
         outliers.append(
             Outlier(
                 kind=kind,
@@ -287,96 +221,6 @@ def _predict(
         mu_population=population.threshold,
         mu_sample=sample.threshold,
     )
-
-
-class _Spectrum:
-    """Bulk, outliers and threshold for one usage."""
-
-    def __init__(self, usage: Usage, noise: _Noise, V: int, mu: float) -> None:
-        delta = noise.d / V
-        t, weights = usage.values, usage.weights
-        values, coordinates = usage.measure
-        held = {float(x): float((coordinates[values == x] ** 2).sum()) for x in t[:_MAX_SPIKES]}
-        share = np.array([held[float(x)] for x in t[:_MAX_SPIKES]]) / max(usage.gain, 1e-300)
-        # one direction that holds the signal is no part of a bulk, also where it makes no outlier of its own
-        single = np.zeros(len(t), dtype=bool)
-        top = t[:_MAX_SPIKES]
-        # (one: equal eigenvalues, as tokens of equal counts make them, hold it together and are bulk)
-        alone = np.array([np.sum(np.abs(t - x) <= 1e-9 * x) == 1 for x in top], dtype=bool)
-        single[:_MAX_SPIKES] = (share > _CLASS_SHARE) & (top > 0) & alone
-        single &= weights <= 1.5 / V
-        if not (t[~single] > 0).any():  # a handful of sequences: all there is must be the bulk
-            single[:] = False
-        k = _isolated(t[~single], weights[~single], delta * (1 - noise.law.atom))
-        spiked = single.copy()
-        spiked[np.flatnonzero(~single)[:k]] = True
-        usage_spikes = t[spiked]
-        # their masses, of order 1/V, go to zero
-        bulk_usage = AtomicLaw(np.where(spiked, 0.0, t), weights)
-        noise_spikes, law = np.empty(0), noise.law
-        if noise.values is not None:
-            a = np.sort(noise.values)[::-1]
-            j = _isolated(a, np.full(len(a), delta / len(a)), 1 - bulk_usage.atom)
-            noise_spikes, law = a[:j], AtomicLaw(a[j:])
-            delta *= len(a[j:]) / len(a)
-        self.bulk = GeneralizedLaw(law, bulk_usage, delta)
-        self.edge = self.bulk.support()[1]
-        spikes = {"noise_spikes": noise_spikes, "usage_spikes": usage_spikes}
-        found = GeneralSpikes(self.bulk, noise.left, Measure(values, mu * coordinates), **spikes)
-        self.outliers: tuple[GeneralOutlier, ...] = found.outliers()
-        # the outliers that usage spikes make by themselves, and the share of the signal on each
-        self._places = self.bulk.usage_outliers(usage_spikes)
-        self._shares = np.array([share[t[:_MAX_SPIKES] == x].max() for x in usage_spikes[: len(self._places)]])
-        self.threshold = 0.0
-        if not (self._shares > _CLASS_SHARE).any():
-            self.threshold = GeneralSpikes(self.bulk, noise.left, usage.measure, **spikes).threshold()
-        self.detectable = bool(self.threshold == 0 or mu > self.threshold)
-
-    def kinds(self, centered: bool) -> list[Kind]:
-        """What each outlier is made of, in the order of `outliers`."""
-        kinds: list[Kind] = ["usage"] * len(self.outliers)
-        places = np.array([o.eigenvalue for o in self.outliers])
-        if self.detectable and len(places):
-            overlap = np.array([float(o.overlaps[0]) for o in self.outliers])
-            if overlap.max() > 0:
-                signal = int(np.argmax(overlap))
-            else:
-                signal = int(np.argmin(np.abs(places - self._places[np.argmax(self._shares)])))
-            kinds[signal] = "signal"
-        if not centered and len(self._places):
-            # of the isolated usage eigenvalues that the signal does not share, the largest is the mean's
-            alone = self._places[self._shares <= _CLASS_SHARE]
-            rest = [i for i, kind in enumerate(kinds) if kind == "usage"]
-            if len(alone) and rest:
-                kinds[min(rest, key=lambda i: abs(places[i] - alone.max()))] = "mean"
-        return kinds
-
-
-def _isolated(values: FloatArray, weights: FloatArray, bound: float) -> int:
-    """How many of the largest eigenvalues lie outside the bulk of the others.
-
-    The top k are spikes of their own if the smallest of them, t_k, is beyond the edge that the rest would have,
-    which for isotropic noise reads sum over the rest of weight·t²/(t_k − t)² < bound (see ``laws/_gaps.py``). Groups
-    are taken from the top; one of more than a few members is a small bulk of its own and ends the search, as does an
-    atom heavier than the lightest.
-    """
-    if len(values) < 2:
-        return 0
-    light = weights <= 1.5 * weights.min()
-    alone = len(values) if light.all() else int(np.argmin(light))
-    top = min(_MAX_SPIKES, alone, len(values) - 1)
-    most = 0.75 * float(weights[values > 0].sum())
-    count = 0
-    for k in range(1, top + 1):
-        rest, mass = values[k:], weights[k:]
-        if float(mass[rest > 0].sum()) < most:  # a bulk must remain
-            break
-        gap = values[k - 1] - rest[0]
-        if k - count > _GROUP:
-            break
-        if gap > 1e-9 * values[k - 1] and float(mass @ (rest / (values[k - 1] - rest)) ** 2) < bound:
-            count = k
-    return count
 
 
 __all__ = ["predict_exact", "predict_tokens"]

@@ -48,9 +48,11 @@ class Prediction:
     alignment : float
         Squared cosine of the TOP eigenvector of S with u; 0 when the top is the bulk edge or the mean's outlier.
     detectable : bool
-        Whether S has an outlier made of the signal.
+        Whether S has an outlier made of the signal: one outlier more than it would have with the pooled signs
+        regressed out of the pooled columns. A frequent token's outlier is there either way and does not count.
     mu_population, mu_sample : float
-        Signal strengths at which the signal's outlier appears in the population and in the sample.
+        Signal strengths at which that outlier appears in the population and in the sample; zero when the table's own
+        class means make one without any signal.
     """
 
     alpha: float

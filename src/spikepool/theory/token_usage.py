@@ -4,16 +4,16 @@ W (V x N) holds the pooling weights of each sequence at its tokens. With P the p
 class-centred table (P = I for a sampled one), C the centring of the sequences (C = I without), and b the pooled
 latents C a/sqrt(N), the pooled matrix is A^{1/2} Z B/sqrt(V) + mu u b' with
 
-    B = sqrt(V/N) P W C,       M = B B'  (V x V),       c = B b,
+    B = sqrt(V/N) P W C,       M = B B'  (V x V).
 
-and b' f(B'B) b = f(0)(‖b‖² − sum_i c_i²/t_i) + sum_i f(t_i) c_i²/t_i in the eigenbasis (t_i, c_i) of M. For latents
-that are the signs of the tokens, b = C W's/sqrt(N), c = P M_0 s/sqrt(V) and ‖b‖² = s'M_0 s/V, with M_0 the usage for
-P = I.
+With the singular value decomposition B = sum_i sqrt(t_i) x_i v_i', b' f(B'B) b = sum_i f(t_i) (v_i'b)², the part of b
+off all v_i counted at t = 0. The largest t_i are kept one by one (:class:`TopPairs`), the rest as a law.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,15 @@ from scipy.sparse import csr_array
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.measures import EXACT_SIZE, lanczos_measure, non_negative
 from spikepool.theory.general_spikes import Measure
+from spikepool.theory.usage_pairs import TOP, TopPairs, converged_pairs
 
-# Up to this size eigenvectors are computed; between it and EXACT_SIZE eigenvalues are, with Lanczos for the measure.
+# Up to this size eigenvectors are computed; between it and EXACT_SIZE eigenvalues are, with Lanczos for the rest.
 _VECTORS_SIZE = 1500
 _LANCZOS_STEPS = 160
 _PROBES = 12
-_TOP = 8
-# Distinct token frequencies beyond this many are binned, for the population limit only.
-_GROUPS = 1000
+# Quadrature nodes closer than this, relative to their size, are one eigenvalue; smaller than this against the largest,
+# zero.
+_NODE_DISTANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,40 @@ class Usage:
 
     Attributes
     ----------
+    top : TopPairs
+        The largest eigenvalues of M, one by one.
     values, weights : numpy.ndarray
-        Eigenvalues of M, descending, and their masses (1/V each when diagonalised).
+        The other eigenvalues, descending, and their masses (1/V each when diagonalised).
     measure : Measure
-        Of B'B at b, of rank one.
+        Of B'B at the part of b off the top pairs.
+    remainder : numpy.ndarray of shape (V,)
+        B b off the top pairs: the direction of the classes among the tokens, as far as it is not one of them.
     gain : float
         ‖b‖², the signal gain of these very sequences.
+    of_tokens : bool
+        Whether the latents are those of the tokens' signs.
     """
 
+    top: TopPairs
     values: FloatArray
     weights: FloatArray
     measure: Measure
+    remainder: FloatArray
     gain: float
+    of_tokens: bool = True
+
+    @property
+    def V(self) -> int:
+        """Size of the vocabulary."""
+        return len(self.remainder)
+
+    @property
+    def signal_measure(self) -> Measure:
+        """Of B'B at the whole of b."""
+        return Measure(
+            np.concatenate([self.top.values, self.measure.values]),
+            np.concatenate([self.top.signal[:, None], self.measure.coordinates]),
+        )
 
 
 def token_matrix(tokens: NDArray[Any], weights: FloatArray, V: int) -> csr_array:
@@ -97,140 +120,137 @@ def sample_usage(
     rng : optional
         Of the probes, when the usage is too large to be diagonalised.
     """
+    found = _usage(W_t, latent, signs, centered, project, rng)
+    return found if latent is None else replace(found, of_tokens=False)
+
+
+def _usage(
+    W_t: csr_array, latent: FloatArray | None, signs: NDArray[Any], centered: bool, project: Projection, rng: Any
+) -> Usage:
     N, V = W_t.shape
     pooled = np.asarray(W_t @ signs.astype(np.float64)) if latent is None else latent
     b = (pooled - pooled.mean() if centered else pooled) / np.sqrt(N)
-    gain = float(b @ b)
-    mean = np.asarray(W_t.sum(axis=0)).ravel() / N  # W 1/N
-    scale = np.sqrt(V / N)
+    operator = _Operator(W_t, centered, project)
+    if min(V, N) > EXACT_SIZE:
+        return _large_usage(operator, b, rng)
+    M = operator.dense()
     trace = V / N * float(W_t.data @ W_t.data)  # without centring: the size of what rounding acts on
-
-    def forward(x: FloatArray) -> FloatArray:
-        """B x."""
-        x = x - x.mean() if centered else x
-        return project(scale * np.asarray(W_t.T @ x))
-
-    def adjoint(y: FloatArray) -> FloatArray:
-        """B'y."""
-        x = scale * np.asarray(W_t @ project(y))
-        return np.asarray(x - x.mean() if centered else x)
-
-    if min(V, N) <= EXACT_SIZE:
-        if V <= N:
-            M = np.asarray((W_t.T @ W_t).toarray()) * (V / N)
-            if centered:
-                M -= V * np.outer(mean, mean)
-            M = project(project(M).T)
-        else:
-            rows = W_t.toarray().T
-            B = project(scale * (rows - mean[:, None] if centered else rows))
-            M = B.T @ B
-        if len(M) <= _VECTORS_SIZE:
-            t, basis = np.linalg.eigh(M)
-            t = non_negative(t, "usage", trace / V)
-            return _usage(t, basis.T @ (forward(b) if V <= N else b), gain, V, small_side=V <= N)
-        t = non_negative(np.asarray(np.linalg.eigvalsh(M), dtype=np.float64), "usage", trace / V)
-        values, weights = np.sort(np.concatenate([t, np.zeros(V - len(t))]))[::-1], np.full(V, 1 / V)
-    else:
-        values, weights = _large_law(forward, adjoint, N, V, rng)
-    nodes, mass = lanczos_measure(lambda x: adjoint(forward(x)), b, _LANCZOS_STEPS)
-    nodes = np.where(nodes < 1e-10 * values[0], 0.0, nodes)
-    # converged nodes are the isolated eigenvalues: give them exactly the same place
-    nearest = values[np.argmin(np.abs(values[:64, None] - nodes), axis=0)]
-    nodes = np.where(np.abs(nearest - nodes) <= 1e-7 * nearest, nearest, nodes)
-    return Usage(values, weights, Measure(nodes, np.sqrt(mass)[:, None]), gain)
-
-
-def population_usage(
-    p: FloatArray,
-    signs: NDArray[Any],
-    alpha: float,
-    kappa: float,
-    *,
-    centered: bool,
-    class_centered: bool,
-    gaussian: bool,
-) -> Usage:
-    """Usage of infinitely many sequences whose tokens are independent given their classes.
-
-    With frequencies p, mean sign m = p's and variance v = 1 − m²,
-
-        M_0/V = kappa (diag p − pp') + (alpha_c − kappa v)/v² (p∘(s−m))(p∘(s−m))'  [+ pp' without centring],
-
-    where alpha_c is the variance of the pooled signs; a gaussian latent has no second term, and lies outside the
-    directions of the usage. All vectors are constant on groups of tokens with the same frequency and class, so M_0 is
-    diagonalised among the groups; orthogonally to them it is kappa V diag p.
-    """
-    V = len(p)
-    if len(np.unique(p)) > _GROUPS:
-        p = _binned(p)
-    _, first, size = np.unique(np.column_stack([p, signs]), axis=0, return_index=True, return_counts=True)
-    f, s, n = p[first], np.asarray(signs, dtype=np.float64)[first], size.astype(np.float64)
-    root = np.sqrt(n)
-    m = float(n @ (f * s))
-    v = 1 - m * m
-    tilt = root * f * (s - m)
-    M = np.diag(V * kappa * f) + V * (not centered) * np.outer(root * f, root * f)
-    M -= V * kappa * np.outer(root * f, root * f)
-    if not gaussian and v > 1e-12:
-        variance = alpha if centered else max(alpha - m * m, 0.0)
-        M += V * (variance - kappa * v) / v**2 * np.outer(tilt, tilt)
-    unit = root * s / np.sqrt(V)
-    c, gain = (np.zeros(len(f)), alpha) if gaussian else (M @ unit, float(unit @ M @ unit))
-    if class_centered:
-        P = np.eye(len(f))
-        for sign in np.unique(s):
-            side = np.where(s == sign, root, 0.0)
-            P -= np.outer(side, side) / float(side @ side)
-        M, c = P @ M @ P, P @ c
+    if len(M) > _VECTORS_SIZE:
+        t = non_negative(np.asarray(np.linalg.eigvalsh(M), dtype=np.float64), "usage", trace / V)[::-1]
+        top = _found_pairs(operator, b, np.random.default_rng(0))
+        values = np.concatenate([t[len(top) :], np.zeros(V - len(t))])
+        return _with_lanczos_measure(operator, b, top, values, np.full(len(values), 1 / V))
     t, basis = np.linalg.eigh(M)
-    inner = _usage(non_negative(t, "usage", V * kappa * float(f.max())), basis.T @ c, gain, len(M), small_side=True)
-    rest = n > 1
-    values = np.concatenate([inner.values, V * kappa * f[rest]])
-    weights = np.concatenate([np.full(len(f), 1 / V), (n[rest] - 1) / V])
-    order = np.argsort(-values, kind="stable")
-    return Usage(values[order], weights[order], inner.measure, gain)
-
-
-def _binned(p: FloatArray) -> FloatArray:
-    """Frequencies replaced by their means over bins of neighbours in rank."""
-    order = np.argsort(p)
-    binned = p.copy()
-    # the largest ones stay as they are: they may stand alone
-    for rows in np.array_split(order[: -_GROUPS // 4], 3 * _GROUPS // 4):
-        binned[rows] = p[rows].mean()
-    return binned
-
-
-def _usage(t: FloatArray, coordinates: FloatArray, gain: float, V: int, *, small_side: bool) -> Usage:
-    if small_side:
+    t, basis = non_negative(t, "usage", trace / V)[::-1], basis[:, ::-1]
+    k = min(TOP, int((t > 0).sum()))
+    if V <= N:  # basis holds the x_i
         with np.errstate(divide="ignore", invalid="ignore"):
-            inner = np.where(t > 0, coordinates / np.sqrt(t), 0.0)
-        rest = np.sqrt(max(0.0, gain - float(inner @ inner)))
-        measure = Measure(np.append(t, 0.0), np.append(inner, rest)[:, None])
-    else:
-        measure = Measure(t, coordinates[:, None])
-    values = np.sort(np.concatenate([t, np.zeros(V - len(t))]))[::-1]
-    return Usage(values, np.full(V, 1 / V), measure, gain)
+            coordinates = np.where(t > 0, basis.T @ operator.forward(b) / np.sqrt(t), 0.0)
+        vectors = basis[:, :k]
+        outside = np.sqrt(max(0.0, float(b @ b) - float(coordinates @ coordinates)))
+        rest = Measure(np.append(t[k:], 0.0), np.append(coordinates[k:], outside)[:, None])
+    else:  # ... or the v_i
+        coordinates = basis.T @ b
+        vectors = np.column_stack([operator.forward(v) for v in basis[:, :k].T] or [np.empty((V, 0))])
+        vectors = vectors / np.sqrt(t[:k])
+        rest = Measure(t[k:], coordinates[k:, None])
+    top = TopPairs(t[:k], vectors, coordinates[:k], operator.mean_shares(t[:k], vectors))
+    values = np.concatenate([t[k:], np.zeros(V - len(t))])
+    return Usage(top, values, np.full(len(values), 1 / V), rest, _off(vectors, operator.forward(b)), float(b @ b))
 
 
-def _large_law(forward: Any, adjoint: Any, N: int, V: int, rng: Any) -> tuple[FloatArray, FloatArray]:
-    """Law of M at scale: its largest eigenvalues one by one, the rest by stochastic Lanczos quadrature."""
-    from scipy.sparse.linalg import LinearOperator, eigsh
+class _Operator:
+    """B and its transpose, applied without being formed."""
 
+    def __init__(self, W_t: csr_array, centered: bool, project: Projection) -> None:
+        self._W_t, self._W = W_t, W_t.T.tocsr()
+        self._centered, self._project = centered, project
+        self.N, self.V = W_t.shape
+        self._scale = np.sqrt(self.V / self.N)
+        self._mean = np.asarray(W_t.sum(axis=0)).ravel() / self.N  # W 1/N
+
+    def forward(self, x: FloatArray) -> FloatArray:
+        """B x."""
+        x = x - x.mean() if self._centered else x
+        return self._project(self._scale * np.asarray(self._W @ x))
+
+    def adjoint(self, y: FloatArray) -> FloatArray:
+        """B'y."""
+        x = self._scale * np.asarray(self._W_t @ self._project(y))
+        return np.asarray(x - x.mean() if self._centered else x)
+
+    def gram(self, y: FloatArray) -> FloatArray:
+        """M y."""
+        return self.forward(self.adjoint(y))
+
+    def mean_shares(self, t: FloatArray, vectors: FloatArray) -> FloatArray:
+        """Squared cosines of v_i = B'x_i/sqrt(t_i) with the vector of ones: (x_i'B 1)²/(N t_i)."""
+        if self._centered:
+            return np.zeros(len(t))
+        return np.asarray((vectors.T @ self.forward(np.ones(self.N))) ** 2 / (self.N * t))
+
+    def dense(self) -> FloatArray:
+        """B B', or B'B when that is smaller."""
+        V, N, mean = self.V, self.N, self._mean
+        if V <= N:
+            M = np.asarray((self._W @ self._W_t).toarray()) * (V / N)
+            if self._centered:
+                M -= V * np.outer(mean, mean)
+            return self._project(self._project(M).T)
+        rows = self._W.toarray()
+        B = self._project(self._scale * (rows - mean[:, None] if self._centered else rows))
+        return np.asarray(B.T @ B)
+
+
+def _found_pairs(operator: _Operator, b: FloatArray, rng: np.random.Generator) -> TopPairs:
+    image = operator.forward(b)
+    values, vectors = converged_pairs(operator.gram, operator.V, rng, image)
+    signal = vectors.T @ image / np.sqrt(values)
+    return TopPairs(values, vectors, signal, operator.mean_shares(values, vectors))
+
+
+def _off(vectors: FloatArray, x: FloatArray) -> FloatArray:
+    for _ in range(2):
+        x = x - vectors @ (vectors.T @ x)
+    return x
+
+
+def _with_lanczos_measure(
+    operator: _Operator, b: FloatArray, top: TopPairs, values: FloatArray, weights: FloatArray
+) -> Usage:
+    """Usage whose measure at b, off the top pairs, is Gauss quadrature of the rest."""
+    right = np.column_stack([operator.adjoint(x) for x in top.vectors.T] or [np.empty((len(b), 0))])
+    right = right / np.sqrt(top.values)
+    nodes, mass = lanczos_measure(
+        lambda x: _off(right, operator.adjoint(operator.forward(x))), _off(right, b), _LANCZOS_STEPS
+    )
+    largest = top.values[0] if len(top) else values[0]
+    nodes = np.where(nodes < 1e-10 * largest, 0.0, nodes)
+    measure = Measure(nodes, np.sqrt(mass)[:, None])
+    return Usage(top, values, weights, measure, _off(top.vectors, operator.forward(b)), float(b @ b))
+
+
+def _large_usage(operator: _Operator, b: FloatArray, rng: Any) -> Usage:
+    """Usage at scale: its largest eigenpairs one by one, the law of the rest by stochastic Lanczos quadrature."""
     generator = np.random.default_rng(rng if isinstance(rng, int) else 0)
-    operator = LinearOperator((V, V), matvec=lambda y: forward(adjoint(y.ravel())), dtype=np.float64)
-    top, vectors = eigsh(operator, k=_TOP, v0=generator.standard_normal(V))
-    nodes, mass = [top], [np.full(_TOP, 1 / V)]
+    top = _found_pairs(operator, b, generator)
+    V, k = operator.V, len(top)
+    nodes, mass = [], []
+    apply: Callable[[FloatArray], FloatArray] = lambda y: _off(top.vectors, operator.gram(y))  # noqa: E731
     for _ in range(_PROBES):
-        start = generator.choice([-1.0, 1.0], V)
-        start -= vectors @ (vectors.T @ start)
-        found, weight = lanczos_measure(lambda y: forward(adjoint(y)), start, _LANCZOS_STEPS)
+        start = _off(top.vectors, generator.choice([-1.0, 1.0], V))
+        found, weight = lanczos_measure(apply, start, _LANCZOS_STEPS)
         nodes.append(found)
-        mass.append(weight / weight.sum() * ((V - _TOP) / V / _PROBES))
-    values, weights = np.concatenate(nodes), np.concatenate(mass)
-    values = non_negative(values, "usage")
-    # Ritz values of deflated directions would repeat the top; what remains lies below it
-    values[_TOP:] = np.minimum(values[_TOP:], top.min())
+        mass.append(weight / weight.sum() * ((V - k) / V / _PROBES))
+    values, weights = _merged(non_negative(np.concatenate(nodes), "usage"), np.concatenate(mass))
+    return _with_lanczos_measure(operator, b, top, values, weights)
+
+
+def _merged(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Nodes in descending order, those of one eigenvalue that several probes have found put together."""
     order = np.argsort(-values, kind="stable")
-    return values[order], weights[order]
+    values, weights = values[order], weights[order]
+    values = np.where(values < _NODE_DISTANCE * values[0], 0.0, values)
+    first = np.flatnonzero(np.diff(values, prepend=np.inf) < -_NODE_DISTANCE * values)
+    mass = np.add.reduceat(weights, first)
+    return np.add.reduceat(weights * values, first) / np.maximum(mass, 1e-300), mass

@@ -1,0 +1,250 @@
+"""Bulk, outliers and threshold for one usage.
+
+*Spikes.* Isolated eigenvalues of the usage are taken out of its law, as poles (:func:`isolated`).
+
+*Threshold.* Regress the pooled latents b out of the pooled matrix: Y = Y_0 + (Y b)b'/‖b‖². Y_0 knows nothing of the
+classes, and YY' has as many eigenvalues beyond the edge as Y_0 Y_0', or one more. The signal is *detectable* where
+there is one more. By inertia that is so, with D(z) = z g_u(z) g_b(z) at mu = 1 (of ``theory/general_spikes.py``),
+
+    at any mu where D(edge) <= 0 (usage directions that hold the classes are outliers by themselves),
+    above mu = D(edge)^{-1/2} otherwise.
+
+For uniform tokens it is the threshold of the closed form, zero where the table's own class means leave the bulk. A
+frequent token does not change it by being an outlier: that outlier is there without the classes too.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.numerics import dips_below
+from spikepool.laws.atomic import AtomicLaw
+from spikepool.laws.generalized import GeneralizedLaw
+from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
+from spikepool.theory.noise_law import Noise
+from spikepool.theory.token_usage import Usage
+
+Kind = Literal["signal", "mean", "usage"]
+
+# A direction that holds more than this share of the signal is left out of the law of the bulk also where it makes no
+# outlier; it moves the edge by O(1/V).
+CONCENTRATED = 0.1
+# At most this many eigenvalues are taken out of the bulk as spikes of their own.
+MAX_SPIKES = 32
+# Eigenvalues that stand apart from the rest but not from each other are spikes up to this many.
+GROUP = 4
+# The bulk keeps at least this share of the eigenvalues off zero.
+BULK_SHARE = 0.75
+# Eigenvalues closer than this, relative to their size, are equal: tokens of the same count.
+_EQUAL = 1e-9
+# An outlier this close to the pole of a spike, relative to its size, is that spike: rounding hides what moved it.
+_ON_POLE = 1e-12
+
+
+class UsageSpectrum:
+    """What the separable equations say of S for one usage.
+
+    Attributes
+    ----------
+    usage : Usage
+        What it was made from.
+    bulk : GeneralizedLaw
+        Law of the bulk, spikes left out.
+    edge : float
+        Its right end.
+    outliers : tuple of GeneralOutlier
+        Largest first.
+    contents : numpy.ndarray
+        For each outlier, the squared cosine of its right singular vector with b: how far it is made of the signal.
+    threshold : float
+        Least mu at which the signal is detectable.
+    detectable : bool
+        Whether it is at this mu.
+    """
+
+    def __init__(self, usage: Usage, noise: Noise, mu: float) -> None:
+        self.usage = usage
+        self._mu, self._left, self._right = mu, noise.left, usage.signal_measure
+        spiked = _spiked(usage, noise, resolved=False)
+        self._spikes = np.flatnonzero(spiked)
+        self.bulk, noise_spikes = _bulk(usage, noise, spiked)
+        self.edge = self.bulk.support()[1]
+        self.outliers: tuple[GeneralOutlier, ...] = GeneralSpikes(
+            self.bulk,
+            self._left,
+            Measure(self._right.values, mu * self._right.coordinates),
+            noise_spikes=noise_spikes,
+            usage_spikes=usage.top.values[self._spikes],
+        ).outliers()
+        self._points = self.bulk.real_solution(np.array([o.eigenvalue for o in self.outliers]))
+        self._untouched = self._spikes_alone()
+        self.contents = self._contents()
+        # a spike that this size does not tell from the bulk may hold little of the signal and still decide the sign of
+        # D at the edge: for the threshold it is bulk
+        resolved = _spiked(usage, noise, resolved=True)
+        same = bool(np.array_equal(resolved, spiked))
+        self.threshold = self._threshold(self.bulk if same else _bulk(usage, noise, resolved)[0])
+        self.detectable = len(self.outliers) > 0 and (self.threshold == 0 or mu > self.threshold)
+
+    def _threshold(self, bulk: GeneralizedLaw) -> float:
+        y, yt, z = bulk.right_curve(np.array([bulk.right_curve_start]))
+        left, right = self._left, self._right
+        with np.errstate(divide="ignore"):
+            g_u = -float(np.sum(left.coordinates[:, 0] ** 2 * yt / (yt + left.values)) / z[0])
+            g_b = -float(np.sum(right.coordinates[:, 0] ** 2 * y / (y + right.values)) / z[0])
+        if g_u >= 0 or g_b > 0:
+            return 0.0
+        return float(1 / np.sqrt(z[0] * g_u * g_b)) if g_b < 0 else float("inf")
+
+    def _spikes_alone(self) -> list[int | None]:
+        """For each outlier the usage spike that it is, when no signal moves it by more than rounding."""
+        places = self.bulk.usage_outliers(self.usage.top.values[self._spikes])
+        alone: list[int | None] = []
+        for outlier in self.outliers:
+            near = np.flatnonzero(np.abs(places - outlier.eigenvalue) <= _ON_POLE * outlier.eigenvalue)
+            # two of them at one place: which is which does not matter, but each is one
+            free = [int(self._spikes[i]) for i in near if int(self._spikes[i]) not in alone]
+            alone.append(free[0] if free else None)
+        return alone
+
+    def _contents(self) -> FloatArray:
+        """Residues of b'(Y'Y − z)^{-1}b over ‖b‖²: g_b²/(g_b' + g_b² mu² (z g_u)')."""
+        y, yt, s = self._points
+        z = np.array([o.eigenvalue for o in self.outliers])
+        turn, turn_t = self.bulk.right_curve_slopes(s, y, yt)
+        p, q = self._left.coordinates[:, 0] ** 2, self._right.coordinates[:, 0] ** 2
+        t = self._right.values
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            at = y[:, None] + t
+            g = -(y[:, None] / at) @ q / z
+            slope = -g / z - ((y * turn)[:, None] * t / at**2) @ q / z**2
+            near = yt[:, None] + self._left.values
+            left_slope = -((yt * turn_t)[:, None] * self._left.values / near**2) @ p / z
+            content = g**2 / (slope + g**2 * self._mu**2 * left_slope)
+        for k, alone in enumerate(self._untouched):
+            if alone is not None:  # the limit on the pole itself
+                content[k] = self.usage.top.signal[alone] ** 2 / turn[k]
+        return np.clip(np.asarray(content) / max(self.usage.gain, 1e-300), 0.0, 1.0)
+
+    def kinds(self) -> list[Kind]:
+        """What each outlier is made of, in the order of `outliers`.
+
+        The signal's is the one with the largest content of b. The others follow the order of the usage spikes they
+        come from, and the mean's is that of the spike with the largest share of the vector of ones.
+        """
+        kinds: list[Kind] = ["usage"] * len(self.outliers)
+        top = self.usage.top
+        places = self.bulk.usage_outliers(top.values[self._spikes])
+        own = self._spikes[: len(places)]
+        if self.detectable:
+            kinds[int(np.argmax(self.contents))] = "signal"
+            if len(own) >= len(self.outliers):  # the signal's outlier is that of a spike that holds the classes
+                own = np.delete(own, int(np.argmax(top.signal[own] ** 2)))
+        mean = top.mean[own]
+        rest = [i for i, kind in enumerate(kinds) if kind == "usage"]
+        if rest and len(mean) and mean.max() > 0:
+            kinds[rest[min(int(np.argmax(mean)), len(rest) - 1)]] = "mean"
+        return kinds
+
+    def profiles(self) -> FloatArray:
+        """Unit vectors (len(top) + 1, len(outliers)): each outlier in terms of the usage's directions.
+
+        A right singular vector is along (I + e B'B)^{-1} b = sum_i (v_i'b)/(1 + t_i/y) v_i; the last row is for the
+        part off the top pairs. The outlier of a spike that no signal touches is that spike.
+        """
+        top, rest = self.usage.top, self.usage.measure
+        table = np.zeros((len(top) + 1, len(self.outliers)))
+        for k, (y, alone) in enumerate(zip(self._points[0], self._untouched, strict=True)):
+            if alone is not None:
+                table[alone, k] = 1.0
+                continue
+            table[:-1, k] = top.signal / (1 + top.values / y)
+            table[-1, k] = np.sqrt(np.sum((rest.coordinates[:, 0] / (1 + rest.values / y)) ** 2))
+            table[:, k] /= float(np.linalg.norm(table[:, k])) or 1.0
+        return table
+
+
+def _spiked(usage: Usage, noise: Noise, *, resolved: bool) -> NDArray[np.bool_]:
+    """Which of the top eigenvalues of the usage are spikes."""
+    V, top = usage.V, usage.top
+    spiked: NDArray[np.bool_] = top.signal**2 > CONCENTRATED * usage.gain
+    # (a direction: equal eigenvalues, as tokens of equal counts make them, hold it together and are bulk)
+    gaps = np.abs(np.diff(np.concatenate([[np.inf], top.values, usage.values[:1], [-np.inf]])))
+    alone = np.minimum(gaps[: len(top)], gaps[1 : len(top) + 1]) > _EQUAL * top.values
+    spiked &= alone
+    if not ((top.values[~spiked] > 0).any() or (usage.values > 0).any()):
+        spiked[:] = False  # a handful of sequences: all there is must be the bulk
+    single = np.flatnonzero(~spiked)
+    values = np.concatenate([top.values[single], usage.values])
+    weights = np.concatenate([np.full(len(single), 1 / V), usage.weights])
+    bound = noise.d / V * (1 - noise.law.atom)
+    spiked[single[: isolated(values, weights, len(single), bound, resolved=resolved)]] = True
+    return spiked
+
+
+def _bulk(usage: Usage, noise: Noise, spiked: NDArray[np.bool_]) -> tuple[GeneralizedLaw, FloatArray]:
+    """Law of the bulk without the spikes of the usage and of the noise, and the latter."""
+    V, delta = usage.V, noise.d / usage.V
+    values = np.concatenate([np.where(spiked, 0.0, usage.top.values), usage.values])  # masses of order 1/V go to zero
+    weights = np.concatenate([np.full(len(spiked), 1 / V), usage.weights])
+    law = AtomicLaw(values, weights / weights.sum())
+    if noise.values is None:
+        return GeneralizedLaw(noise.law, law, delta), np.empty(0)
+    a = np.sort(noise.values)[::-1]
+    j = isolated(a, np.full(len(a), delta / len(a)), len(a), 1 - law.atom, resolved=False)
+    return GeneralizedLaw(AtomicLaw(a[j:]), law, delta * len(a[j:]) / len(a)), a[:j]
+
+
+def isolated(values: FloatArray, weights: FloatArray, singles: int, bound: float, *, resolved: bool) -> int:
+    """How many of the largest eigenvalues lie outside the bulk of the others.
+
+    The top k are spikes of their own if t_k is beyond the edge that the rest would have. With
+    Q(x) = sum weight·t²/(t − x)², for isotropic noise that reads Q(t_k) < bound over the rest (see ``laws/_gaps.py``);
+    they are told apart at this very size (`resolved`) if Q over all eigenvalues, the top k included, falls below the
+    bound somewhere between t_{k+1} and t_k. Groups are taken from the top; one of more than a few members is a small
+    bulk of its own and ends the search.
+
+    Parameters
+    ----------
+    values, weights : numpy.ndarray
+        Descending, and their masses.
+    singles : int
+        How many of the first ones are single eigenvalues; no more can be isolated.
+    bound : float
+        What Q has to fall below in a gap.
+    resolved : bool
+        Whether their own masses count.
+    """
+    top = min(MAX_SPIKES, singles, len(values) - 1)
+    if top < 1:
+        return 0
+    high, low = values[:top], values[1 : top + 1]
+    apart = high - low > _EQUAL * high
+    squares = weights * values**2
+    if resolved:
+
+        def excess(x: FloatArray, _: object = None) -> tuple[FloatArray, FloatArray]:
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                inverse = 1 / (values - x[:, None])
+                return inverse**2 @ squares - bound, 2 * inverse**3 @ squares
+
+        gap = np.zeros(top, dtype=bool)
+        gap[apart] = dips_below(excess, low[apart], high[apart])[0]
+    else:
+        distance = np.where(apart, high, np.inf)[:, None] - values
+        rest = np.arange(len(values)) > np.arange(top)[:, None]
+        with np.errstate(divide="ignore"):
+            gap = apart & (np.where(rest, squares / distance**2, 0.0).sum(axis=1) < bound)
+    positive = weights * (values > 0)
+    remains = positive.sum() - np.cumsum(positive)[:top] >= BULK_SHARE * positive.sum()
+    count = 0
+    for k in range(1, top + 1):
+        if not remains[k - 1] or k - count > GROUP:
+            break
+        if gap[k - 1]:
+            count = k
+    return count
