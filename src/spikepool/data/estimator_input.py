@@ -26,11 +26,20 @@ from spikepool.kit import validation as check
 EMPTY = ("error", "zero")
 
 
-def read_tokens(estimator: BaseEstimator, X: Any, mask: Any, *, reset: bool, any_length: bool = False) -> TokenInput:
+def read_tokens(
+    estimator: BaseEstimator,
+    X: Any,
+    mask: Any,
+    *,
+    reset: bool,
+    any_length: bool = False,
+    fitting: bool | None = None,
+) -> TokenInput:
     """X in any accepted form as a :class:`TokenInput`; sets or checks ``n_features_in_``.
 
     The estimator has parameters `n_positions`, `table` and `padding`. A 3-D array counts T*d features, like its flat
-    form; token ids count T.
+    form; token ids count T. A `numpy.ma` array brings its own mask. While `fitting` (by default: when `reset`) it is
+    remembered whether a mask hid something; later calls without a mask are then refused instead of pooling padding.
     """
     table = None if estimator.table is None else check_table(estimator.table)
     n_positions = None if estimator.n_positions is None else check.size(estimator.n_positions, "n_positions")
@@ -42,6 +51,9 @@ def read_tokens(estimator: BaseEstimator, X: Any, mask: Any, *, reset: bool, any
         if not float(padding).is_integer():
             raise InvalidInputError("padding must be a token id", padding, "Pass an integer")
         padding = int(padding)
+    if isinstance(X, np.ma.MaskedArray):
+        X, mask = _unmask(X, mask, 1 if n_positions is None else n_positions, ids=table is not None)
+    _remember_or_require_mask(estimator, mask, reset=reset, fitting=reset if fitting is None else fitting)
     if table is not None:
         source = check_ids(X)
         T, d = int(source.shape[1]), int(table.shape[1])
@@ -67,6 +79,40 @@ def read_tokens(estimator: BaseEstimator, X: Any, mask: Any, *, reset: bool, any
     if not isinstance(source, BlockSource) and not isinstance(observed, BlockSource):
         _check_observed(source, observed, form)
     return token_input(source, observed, form)
+
+
+def _unmask(X: Any, mask: Any, n_positions: int, *, ids: bool) -> tuple[Any, Any]:
+    """The data of a masked array, and where its tokens are observed (as `mask`, if given, says too)."""
+    hidden = np.asarray(np.ma.getmaskarray(X), dtype=bool)
+    if not ids:
+        hidden = hidden.reshape(len(X), hidden.shape[1] if X.ndim == 3 else n_positions, -1)
+        partly = hidden.any(axis=2) & ~hidden.all(axis=2)
+        if partly.any():
+            row, position = np.argwhere(partly)[0]
+            raise InvalidInputError(
+                f"X masks some features of the token at row {row}, position {position}, but not all",
+                remedy="Mask whole tokens, or impute the features that are missing",
+            )
+        hidden = np.asarray(hidden.all(axis=2))
+    observed = np.asarray(~hidden)
+    if mask is not None:
+        observed = observed & check_mask(mask, *observed.shape)
+    return np.ma.getdata(X), observed
+
+
+def _remember_or_require_mask(estimator: BaseEstimator, mask: Any, *, reset: bool, fitting: bool) -> None:
+    if fitting:
+        # a stored mask is not read to see whether it hides anything
+        hides = mask is not None and (is_stored(mask) or not np.asarray(mask).all())
+        estimator._mask_hid_tokens = hides or (not reset and getattr(estimator, "_mask_hid_tokens", False))
+    elif mask is None and getattr(estimator, "_mask_hid_tokens", False):
+        raise InvalidInputError(
+            f"this {type(estimator).__name__} was fitted with a mask and is called without one: padding would be "
+            "pooled as if it were tokens",
+            remedy="Pass mask= here too (all True if nothing is missing). In a pipeline: "
+            "sklearn.set_config(enable_metadata_routing=True), then pipeline.predict(X, mask=mask); "
+            "or hand over X as a numpy.ma array, which carries its mask",
+        )
 
 
 def _shape(estimator: BaseEstimator, X: Any, features: int, reset: bool, any_length: bool) -> None:

@@ -111,6 +111,11 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ('spectral', array([0.3, 0.3, 0.3, 0. ]))
     """
 
+    # masks travel through pipelines and searches without being asked for (where metadata routing is enabled)
+    __metadata_request__fit = {"mask": True}  # noqa: RUF012  read by scikit-learn
+    __metadata_request__partial_fit = {"mask": True}  # noqa: RUF012
+    __metadata_request__transform = {"mask": True}  # noqa: RUF012
+
     def __init__(
         self,
         weights: Any = "spectral",
@@ -163,7 +168,8 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         a stream needs: after `fit` it starts a new stream.
         """
         first = not hasattr(self, "_moments")
-        source = read_tokens(self, X, mask, reset=first, any_length=not first and self.positions == "relative")
+        any_length = not first and self.positions == "relative"
+        source = read_tokens(self, X, mask, reset=first, any_length=any_length, fitting=True)
         if first:
             self._start(source)
         elif source.d != self.n_features_out_:

@@ -1,0 +1,107 @@
+"""Pictures of a learned pooling: its candidates, the weights of its heads, the tokens that a query attends to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from spikepool.errors import ShapeError, require
+from spikepool.kit.arrays import FloatArray
+
+CHOSEN, OTHER, MEAN = "#0b6e99", "#9aa5ad", "#444444"
+HEAD_COLOURS = ("#0b6e99", "#d1495b", "#66a182", "#edae49", "#7a5195", "#2e4057", "#8d6b94", "#5b8e7d")
+
+
+class CandidateLike(Protocol):
+    """What is drawn of a candidate."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def score(self) -> float: ...  # noqa: D102
+
+    @property
+    def gain(self) -> float: ...  # noqa: D102
+
+    @property
+    def error(self) -> float: ...  # noqa: D102
+
+
+def new_axes(ax: Any, width: float, height: float) -> Any:
+    """`ax`, or the axes of a new figure."""
+    require("matplotlib", "plot")
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained").subplots()
+
+
+def draw_candidates(ax: Any, candidates: Sequence[CandidateLike], chosen: str, score_name: str) -> Any:
+    """Gain over the mean of each candidate with one and two standard errors, the chosen one in colour."""
+    ax = new_axes(ax, 6.0, 0.4 * len(candidates) + 1.2)
+    order = list(candidates)[::-1]
+    for y, c in enumerate(order):
+        colour = CHOSEN if c.name == chosen else OTHER
+        if c.name != "mean":
+            ax.errorbar(c.gain, y, xerr=2 * c.error, color=colour, linewidth=1, capsize=2)
+            ax.errorbar(c.gain, y, xerr=c.error, color=colour, linewidth=3)
+        ax.plot(c.gain, y, "o", color=colour if c.name != "mean" or chosen == "mean" else MEAN, markersize=7)
+        ax.annotate(f"{c.score:.3f}", (1.01, y), xycoords=("axes fraction", "data"), va="center", fontsize=9)
+    ax.axvline(0.0, color=MEAN, linewidth=0.8, linestyle="--")
+    ax.set_yticks(range(len(order)), [f"{c.name} (in use)" if c.name == chosen else c.name for c in order])
+    ax.set_xlabel(f"gain in {score_name} over the mean (bars: one and two standard errors)")
+    ax.annotate(score_name, (1.01, 1.01), xycoords="axes fraction", fontsize=9)
+    ax.margins(y=0.12)
+    return ax
+
+
+def draw_position_weights(ax: Any, head_weights: FloatArray, names: Sequence[str]) -> Any:
+    """Weight of each position, one line a head."""
+    ax = new_axes(ax, 6.0, 3.2)
+    T = head_weights.shape[1]
+    for h, (weights, name) in enumerate(zip(head_weights, names, strict=True)):
+        colour = HEAD_COLOURS[h % len(HEAD_COLOURS)]
+        ax.plot(np.arange(1, T + 1), weights, "o-", color=colour, markersize=3, linewidth=1.4, label=name)
+    ax.axhline(1 / T, color=MEAN, linewidth=0.8, linestyle="--", label="mean")
+    ax.set_xlabel("position")
+    ax.set_ylabel("average weight")
+    ax.set_ylim(bottom=0)
+    ax.legend(fontsize=8, frameon=False)
+    return ax
+
+
+def draw_token_weights(ax: Any, weights: FloatArray, tokens: Sequence[Sequence[str]] | None) -> Any:
+    """A few sequences, one a line, every token on a ground as dark as its weight."""
+    n, T = weights.shape
+    if tokens is not None and (len(tokens) != n or any(len(row) > T for row in tokens)):
+        raise ShapeError(f"tokens must have {n} rows of at most {T} entries", len(tokens), "Match them to X")
+    words = [[str(t + 1) for t in range(T)]] * n if tokens is None else [list(row) for row in tokens]
+    longest = max(sum(len(word) + 1.5 for word in row) for row in words)
+    ax = new_axes(ax, float(np.clip(0.105 * longest, 4.0, 16.0)), 0.42 * n + 0.4)
+    from matplotlib.colors import LinearSegmentedColormap
+
+    ground = LinearSegmentedColormap.from_list("weight", ["#ffffff", CHOSEN])
+    for y, (row, values) in enumerate(zip(words, weights, strict=True)):
+        x = 0.0
+        top = max(float(values[: len(row)].max()), 1e-12)
+        for word, value in zip(row, values, strict=False):
+            width = len(word) + 1.0
+            share = float(value) / top
+            ax.add_patch(_rectangle(x, y, width, ground(0.85 * share)))
+            ink = "white" if share > 0.6 else "#222222"
+            ax.text(x + width / 2, y, word, ha="center", va="center", family="monospace", fontsize=8, color=ink)
+            x += width + 0.5
+    ax.set_xlim(-0.5, longest + 0.5)
+    ax.set_ylim(n - 0.4, -0.6)
+    ax.set_axis_off()
+    return ax
+
+
+def _rectangle(x: float, y: float, width: float, colour: Any) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y - 0.38), width, 0.76, facecolor=colour, edgecolor="#c8ced3", linewidth=0.5)

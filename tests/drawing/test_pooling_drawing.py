@@ -1,0 +1,60 @@
+"""Pictures of learned poolings: what is drawn is what was fitted."""
+
+import numpy as np
+import pytest
+
+import spikepool as sp
+from spikepool.drawing.pooling import draw_candidates, draw_position_weights, draw_token_weights
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6, 5))
+    y = (X[:, 2] @ np.ones(5)) > 0
+    return sp.LearnedPoolingClassifier().fit(X, y), X
+
+
+def test_candidates_are_drawn_at_their_gains(fitted):
+    pooling, _ = fitted
+    ax = pooling.plot()
+    labels = [tick.get_text() for tick in ax.get_yticklabels()]
+    assert labels[::-1] == [f"{c.name} (in use)" if c.name == "positions" else c.name for c in pooling.candidates_]
+    points = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(points[::-1], [c.gain for c in pooling.candidates_])
+    written = {text.get_text() for text in ax.texts}
+    assert {f"{c.score:.3f}" for c in pooling.candidates_} <= written
+    assert draw_candidates(ax, pooling.candidates_, "positions", "accuracy") is ax
+
+
+def test_weights_of_every_head_are_drawn(fitted):
+    pooling, _ = fitted
+    ax = pooling.plot(what="weights")
+    for h in range(4):
+        np.testing.assert_allclose(ax.lines[h].get_ydata(), pooling.head_weights_[h])
+    assert draw_position_weights(ax, pooling.head_weights_, ["a", "b", "c", "d"]) is ax
+
+
+def test_tokens_are_drawn_as_dark_as_their_weight(fitted):
+    pooling, X = fitted
+    words = [["what", "is", "my", "balance", "now", "?"], ["hello", "there"]]
+    ax = pooling.plot(what="tokens", X=X[:2], tokens=words)
+    assert [text.get_text() for text in ax.texts] == [word for row in words for word in row]
+    weights = pooling.token_weights(X[:2]).mean(axis=1)
+    shades = [patch.get_facecolor()[0] for patch in ax.patches]  # red falls as the ground darkens
+    np.testing.assert_array_equal(np.argsort(shades[:6]), np.argsort(-weights[0]))
+    with pytest.raises(sp.ShapeError, match="2 rows"):
+        draw_token_weights(None, weights, words[:1])
+    with pytest.raises(sp.InvalidInputError, match="need sequences"):
+        pooling.plot(what="tokens")
+
+
+def test_nothing_compared_is_said(fitted):
+    _, X = fitted
+    fixed = sp.LearnedPoolingClassifier(pooling="mean").fit(X, np.arange(300) % 2)
+    with pytest.raises(sp.InvalidInputError, match="asked for"):
+        fixed.plot()
+    with pytest.raises(sp.InvalidInputError, match="what"):
+        fixed.plot(what="everything")
