@@ -72,12 +72,12 @@ def as_observed(mask: NDArray[Any]) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class TokenBlock:
-    """Consecutive rows of an input, checked; tokens given by id are looked up when they are asked for.
+    """Consecutive rows of an input, checked; tokens become numbers in float64 when they are asked for.
 
     Parameters
     ----------
     values : array
-        (b, T, d) with zeros where nothing is observed, or (b, T) of ids when `table` is given: rows of the table
+        (b, T, d) as stored, finite where observed, or (b, T) of ids when `table` is given: rows of the table
         everywhere, whatever is observed.
     observed : array
         (b, T).
@@ -102,8 +102,10 @@ class TokenBlock:
 
     def _look_up(self, values: NDArray[Any], observed: BoolArray) -> FloatArray:
         if self.table is None:
-            return values
-        x = np.take(self.table, values, axis=0).astype(np.float64, copy=False)
+            # a fresh array, its axes in the order asked for: one copy converts, transposes and may be changed
+            x = np.array(values, dtype=np.float64, order="C")
+        else:
+            x = np.take(self.table, values, axis=0).astype(np.float64, copy=False)
         if not observed.all():
             x[~observed] = 0.0
         return x
@@ -148,18 +150,9 @@ class TokenForm:
             return TokenBlock(np.where(observed, part, 0).astype(np.intp), observed, self.table)
         part = part.reshape(len(part), self.T, self.d)
         observed = np.ones(part.shape[:2], dtype=bool) if given is None else given.astype(bool)
-        x = part.astype(np.float64)
-        if not observed.all():
-            x[~observed] = 0.0  # also removes NaN from places nobody looks at
-        largest = float(max(x.max(), -x.min())) if x.size else 0.0
-        if not np.isfinite(largest):
-            rows = np.flatnonzero(~np.isfinite(x).all(axis=(1, 2)))[:5] + start
-            raise NonFiniteError(
-                "X contains NaN or infinity at observed positions; first rows", rows, "Impute them or mask them"
-            )
-        if largest > LARGEST_ENTRY:
-            raise DomainError(f"entries of X must be below {LARGEST_ENTRY:g}", largest, "Rescale X")
-        return TokenBlock(x, observed)
+        if not _surely_fit(part):
+            _refuse_unfit(part, observed, start)
+        return TokenBlock(part, observed)
 
     def check_ids_in_table(self, ids: NDArray[Any], mask: BoolArray | None, start: int = 0) -> BoolArray:
         """What is observed among `ids`; raises :class:`TokenError` for an observed id outside the table."""
@@ -239,6 +232,32 @@ class TokenInput:
         """The given rows, which ascend, in memory."""
         mask = None if self.mask is None else as_observed(self.mask.take(rows))
         return token_input(self.source.take(rows), mask, self.form)
+
+
+def _surely_fit(x: NDArray[Any]) -> bool:
+    """Whether all entries are finite and not too large, looked at in bulk; False only says to look closely."""
+    if x.dtype == np.float16:  # half floats have no fast arithmetic: a full exponent is infinity or NaN
+        return not x.size or bool((x.view(np.uint16) & 0x7FFF).max() < 0x7C00)
+    if x.dtype == np.float32:
+        return bool(np.isfinite(x).all())
+    if x.dtype.kind != "f":
+        return True
+    flat = np.asarray(x, dtype=np.float64).reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.dot(flat, flat) <= LARGEST_ENTRY**2)
+
+
+def _refuse_unfit(part: NDArray[Any], observed: BoolArray, start: int) -> None:
+    """Raise for observed entries that are not finite or too large; what nobody looks at may be anything."""
+    x = np.where(observed[..., None], part, 0.0).astype(np.float64)
+    if not np.isfinite(x).all():
+        rows = np.flatnonzero(~np.isfinite(x).all(axis=(1, 2)))[:5] + start
+        raise NonFiniteError(
+            "X contains NaN or infinity at observed positions; first rows", rows, "Impute them or mask them"
+        )
+    largest = float(np.abs(x).max())
+    if largest > LARGEST_ENTRY:
+        raise DomainError(f"entries of X must be below {LARGEST_ENTRY:g}", largest, "Rescale X")
 
 
 def token_input(source: Any, mask: Any, form: TokenForm) -> TokenInput:
