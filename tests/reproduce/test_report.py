@@ -94,11 +94,17 @@ def test_every_outcome_is_told_apart(report):
     disagreeing = report.entries[1]
     assert disagreeing.verdict == "1 of 2 disagree"
     assert disagreeing.worst_sigmas == pytest.approx(9)
-    assert disagreeing.worst_absolute == 0.9
+    assert disagreeing.worst_share == pytest.approx(0.9 / 0.3)  # three standard errors of .1 are allowed
+    assert disagreeing.counts == (1, 0, 0)
+    assert report.entries[4].counts == (0, 0, 1)
     assert report.entries[4].markers == 0  # a comparison that is expected to fail does not count
     text = report.path.read_text()
     assert "4 of 6" not in text
-    assert "3 of 6 figures agree" in text
+    assert "2 of 3 comparisons that are expected to agree do so; 3 of 6 figures agree in all of theirs" in text
+    assert "1 more comparisons are shown" not in text
+    assert "1 more comparison is shown because it is known to differ" in text
+    assert "≠ differs, as known" in text
+    assert text.count("and 1 known to differ") == 1
     assert "disagree somewhere: figure 2" in text
     assert "failed: figure 3" in text
     assert "not drawn: figure 5" in text
@@ -165,3 +171,55 @@ def test_a_report_that_cannot_be_written_fails_before_computing(tmp_path):
     called = []
     with pytest.raises(OSError, match="file"):
         make_report([spec(1, failure=AssertionError(called.append(1)))], Settings(), blocked / "report")
+
+
+def test_what_is_compared_across_figures_has_no_unit(report):
+    """A distance with a limit and markers with standard errors meet in the share of what is allowed."""
+    from spikepool.reproduce.base import within
+
+    check = within("distance", 0.02, 0.05, "somewhere")
+    assert check.share == pytest.approx(0.4)
+    assert check.sigmas is None
+    biased = compare("x", [1.0, 2.0], [1.2, 2.0], [0.1, 0.1], bias=0.1)
+    assert biased.share == pytest.approx(0.2 / (0.1 + 0.3))
+    assert biased.sigmas == pytest.approx(1.0)
+    text = report.path.read_text()
+    assert "300 %" in text
+    assert "Worst, absolute" not in text
+
+
+@pytest.mark.browser
+def test_the_page_in_both_themes_and_widths(report, browser):
+    grounds = {}
+    for scheme in ("light", "dark"):
+        for width in (390, 1440):
+            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page = context.new_page()
+            page.goto(report.path.as_uri())
+            assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+            # every text keeps a contrast of 4.5 to 1 with its ground
+            pairs = page.evaluate(
+                """() => [...document.querySelectorAll("h1, p, td, th, .badge, .aside, dt, a, figcaption, summary")]
+                    .map(e => {
+                        const ground = g => getComputedStyle(g).backgroundColor;
+                        let below = e;
+                        while (ground(below) === "rgba(0, 0, 0, 0)") below = below.parentElement;
+                        return [getComputedStyle(e).color, ground(below)];
+                    })"""
+            )
+            assert len(pairs) > 50
+            assert min(contrast(*pair) for pair in pairs) > 4.5
+            grounds[scheme] = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+            context.close()
+    assert luminance(grounds["dark"]) < 0.05 < 0.9 < luminance(grounds["light"])
+
+
+def luminance(color):
+    channels = [int(v) / 255 for v in re.findall(r"\d+", color)[:3]]
+    linear = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(first, second):
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)

@@ -101,12 +101,12 @@ def reproduce(
                 f"{e.spec.number}  {e.spec.title}",
                 e.verdict,
                 number(e.worst_sigmas, 3),
-                number(e.worst_absolute, 3),
+                "–" if e.worst_share is None else f"{100 * e.worst_share:.0f} %",
                 f"{e.seconds:.1f} s",
             ]
             for e in report.entries
         ]
-        print_table("Verdicts", ["figure", "verdict", "worst SE", "worst absolute", "time"], rows)
+        print_table("Verdicts", ["figure", "verdict", "worst SE", "worst, of allowed", "time"], rows)
         print(f"Report: {report.path}")
     failed = [e for e in report.entries if e.error and not e.skipped]
     disagreeing = [e for e in report.entries if not e.agrees]

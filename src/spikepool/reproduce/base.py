@@ -85,6 +85,9 @@ class Check:
         False for a comparison that is shown because it is known to fail (the printed formulas).
     note : str
         Why a disagreement is there, when it is known.
+    share : float
+        Largest discrepancy as a share of what is allowed (the bias and `SIGMAS` standard errors, or the limit): the
+        one number without a unit, comparable between comparisons; they agree up to 1.
     """
 
     name: str
@@ -97,6 +100,7 @@ class Check:
     passed: bool
     expected: bool = True
     note: str = ""
+    share: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,8 @@ def compare(
     worst = np.unravel_index(int(np.argmax(sigmas if sigmas.max() > 0 else gap)), p.shape)
     index = tuple(int(i) for i in worst)
     beyond = int(np.sum(sigmas > SIGMAS))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(gap > 0, gap / (b + SIGMAS * e), 0.0)
     place = where(index) if where else str(index)
     return Check(
         name,
@@ -180,6 +186,7 @@ def compare(
         beyond == 0,
         expected,
         note,
+        float(share.max()),
     )
 
 
@@ -197,6 +204,7 @@ def within(name: str, value: float, limit: float, where: str, *, markers: int = 
         number <= limit,
         True,
         note,
+        abs(number) / limit,
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DELTA, GAMMA = 0.625, 0.5
 METHODS = ("mean", "causal")
 LAWS = ("closed", "exact")
+NAMES = {"closed": "the closed form", "exact": "the law given the tokens"}
 LENGTHS = (1, 2, 3, 5, 10, 20, 50)
 # Kolmogorov distance of a finite spectrum to its own exact law, in units of log(d)/d: eigenvalues are rigid, so that
 # it falls faster than the 1/sqrt(d) of independent points. Measured at d = 300, 600 and 1200.
@@ -108,7 +109,7 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
         values = ds["distance"].sel(law=law).values
         i, k = np.unravel_index(int(np.argmax(values)), values.shape)
         check = within(
-            f"spectra against the {law} law",
+            f"spectra against {NAMES[law]}",
             float(values.max()),
             limit,
             f"{METHODS[i]} weights, T={LENGTHS[k]}",

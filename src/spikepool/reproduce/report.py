@@ -104,10 +104,16 @@ class Entry:
         return max(values, default=None)
 
     @property
-    def worst_absolute(self) -> float | None:
-        """Largest absolute discrepancy."""
-        values = [check.absolute for check in self.checks if check.expected and math.isfinite(check.absolute)]
+    def worst_share(self) -> float | None:
+        """Largest discrepancy as a share of what is allowed, over comparisons of every unit; up to 1 they agree."""
+        values = [check.share for check in self.checks if check.expected and math.isfinite(check.share)]
         return max(values, default=None)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Comparisons expected to agree, those of them that do, and those shown because they are known to differ."""
+        expected = [check for check in self.checks if check.expected]
+        return len(expected), sum(check.passed for check in expected), len(self.checks) - len(expected)
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -142,7 +148,10 @@ class Report:
                     "verdict": e.status,
                     "markers": e.markers,
                     "worst_sigmas": e.worst_sigmas,
-                    "worst_absolute": e.worst_absolute,
+                    "worst_share_of_allowed": e.worst_share,
+                    "comparisons_expected_to_agree": e.counts[0],
+                    "comparisons_that_agree": e.counts[1],
+                    "comparisons_known_to_differ": e.counts[2],
                     "seconds": e.seconds,
                     "error": e.error or None,
                     "checks": [asdict(check) for check in e.checks],
@@ -260,7 +269,14 @@ def _environment(settings: Settings) -> tuple[tuple[str, str], ...]:
 
 def _headline(entries: Sequence[Entry]) -> str:
     agreeing = sum(e.status == "agrees" for e in entries)
-    parts = [f"{agreeing} of {len(entries)} figures agree with theory in every comparison"]
+    expected, passed, known = (sum(e.counts[i] for e in entries) for i in range(3))
+    parts = [
+        f"{passed} of {expected} comparisons that are expected to agree do so",
+        f"{agreeing} of {len(entries)} figures agree in all of theirs",
+    ]
+    if known:
+        words = "comparison is shown because it is" if known == 1 else "comparisons are shown because they are"
+        parts.append(f"{known} more {words} known to differ")
     for status, words in (("disagrees", "disagree somewhere"), ("failed", "failed"), ("skipped", "not drawn")):
         numbers = [str(e.spec.number) for e in entries if e.status == status]
         if numbers:
@@ -276,6 +292,12 @@ def _short(value: float | None) -> str:
     return f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}"
 
 
+def _percent(share: float | None) -> str:
+    if share is None or not math.isfinite(share):
+        return "–"
+    return f"{100 * share:.0f} %" if share < 10 else f"{share:,.0f} ×"
+
+
 def _fixed(value: float | None) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
@@ -288,6 +310,7 @@ def _render(report: Report, started: datetime) -> str:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["short"] = _short
     environment.filters["fixed"] = _fixed
+    environment.filters["percent"] = _percent
     source = resources.files("spikepool.reproduce").joinpath("report_template.html").read_text(encoding="utf-8")
     return environment.from_string(source).render(
         entries=report.entries,
