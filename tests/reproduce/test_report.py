@@ -179,6 +179,7 @@ def test_what_is_compared_across_figures_has_no_unit(report):
 
     check = within("distance", 0.02, 0.05, "somewhere")
     assert check.share == pytest.approx(0.4)
+    assert within("identity", 0.0, 0.0, "everywhere").share == 0  # an identity allows nothing
     assert check.sigmas is None
     biased = compare("x", [1.0, 2.0], [1.2, 2.0], [0.1, 0.1], bias=0.1)
     assert biased.share == pytest.approx(0.2 / (0.1 + 0.3))

@@ -204,7 +204,7 @@ def within(name: str, value: float, limit: float, where: str, *, markers: int = 
         number <= limit,
         True,
         note,
-        abs(number) / limit,
+        number / limit if limit > 0 else (math.inf if number > limit else 0.0),
     )
 
 
