@@ -120,7 +120,7 @@ def test_no_cycle():
 
 def test_the_check_sees_an_import_that_goes_up():
     upward = "def f():\n    from spikepool.theory.spikes import bulk_edge\n"
-    assert faults("kit.numerics", upward, MODULES)
+    assert faults("kit.roots", upward, MODULES)
     assert faults("simulation.drawn", upward, MODULES), "theory and simulation do not know each other"
     assert faults("theory.spikes", "from spikepool.laws._cubic import solve\n", MODULES), "private to laws"
     assert not faults("model", upward, MODULES)

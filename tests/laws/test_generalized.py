@@ -266,12 +266,12 @@ def test_bad_points_are_named_errors():
 
 
 def test_a_point_that_does_not_converge_raises_with_the_point_and_the_remedy(monkeypatch):
-    from spikepool.kit.numerics import Report
+    from spikepool.kit.roots import SolverReport
     from spikepool.laws import _separable
 
     def stuck(usage, noise, z, *args, **kwargs):
         n = len(z)
-        return Report(np.full(n, 1 - 1j), np.full(n, 0.5), np.zeros(n, dtype=bool), 3)
+        return SolverReport(np.full(n, 1 - 1j), np.full(n, 0.5), np.zeros(n, dtype=bool), 3)
 
     law = sp.GeneralizedLaw([1.0], [1.0, 2.0], 0.5)
     law.intervals()

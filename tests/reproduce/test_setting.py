@@ -6,14 +6,8 @@ import pytest
 pytest.importorskip("xarray")
 
 import spikepool as sp
-from spikepool.reproduce.setting import (
-    Sizes,
-    centred_alignment,
-    prefix_model,
-    sample_threshold,
-    spiked_model,
-    weights_for,
-)
+from spikepool.reproduce.setting import Sizes, prefix_model, spiked_model, weights_for
+from spikepool.theory.closed_form import centred_alignment, signal_threshold
 
 
 @pytest.mark.parametrize("make", [prefix_model, spiked_model])
@@ -27,7 +21,7 @@ def test_curves_equal_predictions(make, table):
         curve = centred_alignment(mu, alpha / kappa, model.delta, model.gamma, class_means=means)
         predicted = [model.replace(mu=float(m)).predict(w) for m in mu]
         assert curve == pytest.approx([p.alignment for p in predicted], abs=1e-12)
-        threshold = sample_threshold(alpha / kappa, model.delta, model.gamma, class_means=means)
+        threshold = signal_threshold(alpha / kappa, model.delta, model.gamma, class_means=means)
         assert threshold == pytest.approx(predicted[0].mu_sample, abs=1e-12)
 
 

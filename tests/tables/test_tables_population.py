@@ -6,7 +6,7 @@ from spikepool.errors import SizeError
 from spikepool.laws.marchenko_pastur import MarchenkoPastur
 from spikepool.tables.edge import find_edge
 from spikepool.tables.heldout import gaussian_eigenvalues
-from spikepool.tables.population import Population, fit_population, plug_in
+from spikepool.tables.population import TablePopulation, fit_population, plug_in
 from spikepool.tables.screenot import impute, screenot_threshold
 
 
@@ -62,7 +62,7 @@ def test_inversion_predicts_better_than_the_sample_itself(ratio):
     """The law fitted to one sample is closer to the mean spectrum than the sample, and than the paper's plug-in."""
     d, rng = 200, np.random.default_rng(2)
     n = round(d / ratio)
-    truth = Population(log_uniform(d), n)
+    truth = TablePopulation(log_uniform(d), n)
     mean = truth.expected()
     fitted, raw, naive, edges = [], [], [], []
     for _ in range(12):
@@ -83,7 +83,7 @@ def test_inversion_predicts_better_than_the_sample_itself(ratio):
 def test_exact_law_is_inverted(ratio):
     """Fed with the law's own quantiles, the inversion returns the population: moments to 1 %."""
     d = 400
-    truth = Population(log_uniform(d), round(d / ratio))
+    truth = TablePopulation(log_uniform(d), round(d / ratio))
     got = fit_population(truth.expected(), d, truth.n, truth.edge)
     for power in (1, 2, 3):
         assert np.mean(got.atoms**power) == pytest.approx(np.mean(truth.atoms**power), rel=0.01 * power)

@@ -4,7 +4,7 @@ from coloured import detection_threshold, log_uniform
 
 from spikepool.laws.marchenko_pastur import MarchenkoPastur
 from spikepool.tables import silverstein
-from spikepool.tables.population import Population
+from spikepool.tables.population import TablePopulation
 
 RATIOS = [0.01, 0.1, 0.5, 0.97, 1.03, 1.5, 5.0]
 
@@ -58,7 +58,7 @@ def test_equation_holds_along_the_curve(ratio):
 @pytest.mark.parametrize("ratio", [0.02, 0.5, 1.5])
 def test_agrees_with_the_general_engine(ratio):
     atoms = log_uniform(120)
-    population = Population(atoms, round(120 / ratio))
+    population = TablePopulation(atoms, round(120 / ratio))
     law = population.law()
     x, density, cdf = population.curve()
     pick = np.arange(10, len(x) - 10, 25)
@@ -98,6 +98,6 @@ def test_expected_eigenvalues_are_the_mean_of_samples(ratio):
             Z = rng.standard_normal((n, d)) * np.sqrt(atoms)
             draws.append(np.sort(np.linalg.svd(Z, compute_uv=False) ** 2 / n)[::-1])
         mean = np.mean(draws, axis=0)
-        errors.append(np.mean(np.abs(Population(atoms, n).expected() - mean)) / mean.mean())
+        errors.append(np.mean(np.abs(TablePopulation(atoms, n).expected() - mean)) / mean.mean())
         assert errors[-1] < 2 / d
     assert errors[1] < 0.75 * errors[0]

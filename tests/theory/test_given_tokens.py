@@ -9,9 +9,11 @@ import spikepool as sp
 from spikepool.theory.given_tokens import predict_exact, predict_tokens
 from spikepool.theory.noise_law import Noise
 from spikepool.theory.population_usage import population_usage
-from spikepool.theory.token_usage import Projection, sample_usage, token_matrix
+from spikepool.theory.token_usage import sample_usage
 from spikepool.theory.usage_spectrum import UsageSpectrum
+from spikepool.world.class_centring import Projection
 from spikepool.world.frequencies import zipf_frequencies
+from spikepool.world.pooling_matrix import token_matrix
 from spikepool.world.sampling import draw_tokens
 
 R = sp.prefix_correlation(T=10, L=3)

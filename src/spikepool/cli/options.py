@@ -126,34 +126,32 @@ def takes_model(command: Callable[..., None]) -> Callable[..., None]:
 
 def parse_correlation(text: str, T: int) -> NDArray[np.float64]:
     """(T, T) matrix described by `text`; see ``CORRELATION_HELP``."""
-    import numpy as np
-
     from spikepool import errors
-    from spikepool.world import correlation as kinds
+    from spikepool.world.correlation import NAMED_CORRELATIONS
 
     if Path(text).suffix in (".csv", ".npy"):
         R = load_array(Path(text), "correlation")
         if R.shape != (T, T):
             raise errors.ShapeError(f"the correlation in {text} must be ({T}, {T})", R, "Set --T to its size")
         return R
-    name, _, arguments = text.partition(":")
+    kind, _, arguments = text.partition(":")
     numbers = parse_numbers(arguments, "correlation") if arguments else []
-    wanted = {"prefix": 1, "markov": 1, "equi": 1, "spiked": 2, "identity": 0}
-    if name not in wanted or len(numbers) != wanted[name]:
+    kind = {"equi": "equicorrelation"}.get(kind, kind)
+    make = NAMED_CORRELATIONS.get(kind)
+    # what follows the colon are the parameters after T, in order, that have no default
+    wanted = [] if make is None else [p.name for p in _required(make) if p.name != "T"]
+    if make is None or len(numbers) != len(wanted):
         raise InvalidInputError(
             "correlation is not understood",
             text,
             "Write " + CORRELATION_HELP.removeprefix("Positional correlation: ").rstrip("."),
         )
-    if name == "prefix":
-        return kinds.prefix_correlation(T, numbers[0])  # type: ignore[arg-type]
-    if name == "markov":
-        return kinds.markov_correlation(T, numbers[0])
-    if name == "equi":
-        return kinds.equicorrelation(T, numbers[0])
-    if name == "spiked":
-        return kinds.spiked_correlation(T, numbers[0], numbers[1])
-    return np.eye(T)
+    return make(T, *numbers)
+
+
+def _required(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Parameters without a default."""
+    return [p for p in inspect.signature(function).parameters.values() if p.default is inspect.Parameter.empty]
 
 
 def parse_weights(texts: list[str], R: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
@@ -171,13 +169,11 @@ def parse_weights(texts: list[str], R: NDArray[np.float64]) -> dict[str, NDArray
             import numpy as np
 
             w = np.asarray(parse_numbers(text, "weights"))
-        elif text == "mean":
-            w = kinds.mean_weights(T)
-        elif name == "causal":
-            w = kinds.causal_weights(T, layers=parse_numbers(argument, "weights")[0] if argument else 1)  # type: ignore[arg-type]
+        elif name == "causal" and argument:
+            w = kinds.causal_weights(T, layers=parse_numbers(argument, "weights")[0])  # type: ignore[arg-type]
             name = text
-        elif text == "optimal":
-            w = kinds.optimal_weights(R)
+        elif text in kinds.NAMED_WEIGHTS:
+            w = kinds.named_weights(text, R)
         else:
             raise InvalidInputError("weights are not understood", text, "Write " + WEIGHTS_HELP.rstrip("."))
         named[name if "," not in text else text] = check.weight_vector(w, T)

@@ -13,6 +13,7 @@ from spikepool.explorer.jobs import Report
 from spikepool.explorer.settings import Settings
 from spikepool.explorer.state import State, parse_query
 from spikepool.explorer.theory import solve
+from spikepool.kit.statistics import standard_error
 
 # besides the present mu, a few more show the whole curve; they cost next to nothing on the same draws
 CURVE_MUS = 9
@@ -63,7 +64,7 @@ def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     report(trials / (trials + 1), "whole spectrum of the first draw")
     eigenvalues = spectrum(model, weights[state.w], rng=seed)
     mean = np.mean(alignments, axis=0)
-    error = np.std(alignments, axis=0, ddof=1) / np.sqrt(trials) if trials > 1 else np.zeros_like(mean)
+    error = standard_error(alignments)
     names = list(weights)
     return {
         "query": state.query(),

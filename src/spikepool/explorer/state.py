@@ -18,9 +18,9 @@ import numpy as np
 from spikepool.errors import InvalidInputError, NoOptimumError, SpikepoolError
 from spikepool.kit.arrays import FloatArray
 from spikepool.model import SequenceModel
-from spikepool.world.correlation import markov_correlation, prefix_correlation
+from spikepool.world.correlation import named_correlation
 from spikepool.world.sequences import TABLES
-from spikepool.world.weights import causal_weights, mean_weights, optimal_weights
+from spikepool.world.weights import NAMED_WEIGHTS, named_weights
 
 CORRELATIONS = ("prefix", "markov", "matrix")
 WEIGHTS = ("mean", "causal", "optimal", "custom")
@@ -69,9 +69,9 @@ class State:
     def correlation(self) -> FloatArray:
         """The positional correlation R."""
         if self.corr == "prefix":
-            return prefix_correlation(self.T, self.L)
+            return named_correlation("prefix", T=self.T, L=self.L)
         if self.corr == "markov":
-            return markov_correlation(self.T, self.rho)
+            return named_correlation("markov", T=self.T, rho=self.rho)
         return np.array(self.R, dtype=np.float64)
 
     def model(self) -> SequenceModel:
@@ -88,12 +88,14 @@ class State:
 
     def all_weights(self) -> dict[str, FloatArray]:
         """Pooling weights by name; ``optimal`` is absent when no weights attain the optimum."""
-        result = {"mean": mean_weights(self.T), "causal": causal_weights(self.T)}
-        try:
-            result["optimal"] = optimal_weights(self.correlation())
-        except NoOptimumError:
-            if self.w == "optimal":
-                raise
+        R = self.correlation()
+        result = {}
+        for name in NAMED_WEIGHTS:
+            try:
+                result[name] = named_weights(name, R)
+            except NoOptimumError:
+                if self.w == name:
+                    raise
         if self.w == "custom":
             raw = np.array(self.custom)
             result["custom"] = raw / raw.sum()

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from spikepool.errors import DomainError, UnreachableError
 from spikepool.explorer.state import State, StateError, parse_query
 from spikepool.kit.arrays import FloatArray
 from spikepool.model import Prediction, SequenceModel
-from spikepool.theory import spikes
-from spikepool.theory.closed_form import top_alignment
+from spikepool.theory.closed_form import signal_threshold, top_alignment
 
 DENSITY_POINTS = 240
 CURVE_POINTS = 161
@@ -70,18 +68,6 @@ class Panels:
         return self.predictions[self.state.w]
 
 
-def sample_threshold(
-    model: SequenceModel, alpha: float, kappa: float, delta: ArrayLike, gamma: ArrayLike
-) -> FloatArray:
-    """Mu at which the signal's outlier appears in the sample, broadcast over delta and gamma; NaN when never."""
-    delta = np.asarray(delta, dtype=np.float64)
-    own = delta if model.table == "sampled" else 0.0
-    if alpha == 0:
-        return np.full(np.broadcast(delta, gamma).shape, np.nan)
-    strength = kappa * np.asarray(spikes.sample_threshold(delta, gamma)) / alpha
-    return np.sqrt(np.maximum(strength - own, 0.0))
-
-
 def size_axis(d: int, size: int) -> FloatArray:
     """Logarithmic axis of N or V: from d/10 to 30 d, stretched when the present size lies outside."""
     low, high = max(2.0, min(d / 10, size / 1.5)), max(d * 30.0, size * 1.5)
@@ -98,7 +84,10 @@ def _plane(state: State, model: SequenceModel, predictions: dict[str, Prediction
     alignment = top_alignment(
         model, chosen.alpha, chosen.kappa, mu=mu[None, :], delta=delta[:, None], gamma=gamma[:, None]
     )
-    thresholds = {name: sample_threshold(model, p.alpha, p.kappa, delta, gamma) for name, p in predictions.items()}
+    own = model.class_mean_power > 0
+    thresholds = {
+        name: signal_threshold(p.alpha / p.kappa, delta, gamma, class_means=own) for name, p in predictions.items()
+    }
     return PhasePlane(state.plane, mu, sizes, alignment, thresholds)
 
 

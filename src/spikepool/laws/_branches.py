@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.numerics import dips_below, newton
+from spikepool.kit.roots import dips_below, newton
 from spikepool.laws._population import AtomPopulation, Population
 
 # nodes of the table from which a branch is inverted; odd, for the middle of the central branch

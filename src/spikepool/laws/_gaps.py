@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from spikepool.errors import ConvergenceError, OnSupportError
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.numerics import Report, find_root
+from spikepool.kit.roots import SolverReport, find_root
 from spikepool.laws._branches import Windows, windows
 from spikepool.laws._population import Population
 
@@ -142,7 +142,7 @@ class GapFinder:
         return [(float(edge[0]), 0.0, 0, 0), (0.0, float(edge[1]), 0, 0)]
 
     @staticmethod
-    def _found(root: Report) -> None:
+    def _found(root: SolverReport) -> None:
         if not root.converged.all():
             worst = int(np.argmin(root.converged))
             raise ConvergenceError(
@@ -224,7 +224,7 @@ class GapFinder:
             # for nearly one atom the criterion vanishes at the end of the window itself, up to rounding
             end = np.where(inside[k, c], stop, start)[bad]
             at_end = ~root.converged & (np.abs(self._excess(end, own_i[bad], own_j[bad])) < 1e-6)
-            self._found(Report(root.value, root.residual, root.converged | at_end, root.steps))
+            self._found(SolverReport(root.value, root.residual, root.converged | at_end, root.steps))
             edges[bad] = np.where(at_end, end, root.value)
         return [(float(edges[q]), float(edges[q + 1]), int(own_i[q]), int(own_j[q])) for q in range(0, len(k), 2)]
 

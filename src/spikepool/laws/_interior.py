@@ -16,7 +16,7 @@ from scipy.interpolate import PchipInterpolator
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import ComplexArray, FloatArray
-from spikepool.kit.numerics import Report
+from spikepool.kit.roots import SolverReport
 from spikepool.laws import _separable
 from spikepool.laws._population import Population
 
@@ -111,7 +111,7 @@ class Interior:
         return self._skeletons[k]
 
 
-def require(report: Report, points: NDArray[Any]) -> None:
+def require(report: SolverReport, points: NDArray[Any]) -> None:
     """Raise for the first point that has not converged."""
     if not report.converged.all():
         bad = int(np.argmin(report.converged))

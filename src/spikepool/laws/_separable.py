@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.kit.arrays import ComplexArray
-from spikepool.kit.numerics import Report
+from spikepool.kit.roots import SolverReport
 from spikepool.laws._population import Population
 
 # Newton stops at this residual, or at this step; both are relative, r and log y being logarithms.
@@ -72,7 +72,9 @@ class State:
         return np.where(np.isfinite(rho), rho, 1.0)
 
 
-def solve(usage: Population, noise: Population, z: NDArray[Any], start: ComplexArray, *, max_steps: int = 60) -> Report:
+def solve(
+    usage: Population, noise: Population, z: NDArray[Any], start: ComplexArray, *, max_steps: int = 60
+) -> SolverReport:
     """y(z) in the lower half plane, at real z inside the support or complex z of the upper half plane.
 
     Parameters
@@ -86,7 +88,7 @@ def solve(usage: Population, noise: Population, z: NDArray[Any], start: ComplexA
 
     Returns
     -------
-    Report
+    SolverReport
         `value` holds y, `residual` the final |r|; a point is `converged` only if Im y < 0, the certificate holds,
         and its residual or its last Newton step is at rounding level.
     """
@@ -141,10 +143,10 @@ def solve(usage: Population, noise: Population, z: NDArray[Any], start: ComplexA
     # at an edge, where the certificate holds with equality, an error of the residual enters y by its square root
     certified = contraction <= 1 + np.maximum(1e-6, np.sqrt(accepted_residual))
     converged &= (y.imag < 0) & certified & ((residual <= accepted_residual) | (best_step <= _ACCEPTED_STEP))
-    return Report(y, residual, converged, steps)
+    return SolverReport(y, residual, converged, steps)
 
 
-def descend(usage: Population, noise: Population, z: ComplexArray) -> Report:
+def descend(usage: Population, noise: Population, z: ComplexArray) -> SolverReport:
     """:func:`solve` without a first guess: follow each point down from far above the real axis.
 
     At height h far above, e ≈ −delta ∫a dH_A/z; h falls by a constant factor until the point itself is reached.
@@ -155,7 +157,7 @@ def descend(usage: Population, noise: Population, z: ComplexArray) -> Report:
     height = np.maximum(scale, target)
     y = -(z.real + 1j * height) / noise.mean
     floor = np.maximum(target, 1e-6 * np.abs(z))
-    report = Report(y, np.zeros(len(y)), np.ones(len(y), dtype=bool), 0)
+    report = SolverReport(y, np.zeros(len(y)), np.ones(len(y), dtype=bool), 0)
     while True:
         at = z.real + 1j * height
         report = solve(usage, noise, at, report.value, max_steps=400)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spikepool.errors import ConvergenceError
-from spikepool.kit.numerics import tanh_sinh
+from spikepool.kit.quadrature import tanh_sinh
 from spikepool.laws.atomic import AtomicLaw
 from spikepool.laws.base import SpectralLaw
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import ConvergenceError, DomainError, NonFiniteError, OnSupportError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import ComplexArray, FloatArray
-from spikepool.kit.numerics import find_root
+from spikepool.kit.roots import find_root
 from spikepool.laws import _separable
 from spikepool.laws._gaps import GapFinder
 from spikepool.laws._interior import Interior, require

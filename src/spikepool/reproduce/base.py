@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.drawing.plotting import theme
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
+from spikepool.kit.statistics import standard_error
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -241,7 +242,7 @@ def mean_and_error(values: Any, axis: int = -1) -> tuple[NDArray[np.float64], ND
     trials = array.shape[axis]
     if trials < 2:
         raise ShapeError("a standard error needs at least two trials", trials, "Run more trials")
-    return array.mean(axis=axis), array.std(axis=axis, ddof=1) / math.sqrt(trials)
+    return array.mean(axis=axis), standard_error(array, axis)
 
 
 def kolmogorov_distance(eigenvalues: ArrayLike, cdf: Callable[[NDArray[np.float64]], Any]) -> float:

@@ -13,7 +13,6 @@ from spikepool.reproduce.setting import Sizes, prefix_model, weights_for
 from spikepool.simulation.drawn import simulate_grid
 from spikepool.theory import spikes
 from spikepool.theory.as_printed import published_alignment, published_outlier, published_thresholds
-from spikepool.world.weights import alpha_kappa
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -73,7 +72,7 @@ def published_table(trials: int = 12, seed: int = 0) -> tuple[PublishedRow, ...]
     delta, gamma = model.delta, model.gamma
 
     def scalars(method: str) -> tuple[float, float]:
-        return alpha_kappa(weights[method], model.R)
+        return model.gains(weights[method])
 
     rows = []
     for method, mu in ALIGNMENTS:
@@ -133,7 +132,7 @@ def _row(quantity: str, published: float, exact: float, values: Any, reason: str
 
 def _threshold_row(model: Any, w: Any, top: Any) -> PublishedRow:
     """mu_samp; the simulated one from alpha/kappa as read off the outlier at a large mu."""
-    alpha, kappa = alpha_kappa(w, model.R)
+    alpha, kappa = model.gains(w)
     x = np.asarray(spikes.excess_from_eigenvalue(top, model.delta, model.gamma, kappa))
     ratio = (x + model.delta) / (BULK_MU**2 + model.delta)
     needed = float(spikes.sample_threshold(model.delta, model.gamma))

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from spikepool.drawing import palette, plotting
+from spikepool.kit.statistics import standard_error
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, compare, within
 from spikepool.reproduce.setting import METHODS, weights_for
@@ -159,7 +160,7 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
     pairs = np.triu_indices(T, 1)
     products = signs[:, pairs[0]] * signs[:, pairs[1]]
     R = ds["R"].values[pairs]
-    error = np.maximum(products.std(axis=0, ddof=1) / np.sqrt(len(signs)), 1e-12)
+    error = np.maximum(standard_error(products), 1e-12)
     return (
         within("pooled vectors against the definition, by loop", worst, 1e-10, "largest entry", markers=N * D * 3),
         within("tokens whose class is not their sign", mismatches, 0.0, "share", markers=N * T),

@@ -10,8 +10,9 @@ import xarray as xr
 from spikepool.drawing import plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare, mean_and_error
-from spikepool.reproduce.setting import centred_alignment, sample_threshold, weights_for
+from spikepool.reproduce.setting import weights_for
 from spikepool.simulation.drawn import simulate_grid
+from spikepool.theory.closed_form import centred_alignment, signal_threshold
 from spikepool.world.correlation import spiked_correlation
 from spikepool.world.weights import alpha_kappa
 
@@ -48,7 +49,7 @@ def compute(settings: Settings) -> xr.Dataset:
             alpha, kappa = alpha_kappa(w, R)
             ratio = alpha / kappa
             theory[i, j] = centred_alignment(mu, ratio, delta[:, None], GAMMA, class_means=means)
-            threshold[i, j] = sample_threshold(ratio, delta, GAMMA, class_means=means)
+            threshold[i, j] = signal_threshold(ratio, delta, GAMMA, class_means=means)
         for row, target in enumerate(SPOT_DELTA):
             model = SequenceModel(
                 d=d,

@@ -11,18 +11,10 @@ from spikepool import __version__
 from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare
-from spikepool.reproduce.setting import (
-    METHODS,
-    Sizes,
-    centred_alignment,
-    prefix_model,
-    sample_threshold,
-    spiked_model,
-    weights_for,
-)
+from spikepool.reproduce.setting import METHODS, Sizes, prefix_model, spiked_model, weights_for
 from spikepool.sweeps import sweep
 from spikepool.theory.as_printed import published_alignment
-from spikepool.world.weights import alpha_kappa
+from spikepool.theory.closed_form import centred_alignment, signal_threshold
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,10 +30,10 @@ def _panel(name: str, model: SequenceModel, settings: Settings, trials: int, par
     exact, published, threshold = (np.empty((len(METHODS), n)) for n in (len(mu), len(mu), 1))
     means = model.class_mean_power > 0
     for i, method in enumerate(METHODS):
-        alpha, kappa = alpha_kappa(weights[method], model.R)
+        alpha, kappa = model.gains(weights[method])
         exact[i] = centred_alignment(mu, alpha / kappa, model.delta, model.gamma, class_means=means)
         published[i] = published_alignment(mu, alpha, kappa, model.delta, model.gamma)
-        threshold[i] = sample_threshold(alpha / kappa, model.delta, model.gamma, class_means=means)
+        threshold[i] = signal_threshold(alpha / kappa, model.delta, model.gamma, class_means=means)
     store = None
     # a long run can be resumed, and a cluster needs a place that its workers see; a quick one is computed afresh
     if settings.store is not None and (settings.full or settings.scheduler is not None):

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import OUTLIER_BIAS, Check, FigureSpec, Settings, compare, mean_and_error, within
-from spikepool.reproduce.setting import METHODS, Sizes, sample_threshold, weights_for
+from spikepool.reproduce.setting import METHODS, Sizes, weights_for
 from spikepool.theory import spikes
 from spikepool.theory.as_printed import published_thresholds
+from spikepool.theory.closed_form import signal_threshold
 from spikepool.world.correlation import prefix_correlation
 from spikepool.world.weights import alpha_kappa, causal_crossover, prefix_causal_scalars, prefix_mean_scalars
 
@@ -31,7 +32,7 @@ def _measured_ratio(
     model: SequenceModel, w: NDArray[np.float64], trials: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """alpha/kappa of each trial, read off its top eigenvalue by inverting the outlier formula."""
-    _, kappa = alpha_kappa(w, model.R)
+    _, kappa = model.gains(w)
     top = model.simulate(w, trials=trials, k=1, rng=rng).eigenvalue
     x = np.asarray(spikes.excess_from_eigenvalue(top, model.delta, model.gamma, kappa))
     ratio: NDArray[np.float64] = (x + model.delta) / (model.mu**2 + model.class_mean_power)
@@ -55,7 +56,7 @@ def compute(settings: Settings) -> xr.Dataset:
         for i, (_, w) in enumerate(weights_for(R).items()):
             alpha, kappa = alpha_kappa(w, R)
             ratio[i, j] = alpha / kappa
-            exact[i, j] = sample_threshold(alpha / kappa, delta, gamma, class_means=True)
+            exact[i, j] = signal_threshold(alpha / kappa, delta, gamma, class_means=True)
             published[i, j] = published_thresholds(alpha, kappa, delta, gamma).sample
             draws = _measured_ratio(_model(sizes, R, w), w, trials, rng)
             measured[i, j], error[i, j] = mean_and_error(draws)
@@ -120,7 +121,7 @@ def _first_win(length: int) -> int:
 
 def _threshold_of(ratio: NDArray[np.float64], ds: xr.Dataset) -> NDArray[np.float64]:
     delta, gamma = ds.attrs["d"] / ds.attrs["V"], ds.attrs["d"] / ds.attrs["N"]
-    return sample_threshold(ratio, delta, gamma, class_means=True)
+    return signal_threshold(ratio, delta, gamma, class_means=True)
 
 
 def draw(ds: xr.Dataset) -> Figure:

@@ -20,17 +20,11 @@ from spikepool.reproduce.base import (
     mean_and_error,
 )
 from spikepool.reproduce.errata import published_table, row_variables
-from spikepool.reproduce.setting import (
-    METHODS,
-    Sizes,
-    centred_alignment,
-    prefix_model,
-    sample_threshold,
-    weights_for,
-)
+from spikepool.reproduce.setting import METHODS, Sizes, prefix_model, weights_for
 from spikepool.simulation.drawn import simulate_grid
 from spikepool.theory.as_printed import published_alignment, published_outlier
-from spikepool.world.weights import alpha_kappa, prefix_causal_scalars, prefix_mean_scalars
+from spikepool.theory.closed_form import centred_alignment, signal_threshold
+from spikepool.world.weights import prefix_causal_scalars, prefix_mean_scalars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,11 +45,11 @@ def compute(settings: Settings) -> xr.Dataset:
     shape = (len(METHODS), len(MU))
     exact, published, threshold = np.empty(shape), np.empty(shape), np.empty(len(METHODS))
     for i, method in enumerate(METHODS):
-        alpha, kappa = alpha_kappa(weights[method], model.R)
+        alpha, kappa = model.gains(weights[method])
         exact[i] = centred_alignment(MU, alpha / kappa, model.delta, model.gamma, class_means=True)
         published[i] = published_alignment(MU, alpha, kappa, model.delta, model.gamma)
-        threshold[i] = sample_threshold(alpha / kappa, model.delta, model.gamma, class_means=True)
-    alpha, kappa = alpha_kappa(weights["mean"], model.R)
+        threshold[i] = signal_threshold(alpha / kappa, model.delta, model.gamma, class_means=True)
+    alpha, kappa = model.gains(weights["mean"])
     fine = np.linspace(0.0, 3.0, 301)
     curves = {
         "exact": [model.replace(mu=float(mu)).predict(weights["mean"]).eigenvalue for mu in fine],

@@ -124,7 +124,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Report:
+class FigureReport:
     """A finished report; `path` is its HTML file."""
 
     path: Path
@@ -163,7 +163,7 @@ class Report:
         }
 
 
-def make_report(specs: Sequence[FigureSpec], settings: Settings, out: str | Path) -> Report:
+def make_report(specs: Sequence[FigureSpec], settings: Settings, out: str | Path) -> FigureReport:
     """Compute, judge and draw `specs`, and write ``index.html`` with pictures and data sets to `out`.
 
     A figure that fails is reported with its error and the others go on.
@@ -179,7 +179,7 @@ def make_report(specs: Sequence[FigureSpec], settings: Settings, out: str | Path
             progress.advance()
     seconds = time.perf_counter() - start
     errata = next((e.dataset for e in entries if e.spec.number == 8 and e.dataset is not None), None)
-    report = Report(
+    report = FigureReport(
         directory / "index.html",
         tuple(entries),
         () if errata is None else published_rows(errata),
@@ -304,7 +304,7 @@ def _fixed(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def _render(report: Report, started: datetime) -> str:
+def _render(report: FigureReport, started: datetime) -> str:
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -327,4 +327,4 @@ def _render(report: Report, started: datetime) -> str:
     )
 
 
-__all__ = ["Entry", "Report", "make_report", "published_table", "save_dataset"]
+__all__ = ["Entry", "FigureReport", "make_report", "published_table", "save_dataset"]

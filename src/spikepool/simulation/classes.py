@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
 
 from spikepool.errors import DomainError
 from spikepool.kit import validation as check
@@ -15,8 +14,10 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
 from spikepool.kit.showing import html_table, mean_table, plain
+from spikepool.world.class_centring import Projection
 from spikepool.world.class_sampling import class_sampler
 from spikepool.world.class_tables import ClassWorld
+from spikepool.world.pooling_matrix import token_matrix
 
 
 @dataclass(frozen=True)
@@ -74,21 +75,18 @@ def simulate_classes(
     sizes = world.class_sizes()
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     owner = np.repeat(np.arange(world.K), sizes)
+    project = Projection(owner if world.table == "class_centered" else None)
     directions = world.directions
     p, r = directions.shape
     eigenvalues, overlaps = np.empty((trials, k)), np.empty((trials, k, r))
     with Progress(trials, "K classes") as progress:
         for trial in range(trials):
             table = generator.standard_normal((world.V, world.d))
-            if world.table == "class_centered":
-                for start, size in zip(starts, sizes, strict=True):
-                    table[start : start + size] -= table[start : start + size].mean(axis=0)
+            table = project(table)
             table[:, :p] += world.means.T[owner]
             classes = draw(world.N, rng=generator)
             tokens = starts[classes] + (generator.random(classes.shape) * sizes[classes]).astype(np.intp)
-            entries = np.broadcast_to(w, tokens.shape).ravel()
-            rows = np.repeat(np.arange(world.N), world.T)
-            C = csr_array((entries, (rows, tokens.ravel())), shape=(world.N, world.V)) @ table
+            C = token_matrix(tokens, w, world.V) @ table
             if world.centered:
                 C -= C.mean(axis=0)
             values, vectors = np.linalg.eigh(C.T @ C / world.N)

@@ -17,11 +17,10 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.model import SequenceModel
 from spikepool.simulation.drawn import maximal_rank
-from spikepool.world.weights import causal_weights, mean_weights, optimal_weights
+from spikepool.world.weights import NAMED_WEIGHTS, named_weights
 
 FIELDS = tuple(field.name for field in dataclasses.fields(SequenceModel))
 ARRAY_FIELDS = ("R", "frequencies", "covariance", "direction")
-NAMED_WEIGHTS = ("mean", "causal", "optimal")
 
 _SIZES = ("d", "V", "N")
 _NUMBERS = ("mu", "noise_df")
@@ -125,9 +124,7 @@ class SweepSpec:
         value = self.weights[name]
         if not isinstance(value, str):
             return value
-        if value == "mean":
-            return mean_weights(model.T)
-        return causal_weights(model.T) if value == "causal" else optimal_weights(model.R)
+        return named_weights(value, model.R)
 
     # -- as text -------------------------------------------------------------------------------------------
 
@@ -271,7 +268,7 @@ def _named_weights(weights: Any) -> dict[str, str | FloatArray]:
         if not isinstance(name, str) or not name:
             raise WeightsError("the name of weights must be a non-empty string", name, "Rename them")
         if isinstance(value, str):
-            result[name] = check.choice(value, f"weights {name!r}", NAMED_WEIGHTS)
+            result[name] = check.choice(value, f"weights {name!r}", tuple(NAMED_WEIGHTS))
         else:
             w = check.weight_vector(value, None, f"weights {name!r}").copy()
             w.setflags(write=False)
@@ -287,4 +284,4 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
-__all__ = ["ARRAY_FIELDS", "FIELDS", "NAMED_WEIGHTS", "SweepSpec", "differences"]
+__all__ = ["ARRAY_FIELDS", "FIELDS", "SweepSpec", "differences"]

@@ -31,7 +31,7 @@ The kinds of R and their parameters are those of :mod:`spikepool.world.correlati
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,10 @@ from spikepool.errors import InvalidInputError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.model import SequenceModel
 from spikepool.sweeps.spec import ARRAY_FIELDS, FIELDS, SweepSpec
-from spikepool.world import correlation
+from spikepool.world.correlation import named_correlation
 
 _TOP = ("model", "weights", "sweep", "trials", "seed", "k", "exact")
 _REQUIRED = ("d", "V", "N", "R", "mu")
-_CORRELATIONS: dict[str, Callable[..., Any]] = {
-    "prefix": correlation.prefix_correlation,
-    "markov": correlation.markov_correlation,
-    "equicorrelation": correlation.equicorrelation,
-    "spiked": correlation.spiked_correlation,
-    "identity": lambda T: np.eye(check.size(T, "T")),
-}
 
 
 def load_spec(path: str | Path) -> SweepSpec:
@@ -121,11 +114,7 @@ def _axis(name: str, value: Any) -> Any:
 
 def _correlation(table: Mapping[str, Any], where: str) -> Any:
     parameters = dict(table)
-    kind = check.choice(parameters.pop("kind", None), f"{where} kind", tuple(_CORRELATIONS))
-    try:
-        return _CORRELATIONS[kind](**parameters)
-    except TypeError as err:  # a parameter is missing or unknown
-        raise InvalidInputError(f"{where}: {err}", dict(table), f"Give the parameters of {kind!r}") from err
+    return named_correlation(parameters.pop("kind", None), where, **parameters)
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.tables.edge import BulkEdge, find_edge
-from spikepool.tables.population import Population, fit_population, plug_in
+from spikepool.tables.population import TablePopulation, fit_population, plug_in
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class HeldOut:
         return self.p_value > 0.05
 
 
-def fit_bulk(eigenvalues: FloatArray, d: int, n: int, edge: BulkEdge) -> Population:
+def fit_table_bulk(eigenvalues: FloatArray, d: int, n: int, edge: BulkEdge) -> TablePopulation:
     """Population behind the eigenvalues after the outliers that `edge` counts."""
     k = edge.n_outliers
     return fit_population(eigenvalues[k:], d - k, n - k, edge.edge)
@@ -90,7 +90,7 @@ def predict_held_out(
     """
     edges = find(first), find(second)
     k = edges[0].n_outliers
-    population = fit_bulk(first, d, rows[0], edges[0])
+    population = fit_table_bulk(first, d, rows[0], edges[0])
     predicted = population.expected(rows[1] - k)
     # The largest k eigenvalues of either half are left out of the comparison: they are not the bulk.
     observed = second[k : k + len(predicted)]

@@ -37,7 +37,7 @@ SUM_WEIGHT = 100.0
 
 
 @dataclass(frozen=True)
-class Population:
+class TablePopulation:
     """Equally weighted population eigenvalues with the ratio c = d/n they are sampled at.
 
     Attributes
@@ -98,7 +98,7 @@ class Population:
         return GeneralizedLaw(noise=AtomicLaw(self.atoms), usage=AtomicLaw([1.0]), delta=self.ratio)
 
 
-def fit_population(bulk: FloatArray, d: int, n: int, edge: float) -> Population:
+def fit_population(bulk: FloatArray, d: int, n: int, edge: float) -> TablePopulation:
     """Population of dimension `d` whose sample law with `n` rows fits the nonzero eigenvalues `bulk`.
 
     Parameters
@@ -116,9 +116,9 @@ def fit_population(bulk: FloatArray, d: int, n: int, edge: float) -> Population:
     z, companion = _observations(bulk, d, n)
     bottom = max(0.3 * float(bulk[-1]), 1e-3 * float(bulk[0]))
 
-    def fitted(top: float) -> Population:
+    def fitted(top: float) -> TablePopulation:
         grid = np.geomspace(min(bottom, top / 20), top, GRID)
-        return Population(_equal_weights(grid, _grid_weights(z, companion, ratio, grid), d), n)
+        return TablePopulation(_equal_weights(grid, _grid_weights(z, companion, ratio, grid), d), n)
 
     # The edge of the law grows with the top of the grid: z(ℓ) > ℓ > top, so the top is below the edge.
     low, high = edge / (1 + np.sqrt(ratio)) ** 2 * 0.5, edge
@@ -130,14 +130,14 @@ def fit_population(bulk: FloatArray, d: int, n: int, edge: float) -> Population:
     return population
 
 
-def plug_in(bulk: FloatArray, d: int, n: int) -> Population:
+def plug_in(bulk: FloatArray, d: int, n: int) -> TablePopulation:
     """The paper's choice: the observed eigenvalues taken as the population's.
 
     Sampling has already spread them once, so the law they give is too wide: by a factor of about 1 + c in variance.
     It is accurate only when d/V is small.
     """
     atoms = np.concatenate([bulk, np.full(d - len(bulk), bulk[-1] * 1e-6)])
-    return Population(atoms[::-1].copy(), n)
+    return TablePopulation(atoms[::-1].copy(), n)
 
 
 def _observations(bulk: FloatArray, d: int, n: int) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:

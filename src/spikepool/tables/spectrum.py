@@ -20,8 +20,8 @@ from spikepool.kit.progress import Progress
 from spikepool.tables import nulls, report
 from spikepool.tables.edge import MARGIN, BulkEdge, find_edge
 from spikepool.tables.gram import Moments
-from spikepool.tables.heldout import fit_bulk, predict_held_out
-from spikepool.tables.population import Population, plug_in
+from spikepool.tables.heldout import fit_table_bulk, predict_held_out
+from spikepool.tables.population import TablePopulation, plug_in
 from spikepool.tables.rows import InfluentialRow, heaviest, scan_rows, token_names
 
 MOST_DIRECTIONS = 20  # outlying directions whose rows are examined
@@ -94,7 +94,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     outliers_ : tuple of TableOutlier
     components_ : ndarray of shape (n_outliers_, d)
         Their directions, one a row.
-    population_ : Population
+    population_ : TablePopulation
         Estimated population of the bulk; ``population_.law()`` is its :class:`spikepool.GeneralizedLaw`.
     counts_ : dict
         Number of outliers under each null.
@@ -237,8 +237,8 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         self.threshold_ = edge.threshold
         self.margin_ = edge.margin
         self.components_ = vectors[:, :k].T.copy()
-        self.population_: Population = (
-            fit_bulk(nonzero, size, rows, edge)
+        self.population_: TablePopulation = (
+            fit_table_bulk(nonzero, size, rows, edge)
             if self.population == "inverse"
             else plug_in(nonzero[k:], size - k, rows - k)
         )

@@ -40,7 +40,6 @@ from spikepool.kit.showing import html_table
 from spikepool.theory import spikes
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.sign_blocks import sign_blocks
-from spikepool.world.weights import alpha_kappa
 
 # Draws behind E[(w'xi)^4] when the signs are not made of blocks; its relative error of about 0.5 % is far below
 # what the fourth moment contributes to the standard deviations.
@@ -241,7 +240,7 @@ def fluctuations(model: SequenceWorld, w: ArrayLike) -> Fluctuations:
             "fluctuations are known for isotropic noise and uniform token frequencies only",
             remedy="Drop covariance and frequencies, or estimate the scatter with model.simulate",
         )
-    alpha, kappa = alpha_kappa(w, model.R)
+    alpha, kappa = model.gains(w)
     d, V, N, mu, delta, gamma = model.d, model.V, model.N, model.mu, model.delta, model.gamma
     sampled = model.latent == "signs" and model.table == "sampled"
     zeta2 = delta if sampled else 0.0

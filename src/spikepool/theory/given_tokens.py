@@ -18,9 +18,11 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.theory.noise_law import Noise
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction
-from spikepool.theory.token_usage import Projection, Usage, sample_usage, token_matrix
+from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.twins import population_twins
 from spikepool.theory.usage_spectrum import UsageSpectrum
+from spikepool.world.class_centring import Projection
+from spikepool.world.pooling_matrix import token_matrix
 from spikepool.world.sequences import TABLES, SequenceWorld
 
 

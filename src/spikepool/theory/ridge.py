@@ -37,7 +37,6 @@ from spikepool.kit import validation as check
 from spikepool.theory.prediction import RidgePrediction
 from spikepool.world.labels import label_law, label_positions
 from spikepool.world.sequences import SequenceWorld, checked_model
-from spikepool.world.weights import alpha_kappa
 
 # The optimal ridge is sought within this factor of the mean noise eigenvalue, either way; beyond it the
 # classifier is at one of its two limits (least squares, or the difference of class means) to four digits.
@@ -116,7 +115,7 @@ def ridge_prediction(
             "the closed form of the ridge accuracy holds for isotropic noise and uniform token frequencies",
             remedy="Use exact=True for token frequencies, spikepool.simulation.ridge.simulate_ridge for a covariance",
         )
-    alpha, kappa = alpha_kappa(w, model.R)
+    alpha, kappa = model.gains(w)
     law = label_law(model, w, positions, draws, rng)
     mean, var = ridge_moments(
         alpha=alpha,
@@ -191,7 +190,7 @@ def optimal_ridge(
     Searched on a grid over ten decades around the mean noise eigenvalue kappa, then refined; for some worlds the
     accuracy increases towards one of the ends, which `at_limit` reports.
     """
-    _, kappa = alpha_kappa(w, checked_model(model).R)
+    _, kappa = checked_model(model).gains(w)
 
     def loss(log_ratio: float) -> float:
         return -ridge_accuracy(model, w, kappa * 10.0**log_ratio, n_train, label=label, rng=rng)

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.sparse import csr_array
 from scipy.special import ndtr
 
 from spikepool.errors import InvalidInputError
@@ -35,7 +34,9 @@ from spikepool.kit.arrays import ComplexArray, FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.sign_votes import node_count, positive_probability
 from spikepool.theory.prediction import RidgePrediction
+from spikepool.world.class_centring import Projection
 from spikepool.world.labels import block_label, labels_of
+from spikepool.world.pooling_matrix import token_matrix
 from spikepool.world.sampling import child_seed, draw_tokens, seed_sequence
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.sign_blocks import SignBlocks, sign_blocks, sign_patterns
@@ -78,17 +79,14 @@ def token_scores(
     tokens, latent = draw_tokens(model.replace(N=n_train), rng)
     y = labels_of(latent, positions)
     a = latent @ w
-    entries = np.broadcast_to(w, tokens.shape).ravel()
-    usage = csr_array((entries, (np.repeat(np.arange(n_train), model.T), tokens.ravel())), shape=(n_train, V))
+    usage = token_matrix(tokens, w, V)
     A = (usage.T @ usage).toarray() / n_train
     b, g = usage.T @ y / n_train, usage.T @ a / n_train
-    if model.table == "class_centered":
-        A, b, g = _off_class_means(_off_class_means(A).T), _off_class_means(b), _off_class_means(g)
+    project = Projection(model.signs if model.table == "class_centered" else None)
+    A, b, g = project(project(A).T), project(b), project(g)
     values, vectors = np.linalg.eigh(A)
     values = np.maximum(values, 0.0)  # a Gram matrix: negative by rounding only
-    if model.table == "class_centered":
-        # the null space of A mixes with the class means; what enters is its part off them
-        vectors = _off_class_means(vectors)
+    vectors = project(vectors)  # the null space of A mixes with the class means; what enters is its part off them
 
     def equation(rho: float) -> float:
         return float(rho * (d - np.sum(values / (rho + values))) - ridge)
@@ -104,14 +102,6 @@ def token_scores(
     freedom = d - float(np.sum((values * R) ** 2))
     sigma2 = rho**2 * (float(r_hat @ r_hat) + d * beta_u**2) / freedom
     return TokenScores(mu * beta_u, vectors @ r_hat, sigma2 * (vectors**2 @ R**2))
-
-
-def _off_class_means(array: FloatArray) -> FloatArray:
-    """`array` minus, within each class (even and odd rows), the mean of its rows."""
-    result = array.copy()
-    for first in (0, 1):
-        result[first::2] -= result[first::2].mean(axis=0)
-    return result
 
 
 def exact_ridge_accuracy(

@@ -24,6 +24,7 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.laws.measures import EXACT_SIZE, lanczos_measure, non_negative
 from spikepool.theory.general_spikes import Measure
 from spikepool.theory.usage_pairs import TOP, TopPairs, converged_pairs
+from spikepool.world.class_centring import Projection
 
 # Up to this size eigenvectors are computed; between it and EXACT_SIZE eigenvalues are, with Lanczos for the rest.
 _VECTORS_SIZE = 1500
@@ -74,30 +75,6 @@ class Usage:
             np.concatenate([self.top.values, self.measure.values]),
             np.concatenate([self.top.signal[:, None], self.measure.coordinates]),
         )
-
-
-def token_matrix(tokens: NDArray[Any], weights: FloatArray, V: int) -> csr_array:
-    """W' (N x V), rows are sequences; repeated tokens of a sequence add up."""
-    N, T = tokens.shape
-    data = np.broadcast_to(weights, (N, T)).ravel()
-    matrix = csr_array((data, (np.repeat(np.arange(N), T), tokens.ravel())), shape=(N, V))
-    matrix.sum_duplicates()
-    return matrix
-
-
-class Projection:
-    """P, the projection off the class means; the identity when there is no class-centring."""
-
-    def __init__(self, signs: NDArray[Any] | None) -> None:
-        self._classes = [] if signs is None else [np.flatnonzero(signs == c) for c in np.unique(signs)]
-
-    def __call__(self, x: FloatArray) -> FloatArray:
-        """P x, along the first axis."""
-        if self._classes:
-            x = x.copy()
-            for rows in self._classes:
-                x[rows] -= x[rows].mean(axis=0)
-        return x
 
 
 def sample_usage(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -95,6 +98,31 @@ def spiked_correlation(
         R /= np.outer(scale, scale)
         np.fill_diagonal(R, 1.0)
     return R
+
+
+def identity_correlation(T: int) -> FloatArray:
+    """Independent positions."""
+    return np.eye(_length(T))
+
+
+# Correlations that have a name wherever one is described: command line, sweep files, explorer.
+NAMED_CORRELATIONS: dict[str, Callable[..., FloatArray]] = {
+    "prefix": prefix_correlation,
+    "markov": markov_correlation,
+    "equicorrelation": equicorrelation,
+    "spiked": spiked_correlation,
+    "identity": identity_correlation,
+}
+
+
+def named_correlation(kind: str, where: str = "correlation", **parameters: Any) -> FloatArray:
+    """The correlation called `kind` with the parameters of its function; what is missing or unknown is named."""
+    make = NAMED_CORRELATIONS[check.choice(kind, f"{where} kind", tuple(NAMED_CORRELATIONS))]
+    try:
+        inspect.signature(make).bind(**parameters)
+    except TypeError as err:
+        raise InvalidInputError(f"{where}: {err}", parameters, f"Give the parameters of {kind!r}") from err
+    return make(**parameters)
 
 
 def _length(T: int) -> int:

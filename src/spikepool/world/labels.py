@@ -13,6 +13,7 @@ from spikepool.errors import InvalidInputError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.sign_votes import sign_sum_probability
+from spikepool.kit.statistics import standard_error
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.sign_blocks import SignBlocks, sign_blocks, sign_patterns
 from spikepool.world.signs import sign_sampler
@@ -96,7 +97,7 @@ class SampledLabel:
         if ratio == 0:
             return 0.5, 0.0
         probabilities = ndtr(ratio * self.values)
-        return float(probabilities.mean()), float(probabilities.std(ddof=1) / np.sqrt(len(probabilities)))
+        return float(probabilities.mean()), float(standard_error(probabilities))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,15 @@ def panels(total: int, width: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
+def token_matrix(tokens: NDArray[Any], weights: FloatArray, V: int) -> csr_array:
+    """W' (N x V), rows are sequences; repeated tokens of a sequence add up."""
+    N, T = tokens.shape
+    data = np.broadcast_to(weights, (N, T)).ravel()
+    matrix = csr_array((data, (np.repeat(np.arange(N), T), tokens.ravel())), shape=(N, V))
+    matrix.sum_duplicates()
+    return matrix
+
+
 class PoolingMatrix:
     """The sparse matrix W' (N x V), whose row n holds the weights of sequence n at its tokens.
 

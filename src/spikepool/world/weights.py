@@ -6,6 +6,8 @@ Weights w of unit sum enter every prediction through the signal gain ``alpha = w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -171,3 +173,16 @@ def causal_crossover(T: int) -> int | None:
     mean = 1 + L * (L - 1) / T
     wins = np.flatnonzero(causal > mean * (1 + 1e-12))
     return int(L[wins[-1]]) if len(wins) else None
+
+
+# Weightings that have a name wherever weights are named: command line, sweep files, explorer, figures.
+NAMED_WEIGHTS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "mean": lambda R: mean_weights(len(R)),
+    "causal": lambda R: causal_weights(len(R)),
+    "optimal": lambda R: optimal_weights(R),
+}
+
+
+def named_weights(name: str, R: ArrayLike) -> FloatArray:
+    """The weights called `name` for a positional correlation."""
+    return NAMED_WEIGHTS[check.choice(name, "weights", tuple(NAMED_WEIGHTS))](np.asarray(R, dtype=np.float64))

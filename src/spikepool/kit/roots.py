@@ -1,6 +1,6 @@
-"""Vectorised solvers that report, and quadrature nodes.
+"""Vectorised root finders that report.
 
-Nothing here decides what to do about a failure: every solver returns a :class:`Report` and the caller, who knows
+Nothing here decides what to do about a failure: every solver returns a :class:`SolverReport` and the caller, who knows
 the point and the remedy, raises.
 """
 
@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import elementwise
 
 from spikepool.kit.arrays import FloatArray
 
 
 @dataclass(frozen=True)
-class Report:
+class SolverReport:
     """Outcome of an iterative solver, one entry for each problem.
 
     Attributes
@@ -45,11 +46,8 @@ def find_root(
     *,
     xtol: float = 4e-16,
     max_steps: int = 200,
-) -> Report:
-    """Roots of many scalar functions at once, each bracketed by ``[lo, hi]`` (Chandrupatla, 1997).
-
-    Inverse quadratic interpolation where it is safe, bisection elsewhere: a bracket is never lost, and the number
-    of steps is that of bisection at worst.
+) -> SolverReport:
+    """Roots of many scalar functions at once, each bracketed by ``[lo, hi]``: scipy's Chandrupatla with an index.
 
     Parameters
     ----------
@@ -64,53 +62,24 @@ def find_root(
 
     Returns
     -------
-    Report
+    SolverReport
         `residual` is the final length of the bracket relative to the root. A problem without a sign change is
         reported as not converged, with an infinite residual.
     """
-    everything = np.arange(len(lo))
-    a, b = np.array(hi, dtype=np.float64), np.array(lo, dtype=np.float64)
-    fa, fb = np.asarray(f(a, everything), float), np.asarray(f(b, everything), float)
-    c, fc = a.copy(), fa.copy()
-    t = np.full(len(a), 0.5)
-    bracketed = np.sign(fa) * np.sign(fb) <= 0
-    value = np.where(np.abs(fa) < np.abs(fb), a, b)
-    residual = np.where(bracketed & ((fa == 0) | (fb == 0)), 0.0, np.inf)
-    active = np.flatnonzero(bracketed & (fa != 0) & (fb != 0))
-    steps = 0
-    for steps in range(1, max_steps + 1):  # noqa: B007 (reported after the loop)
-        if not len(active):
-            break
-        i = active
-        x = a[i] + t[i] * (b[i] - a[i])
-        fx = np.asarray(f(x, i), float)
-        same = np.sign(fx) == np.sign(fa[i])
-        c[i] = np.where(same, a[i], b[i])
-        fc[i] = np.where(same, fa[i], fb[i])
-        b[i] = np.where(same, b[i], a[i])
-        fb[i] = np.where(same, fb[i], fa[i])
-        a[i], fa[i] = x, fx
-        best = np.where(np.abs(fa[i]) < np.abs(fb[i]), a[i], b[i])
-        width = np.abs(b[i] - a[i])
-        tolerance = 2 * xtol * np.abs(best) + 1e-300
-        value[i] = best
-        residual[i] = width / np.maximum(np.abs(best), 1e-300)
-        limit = tolerance / np.maximum(width, 1e-300)
-        done = (limit > 0.5) | (fx == 0)
-        residual[i] = np.where(fx == 0, 0.0, residual[i])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            xi = (a[i] - b[i]) / (c[i] - b[i])
-            phi = (fa[i] - fb[i]) / (fc[i] - fb[i])
-            quadratic = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
-            al = (c[i] - a[i]) / (b[i] - a[i])
-            new = fa[i] / (fb[i] - fa[i]) * fc[i] / (fb[i] - fc[i]) + al * fa[i] / (fc[i] - fa[i]) * fb[i] / (
-                fc[i] - fb[i]
-            )
-        t[i] = np.clip(np.where(quadratic & np.isfinite(new), new, 0.5), limit, 1 - np.minimum(limit, 0.5))
-        active = i[~done]
-    converged = np.ones(len(a), dtype=bool)
-    converged[active] = False
-    return Report(value, residual, converged & bracketed, steps)
+    index = np.arange(len(lo))
+    if not len(index):
+        return SolverReport(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 0)
+    with np.errstate(all="ignore"):  # a problem without a sign change runs on as NaN
+        found = elementwise.find_root(
+            lambda x, i: np.asarray(f(x, i.astype(np.intp)), dtype=np.float64),
+            (np.asarray(lo, dtype=np.float64), np.asarray(hi, dtype=np.float64)),
+            args=(index,),
+            tolerances={"xatol": 1e-300, "xrtol": 2 * xtol, "fatol": 0.0, "frtol": 0.0},
+            maxiter=max_steps,
+        )
+        width = np.abs(found.bracket[1] - found.bracket[0]) / np.maximum(np.abs(found.x), 1e-300)
+    residual = np.where(found.success, np.where(found.f_x == 0, 0.0, width), np.inf)
+    return SolverReport(found.x, residual, np.asarray(found.success), int(found.nfev.max()))
 
 
 def newton(
@@ -120,7 +89,7 @@ def newton(
     start: FloatArray,
     *,
     max_steps: int = 200,
-) -> Report:
+) -> SolverReport:
     """Roots of many monotone functions by Newton's method, kept inside shrinking brackets.
 
     Parameters
@@ -136,7 +105,7 @@ def newton(
 
     Returns
     -------
-    Report
+    SolverReport
         `residual` is the length of the last step relative to the root.
     """
     a, b = np.array(negative, dtype=np.float64), np.array(positive, dtype=np.float64)
@@ -169,7 +138,7 @@ def newton(
         active = i[~done]
     converged = np.ones(len(x), dtype=bool)
     converged[active] = False
-    return Report(x, residual, converged, steps)
+    return SolverReport(x, residual, converged, steps)
 
 
 def dips_below(
@@ -212,27 +181,3 @@ def dips_below(
         hopeless = np.isfinite(meet) & (meet > 0)
         active = i[~(negative[i] | hopeless | (b[i] - a[i] <= 1e-15 * np.abs(x)))]
     return negative, where
-
-
-def tanh_sinh(n: int = 200, reach: float = 3.4) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Nodes of double exponential quadrature on [0, 1]: ``(u, 1 − u, weights)``.
-
-    Integrable singularities of any algebraic order at either end are allowed; the distances to both ends are
-    given, so that neither is lost to rounding.
-    """
-    k = np.linspace(-reach, reach, n)
-    step = k[1] - k[0]
-    argument = np.pi * np.sinh(k)
-    u, v = 1 / (1 + np.exp(-argument)), 1 / (1 + np.exp(argument))
-    return u, v, step * np.pi * np.cosh(k) * u * v
-
-
-def derivative(f: Callable[[Any], Any], z: NDArray[Any], radius: FloatArray, n: int = 16) -> NDArray[Any]:
-    """f'(z) of an analytic f as the mean over `n` points of a circle (Cauchy's formula).
-
-    The error is that of f over `radius`, plus (radius over the distance to the nearest singularity)^n.
-    """
-    turn = np.exp(2j * np.pi * (np.arange(n) + 0.5) / n)
-    points = np.asarray(z)[..., None] + np.asarray(radius)[..., None] * turn
-    result: NDArray[Any] = np.mean(f(points) * turn.conj(), axis=-1) / radius
-    return result
