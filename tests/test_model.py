@@ -268,3 +268,20 @@ def test_vanishing_signals_do_not_divide_by_zero():
         for mu in (0.0, 1e-200, 1e-160):
             p = model(mu=mu, table=table).predict(WEIGHTS["mean"])
             assert p.alignment == pytest.approx(0, abs=1e-12)
+
+
+def test_the_correlation_is_proved_once_for_each_model(monkeypatch):
+    proofs = []
+    plain = np.linalg.eigvalsh
+    monkeypatch.setattr(np.linalg, "eigvalsh", lambda *a, **k: proofs.append(a) or plain(*a, **k))
+    R = sp.prefix_correlation(6, 2)
+    model = sp.SequenceModel(40, 60, 80, R, 1.5)
+    w = sp.causal_weights(6)
+    model.predict(w)
+    model.replace(mu=2.0, N=100).predict(w)
+    model.required_samples(w, alignment=0.2)
+    model.fluctuations(w)
+    model.ridge_accuracy(w)
+    assert len(proofs) == 1
+    model.replace(R=np.eye(6))
+    assert len(proofs) == 2

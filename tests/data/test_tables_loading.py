@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.formats import choose_tensor
 from spikepool.data.hub import HubUnreachableError
+from spikepool.data.tensor_names import choose_tensor  # FIX
 from spikepool.tables import open_table
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")

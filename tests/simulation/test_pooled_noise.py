@@ -8,8 +8,8 @@ import pytest
 import spikepool as sp
 from spikepool.kit.threads import threaded_map
 from spikepool.simulation.drawn import dense as _dense_gram
-from spikepool.simulation.drawn import pooled_noise as _pooling_operator
 from spikepool.simulation.pooled_noise import PooledNoise, PoolingMatrix
+from spikepool.world import pooling_matrix
 from spikepool.world.sampling import draw_sample
 
 R = sp.prefix_correlation(T=6, L=3)
@@ -35,7 +35,7 @@ def dense_matrix(tokens, w, V):
 @pytest.fixture(params=["one piece", "many pieces"])
 def pieces(request, monkeypatch):
     if request.param == "many pieces":
-        monkeypatch.setattr(_pooling_operator, "_PANEL_ELEMENTS", 100)
+        monkeypatch.setattr(pooling_matrix, "_PANEL_ELEMENTS", 100)
     return request.param
 
 
@@ -78,7 +78,7 @@ def test_covariance(pieces, centered, latent):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_number_of_threads_does_not_change_a_bit(monkeypatch, dtype):
-    monkeypatch.setattr(_pooling_operator, "_PANEL_ELEMENTS", 100)
+    monkeypatch.setattr(pooling_matrix, "_PANEL_ELEMENTS", 100)
     s = sample(dtype)
     x = np.random.default_rng(0).standard_normal(30)
     alone = PooledNoise(s, W).covariance(x, 1.5)

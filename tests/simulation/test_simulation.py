@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.simulation.drawn import drawn as simulation
+from spikepool.simulation import drawn as simulation
 from spikepool.simulation.drawn import maximal_rank, sample_grid, simulate, simulate_grid, spectrum
 from spikepool.world.sampling import child_seed, draw_sample
 
@@ -185,9 +185,9 @@ class TestSeeds:
         code = textwrap.dedent(
             """
             import numpy as np, spikepool as sp
-            from spikepool.simulation.drawn import pooled_noise as _pooling_operator
-            _pooling_operator._PANEL_ELEMENTS = 1 << 18
-            from spikepool.simulation.drawn import drawn as simulation
+            from spikepool.world import pooling_matrix
+            pooling_matrix._PANEL_ELEMENTS = 1 << 18
+            from spikepool.simulation import drawn as simulation
             R = sp.prefix_correlation(T=10, L=3)
             m = sp.SequenceModel(d=400, V=12000, N=900, R=R, mu=1.5)
             s = simulation.simulate(m, sp.causal_weights(10), trials=1, rng=0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.theory.classes import ClassModel
+from spikepool.model import ClassModel
 from worlds import mean_and_error
 
 pytestmark = pytest.mark.statistical

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.model import NOISES
 from spikepool.simulation.drawn import simulate_grid
+from spikepool.world.sequences import NOISES
 
 pytestmark = pytest.mark.statistical
 

@@ -98,13 +98,13 @@ def test_alignments_over_many_vocabularies_are_the_predictions(table, latent, ce
     assert 0 < max(one_by_one) < 1
 
 
-def test_the_search_for_a_vocabulary_predicts_once(monkeypatch):
-    m = model(mu=0.4)
-    asked = []
-    plain = sp.SequenceModel.predict_gains
-    monkeypatch.setattr(sp.SequenceModel, "predict_gains", lambda *a: asked.append(a) or plain(*a))
-    m.required_vocabulary(OPTIMAL, alignment=0.05)
-    assert len(asked) == 1
+@pytest.mark.parametrize("ask", ["required_samples", "required_mu", "required_vocabulary"])
+def test_a_plan_proves_nothing_again(monkeypatch, ask):
+    m = model(mu=2.0)
+    proofs = []
+    monkeypatch.setattr(np.linalg, "eigvalsh", lambda *a, **k: proofs.append(a))
+    getattr(m, ask)(OPTIMAL, alignment=0.05)
+    assert proofs == []
 
 
 def test_required_vocabulary_needs_the_closed_form():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -142,8 +143,18 @@ def flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
+# Matrices that were proved positive semi-definite, by identity: read-only, so what was proved stays true.
+_PROVEN: dict[int, weakref.ref[FloatArray]] = {}
+
+
 def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:
-    """A symmetric positive semi-definite matrix, returned exactly symmetric and read-only."""
+    """A symmetric positive semi-definite matrix, returned exactly symmetric and read-only.
+
+    A matrix that this function returned is proved: handed in again, it comes back at once.
+    """
+    known = _PROVEN.get(id(value))
+    if known is not None and (proved := known()) is value and not proved.flags.writeable:
+        return proved
     matrix = finite_array(value, name, ndim=2)
     if matrix.shape[0] != matrix.shape[1]:
         raise ShapeError(f"{name} must be square", matrix, "Pass a (T, T) matrix")
@@ -160,6 +171,8 @@ def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:
             "Project it on the PSD cone or correct the estimate",
         )
     matrix.setflags(write=False)
+    key = id(matrix)
+    _PROVEN[key] = weakref.ref(matrix, lambda _: _PROVEN.pop(key, None))
     return matrix
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.numerics import dips_below
+from spikepool.kit.roots import dips_below
 from spikepool.laws.atomic import AtomicLaw
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure

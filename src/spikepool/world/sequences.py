@@ -89,54 +89,29 @@ class SequenceWorld:
         covariance: ArrayLike | None = None,
         direction: ArrayLike | None = None,
     ) -> None:
-        self._fill(
-            {
-                "d": d,
-                "V": V,
-                "N": N,
-                "R": R,
-                "mu": mu,
-                "table": table,
-                "centered": centered,
-                "latent": latent,
-                "noise": noise,
-                "noise_df": noise_df,
-                "frequencies": frequencies,
-                "covariance": covariance,
-                "direction": direction,
-            },
-            proven=None,
-        )
-
-    def _fill(self, given: dict[str, Any], proven: SequenceWorld | None) -> None:
-        """Check the fields and put them in place; a matrix that is that of `proven` is not proved again."""
-
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        put("d", check.size(given["d"], "d"))
-        put("V", check.vocabulary_size(given["V"]))
-        put("N", check.size(given["N"], "N"))
-        put("latent", check.choice(given["latent"], "latent", LATENTS))
-        known = proven is not None and given["R"] is proven.R
-        put("R", given["R"] if known else check.symmetric_psd(given["R"], "R"))
-        if self.latent == "signs":
+        put("d", check.size(d, "d"))
+        put("V", check.vocabulary_size(V))
+        put("N", check.size(N, "N"))
+        put("latent", check.choice(latent, "latent", LATENTS))
+        put("R", check.symmetric_psd(R, "R"))
+        if latent == "signs":
             check.unit_diagonal(self.R, "R")
-        put("mu", check.non_negative(given["mu"], "mu"))
+        put("mu", check.non_negative(mu, "mu"))
         if self.mu > _LARGEST_MU:
-            raise DomainError(f"mu must be at most {_LARGEST_MU:g}", self.mu, "Measure it in units of the noise")
-        put("table", check.choice(given["table"], "table", TABLES))
-        put("centered", check.flag(given["centered"], "centered"))
-        put("noise", check.choice(given["noise"], "noise", NOISES))
-        put("noise_df", check.positive(given["noise_df"], "noise_df"))
-        if self.noise == "student-t" and self.noise_df <= 4:
+            raise DomainError(f"mu must be at most {_LARGEST_MU:g}", mu, "Measure it in units of the noise")
+        put("table", check.choice(table, "table", TABLES))
+        put("centered", check.flag(centered, "centered"))
+        put("noise", check.choice(noise, "noise", NOISES))
+        put("noise_df", check.positive(noise_df, "noise_df"))
+        if noise == "student-t" and self.noise_df <= 4:
             raise InvalidInputError(
-                "student-t noise needs more than 4 degrees of freedom", self.noise_df, "Pass noise_df above 4"
+                "student-t noise needs more than 4 degrees of freedom", noise_df, "Pass noise_df above 4"
             )
-        frequencies, covariance, direction = given["frequencies"], given["covariance"], given["direction"]
         put("frequencies", None if frequencies is None else self._check_frequencies(frequencies))
-        known = proven is not None and covariance is proven.covariance and self.d == proven.d
-        put("covariance", covariance if covariance is None or known else self._check_covariance(covariance))
+        put("covariance", None if covariance is None else self._check_covariance(covariance))
         put("direction", None if direction is None else self._check_direction(direction))
 
     def _check_frequencies(self, value: ArrayLike) -> FloatArray:
@@ -157,11 +132,11 @@ class SequenceWorld:
 
     def _check_covariance(self, value: ArrayLike) -> FloatArray:
         a = check.finite_array(value, "covariance")
-        if a.ndim == 2:
-            a = check.symmetric_psd(a, "covariance")
         if a.ndim not in (1, 2) or a.shape[0] != self.d:
             raise ShapeError(f"covariance must be ({self.d},) or ({self.d}, {self.d})", a, "Match d")
-        if a.ndim == 1 and a.min() < 0:
+        if a.ndim == 2:
+            return check.symmetric_psd(value, "covariance")
+        if a.min() < 0:
             raise CorrelationError("covariance has a negative variance", float(a.min()), "Pass variances >= 0")
         a = a.copy()
         a.setflags(write=False)
@@ -200,14 +175,8 @@ class SequenceWorld:
         return s
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed. What changes is checked; a matrix that stays is not proved again."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        unknown = sorted(set(changes) - set(fields))
-        if unknown:
-            raise InvalidInputError("no such field of a model", unknown, f"Choose from {', '.join(fields)}")
-        copy = object.__new__(type(self))
-        copy._fill(fields | changes, proven=self)
-        return copy
+        """A copy with some fields changed; everything is checked, but no matrix is proved twice."""
+        return dataclasses.replace(self, **changes)
 
     def gains(self, w: ArrayLike) -> tuple[float, float]:
         """Signal gain alpha = w'Rw and noise gain kappa = w'w; R was proved when the model was made."""
