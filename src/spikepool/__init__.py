@@ -74,7 +74,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "pooling.spectral": ("SpectralPooling",),
     "pooling.learned": ("LearnedPoolingClassifier", "LearnedPoolingRegressor"),
     "trust.diagnosis": ("diagnose", "Diagnosis"),
-    "tables": ("TableSpectrum",),
+    "tables": ("TableSpectrum", "TableComparison", "compare_tables"),
 }
 _EXPORTS = {name: module for module, names in _ROOMS.items() for name in names}
 

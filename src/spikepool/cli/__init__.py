@@ -1,7 +1,7 @@
 """Command line ``spikepool``: parses, calls, prints. Heavy imports happen inside the commands.
 
 This module is the entry point, and the one place where errors become messages and exit codes: 0 success; 2
-wrong usage or invalid input; 1 any other failure; 130 interrupted.
+wrong usage or invalid input; 3 a condition of ``--fail-if`` holds; 1 any other failure; 130 interrupted.
 """
 
 from __future__ import annotations

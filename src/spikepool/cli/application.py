@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spikepool import __version__
-from spikepool.cli import data_commands, model_commands, plan_command, run_commands
+from spikepool.cli import explore_command, model_commands, plan_command, run_commands, table_commands
 
 CITATION = f"""@article{{seddik2026attention,
   title  = {{How Does Attention Help? Insights from Random Matrices on Signal Recovery from Sequence Models}},
@@ -25,7 +25,8 @@ CITATION = f"""@article{{seddik2026attention,
 app = typer.Typer(
     name="spikepool",
     help="Predict, optimise and verify how much of a hidden signal survives pooling of token embeddings.",
-    epilog="Exit codes: 0 success, 2 wrong usage or invalid input, 1 any other failure, 130 interrupted.",
+    epilog="Exit codes: 0 success, 2 wrong usage or invalid input, 3 a condition of --fail-if holds, "
+    "1 any other failure, 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -59,5 +60,5 @@ def _options(
     pass
 
 
-for module in (model_commands, plan_command, run_commands, data_commands):
+for module in (model_commands, plan_command, run_commands, table_commands, explore_command):
     module.register(app)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from spikepool.kit.showing import html_page, to_json
 
+WIDTH = 140  # columns of a table that does not go to a terminal
 PICTURES = (".png", ".svg", ".pdf")
 PAGES = (".html", ".htm")
 
@@ -30,7 +32,8 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
         table.add_column(escape(name), justify="left" if position == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
-    Console().print(table)
+    # a file or a pipe has no width to fit into
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
 def checked_out(out: Path | None, also: tuple[str, ...] = ()) -> Path | None:

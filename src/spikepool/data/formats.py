@@ -10,16 +10,17 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from spikepool.data.sources import TableSource
+from spikepool.data.sources import TableSource, checked_width
 from spikepool.data.tensor_names import PICKLE_REMEDY
 from spikepool.errors import InvalidInputError, TableFormatError, UnsafeFormatError
+from spikepool.kit import validation as check
 
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill")
 FILE_SUFFIXES = (".safetensors", ".npy", ".npz", ".gguf", ".parquet", ".arrow", ".feather", ".json", *PICKLE_SUFFIXES)
 KNOWN = "safetensors, npy, npz, GGUF, Parquet or Arrow"
 
 
-def open_table(path: Any, tensor: str | None = None) -> TableSource:
+def open_table(path: Any, tensor: str | None = None, *, transpose: bool = False) -> TableSource:
     """The embedding table in a file, as a stream of rows; nothing is read yet but the header.
 
     Parameters
@@ -29,6 +30,8 @@ def open_table(path: Any, tensor: str | None = None) -> TableSource:
         a Hugging Face model id (``"hf://openai-community/gpt2"``, or ``"owner/name"`` when no such path exists).
     tensor : str, optional
         Name of the tensor, or of the column; by default the input embedding is found by its usual names.
+    transpose : bool
+        Exchange rows and columns: for a table stored with tokens as columns.
 
     Returns
     -------
@@ -43,6 +46,12 @@ def open_table(path: Any, tensor: str | None = None) -> TableSource:
     """
     if tensor is not None and not isinstance(tensor, str):
         raise InvalidInputError("tensor must be the name of a tensor", tensor, "Pass a string")
+    source = _open_file(locate_file(path), tensor)
+    return checked_width(source.transposed() if check.flag(transpose, "transpose") else source)
+
+
+def locate_file(path: Any) -> Path:
+    """The file behind a path, a folder with one model, or a model id, which is downloaded."""
     try:
         text = str(path)
         file = Path(path)
@@ -56,10 +65,38 @@ def open_table(path: Any, tensor: str | None = None) -> TableSource:
         file = _table_in_folder(file)
     if not file.is_file():
         raise TableFormatError("there is no such file", text, "Check the path")
-    return _open_file(file, tensor)
+    return file
 
 
 def _open_file(file: Path, tensor: str | None) -> TableSource:
+    kind = recognise(file)
+    if kind == "npy":
+        from spikepool.data.numpy_files import open_npy
+
+        return open_npy(file, tensor)
+    if kind == "npz":
+        from spikepool.data.numpy_files import open_npz
+
+        return open_npz(file, tensor)
+    if kind == "gguf":
+        from spikepool.data.gguf_files import open_gguf
+
+        return open_gguf(file, tensor)
+    if kind == "arrow":
+        from spikepool.data.arrow_files import open_arrow
+
+        return open_arrow(file, tensor)
+    if kind == "index":
+        from spikepool.data.safetensors_files import open_index
+
+        return open_index(file, tensor)
+    from spikepool.data.safetensors_files import open_safetensors
+
+    return open_safetensors(file, tensor)
+
+
+def recognise(file: Path) -> str:
+    """Format of a file from its first bytes: npy, npz, gguf, arrow (Parquet too), index or safetensors."""
     try:
         with file.open("rb") as stream:
             head = stream.read(16)
@@ -71,35 +108,23 @@ def _open_file(file: Path, tensor: str | None) -> TableSource:
             f"files ending in {file.suffix} are pickles, which run code when loaded", file.name, PICKLE_REMEDY
         )
     if head.startswith(b"\x93NUMPY"):
-        from spikepool.data.numpy_files import open_npy
-
-        return open_npy(file, tensor)
+        return "npy"
     if head.startswith(b"PK\x03\x04"):
-        from spikepool.data.numpy_files import open_npz
-
         _refuse_pickled_archive(file)
-        return open_npz(file, tensor)
+        return "npz"
     if head.startswith(b"GGUF"):
-        from spikepool.data.gguf_files import open_gguf
-
-        return open_gguf(file, tensor)
+        return "gguf"
     if head.startswith((b"PAR1", b"ARROW1")):
-        from spikepool.data.arrow_files import open_arrow
-
-        return open_arrow(file, tensor)
+        return "arrow"
     if file.name.endswith(".index.json"):
-        from spikepool.data.safetensors_files import open_index
-
-        return open_index(file, tensor)
+        return "index"
     # safetensors has no magic number: 8 bytes of header length, then JSON.
     if head[8:9] == b"{" or file.suffix.lower() == ".safetensors":
         if head[:1] == b"\x80" and head[8:9] != b"{":
             raise UnsafeFormatError(
                 "the file is a pickle under another name; pickles run code when loaded", file.name, PICKLE_REMEDY
             )
-        from spikepool.data.safetensors_files import open_safetensors
-
-        return open_safetensors(file, tensor)
+        return "safetensors"
     if len(head) > 1 and head[0] == 0x80 and head[1] <= 5:
         raise UnsafeFormatError("the file is a pickle, which runs code when loaded", file.name, PICKLE_REMEDY)
     raise TableFormatError(f"unknown format ({size} bytes starting with {head[:8]!r})", file.name, f"Use {KNOWN}")

@@ -26,6 +26,9 @@ STRING, ARRAY, UINT32 = 8, 9, 4
 # ggml tensor types kept as plain numbers; the others are quantised.
 PLAIN = {0: "<f4", 1: "<f2", 28: "<f8", 30: "<u2"}
 BFLOAT16 = 30
+TYPE_NAMES = {0: "F32", 1: "F16", 28: "F64", 30: "BF16", 24: "I8", 25: "I16", 26: "I32", 27: "I64"}
+TYPE_NAMES |= {2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K"}
+TYPE_NAMES |= {14: "Q6_K", 15: "Q8_K"}
 INTEGERS = (24, 25, 26, 27)
 MOST_ENTRIES = 10**6
 MOST_STRINGS = 2**24
@@ -45,6 +48,13 @@ def open_gguf(file: Path, tensor: str | None) -> TableSource:
         array = np.memmap(file, dtype=dtype, mode="r", offset=begin, shape=shape)
         return ArraySource(array, name, bfloat16=kind == BFLOAT16)
     return _quantised(file, name, (shape[0], shape[1]), kind, begin, size)
+
+
+def list_gguf(file: Path) -> list[tuple[str, tuple[int, ...], str]]:
+    """(name, shape, type) of every tensor of a GGUF file."""
+    return [
+        (name, info[0], TYPE_NAMES.get(info[1], f"quantised ({info[1]})")) for name, info in _header(file)[0].items()
+    ]
 
 
 def _quantised(file: Path, name: str, shape: tuple[int, int], kind: int, begin: int, size: int) -> TableSource:
@@ -138,6 +148,25 @@ class _Cursor:
                 self.skip(self.number("Q"))
         else:
             raise TableFormatError("unknown array type in the GGUF header", element, "Download the file again")
+
+
+def gguf_tokens(file: Path) -> list[str] | None:
+    """Names of the tokens that the file carries (``tokenizer.ggml.tokens``), or None."""
+    size = file.stat().st_size
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        cursor = _Cursor(data, size)
+        cursor.skip(8)
+        cursor.number("Q")
+        for _ in range(min(cursor.number("Q"), MOST_ENTRIES)):
+            key, kind = cursor.text(), cursor.number("I")
+            if key != "tokenizer.ggml.tokens" or kind != ARRAY:
+                cursor.skip_value(kind)
+                continue
+            element, length = cursor.number("I"), cursor.number("Q")
+            if element != STRING or length > MOST_STRINGS:
+                return None
+            return [cursor.text() for _ in range(length)]
+    return None
 
 
 def _header(file: Path) -> tuple[dict[str, tuple[tuple[int, ...], int, int]], int, int]:

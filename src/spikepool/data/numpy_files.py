@@ -38,8 +38,20 @@ def open_npy(file: Path, tensor: str | None) -> TableSource:
     return ArraySource(array, file.name)
 
 
-def open_npz(file: Path, tensor: str | None) -> TableSource:
-    """One member of an npz archive, read as a stream."""
+def list_npy(file: Path) -> list[tuple[str, tuple[int, ...], str]]:
+    """(name, shape, dtype) of the array in an npy file."""
+    with file.open("rb") as stream:
+        shape, _, dtype, _ = _npy_header(stream, file.name, file.stat().st_size)
+    return [(file.name, shape, str(dtype))]
+
+
+def list_npz(file: Path) -> list[tuple[str, tuple[int, ...], str]]:
+    """(name, shape, dtype) of every array in an npz archive."""
+    return [(name, header[0], str(header[2])) for name, header in _npz_headers(file).items()]
+
+
+def _npz_headers(file: Path) -> dict[str, Header]:
+    """Checked header of every member of an archive."""
     try:
         with zipfile.ZipFile(file) as archive:
             members = {info.filename: info for info in archive.infolist()}
@@ -54,6 +66,12 @@ def open_npz(file: Path, tensor: str | None) -> TableSource:
                     headers[filename[:-4]] = _npy_header(stream, filename, info.file_size)
     except _DAMAGED as err:
         raise TableFormatError(f"the archive is damaged: {err}", file.name, "Download it again") from err
+    return headers
+
+
+def open_npz(file: Path, tensor: str | None) -> TableSource:
+    """One member of an npz archive, read as a stream."""
+    headers = _npz_headers(file)
     name = choose_tensor({key: header[0] for key, header in headers.items()}, tensor, file.name)
     shape, fortran, dtype, offset = headers[name]
     checked_shape(shape, name)

@@ -49,6 +49,19 @@ def open_safetensors(file: Path, tensor: str | None) -> TableSource:
     return ArraySource(array, name, bfloat16=entry["dtype"] == "BF16")
 
 
+def list_safetensors(file: Path) -> list[tuple[str, tuple[int, ...], str]]:
+    """(name, shape, dtype) of every tensor of a file, from its checked header."""
+    header, start, size = _header(file)
+    return [(name, _checked_entry(name, entry, start, size), entry["dtype"]) for name, entry in header.items()]
+
+
+def list_index(file: Path) -> list[tuple[str, tuple[int, ...], str]]:
+    """The same for every shard of a sharded model that is there."""
+    shards = sorted({_checked_shard(shard) for shard in _weight_map(file).values()})
+    present = [file.parent / shard for shard in shards if (file.parent / shard).is_file()]
+    return [entry for shard in present for entry in list_safetensors(shard)]
+
+
 def open_index(file: Path, tensor: str | None) -> TableSource:
     """The table in a sharded model, by its ``.index.json``: only the shard that holds it is opened."""
     name, shard = shard_of_table(file, tensor)
@@ -59,18 +72,27 @@ def open_index(file: Path, tensor: str | None) -> TableSource:
 
 def shard_of_table(file: Path, tensor: str | None) -> tuple[str, str]:
     """(name of the tensor, name of the shard that holds it), from an index."""
+    weights = _weight_map(file)
+    # Shapes are in the shards; two dimensions are assumed here and checked when the shard is opened.
+    name = choose_tensor(dict.fromkeys(weights, (0, 0)), tensor, file.name)
+    return name, _checked_shard(weights[name])
+
+
+def _weight_map(file: Path) -> dict[str, str]:
+    """Tensor -> shard, from an index."""
     if file.stat().st_size > HEADER_LIMIT:
         raise TableFormatError("the index is too long to be one", file.stat().st_size, "Pass a shard instead")
     index = _parse(file.read_bytes(), file.name)
     weights = index.get("weight_map")
     if not isinstance(weights, dict) or not all(isinstance(v, str) for v in weights.values()):
         raise TableFormatError("the index has no map of tensors to files", file.name, "Pass a shard instead")
-    # Shapes are in the shards; two dimensions are assumed here and checked when the shard is opened.
-    name = choose_tensor(dict.fromkeys(weights, (0, 0)), tensor, file.name)
-    shard = weights[name]
+    return weights
+
+
+def _checked_shard(shard: str) -> str:
     if Path(shard).name != shard or not shard.endswith(".safetensors"):
         raise TableFormatError("the index points outside its folder", shard, "Pass the shard itself")
-    return name, shard
+    return shard
 
 
 def _header(file: Path) -> tuple[dict[str, Any], int, int]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spikepool.errors import InvalidInputError, MemoryBudgetError, NonFiniteError, ShapeError, TableFormatError
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.memory import require_memory
 
 # Widths the analysis accepts. The covariance takes 8 d² bytes: 2 GiB at the first limit. A file smaller than its
 # own covariance is accepted only up to the second, where that is 128 MiB, so that no small file can ask for
@@ -76,6 +77,17 @@ class TableSource(ABC):
                 "The file is damaged; download it again",
             )
 
+    def transposed(self) -> TableSource:
+        """The same table with rows and columns exchanged; read into memory in single precision."""
+        V, d = self.shape
+        require_memory(4 * V * d, f"transposing {self.name} of shape {self.shape}", "Save it transposed")
+        table = np.empty((d, V), dtype=np.float32)
+        start = 0
+        for block in self.blocks():
+            table[:, start : start + len(block)] = block.T
+            start += len(block)
+        return ArraySource(table, self.name)
+
 
 class ArraySource(TableSource):
     """Anything with a shape that gives rows by slicing: ndarray, memmap, Dask, Zarr or HDF5 array.
@@ -93,6 +105,10 @@ class ArraySource(TableSource):
         super().__init__(shape, name)
         self._array = array
         self._bfloat16 = bfloat16
+
+    def transposed(self) -> TableSource:
+        """The same table with rows and columns exchanged; still read by blocks."""
+        return ArraySource(self._array.T, self.name, bfloat16=self._bfloat16)
 
     def _blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         mapped = getattr(self._array, "_mmap", None)
@@ -130,7 +146,7 @@ def as_source(table: Any) -> TableSource:
         return as_source(_foreign(table))
     if kind not in "fiu":
         raise InvalidInputError("E must hold real numbers", str(table.dtype), "Convert it to float32 first")
-    return ArraySource(table, "E")
+    return checked_width(ArraySource(table, "E"))
 
 
 def _foreign(table: Any) -> NDArray[Any]:
@@ -153,16 +169,22 @@ def block_rows(d: int) -> int:
 
 
 def checked_shape(shape: Any, name: str) -> tuple[int, int]:
-    """A shape (V, d) with at least two rows and columns, narrow enough for its covariance to fit in memory."""
+    """A shape (V, d) with at least two rows and columns."""
     if len(shape) != 2:
         raise ShapeError(f"{name} must have 2 dimensions (tokens, coordinates)", tuple(shape), "Choose another tensor")
     V, d = int(shape[0]), int(shape[1])
     if V < 2 or d < 2:
         raise ShapeError(f"{name} needs at least 2 rows and 2 columns", (V, d), "Choose another tensor")
+    return V, d
+
+
+def checked_width(source: TableSource) -> TableSource:
+    """`source`, if it is narrow enough for its covariance to fit in memory."""
+    V, d = source.shape
     if d > (WIDEST if d <= V else WIDEST_SHORT):
         raise MemoryBudgetError(
-            f"{name} has {d} columns; its covariance would take {8 * d * d / 2**30:.2g} GiB",
+            f"{source.name} has {d} columns; its covariance would take {8 * d * d / 2**30:.2g} GiB",
             (V, d),
             "Rows must be tokens: transpose the table if they are not, or project it on fewer columns",
         )
-    return V, d
+    return source

@@ -30,6 +30,11 @@ EMBEDDING_NAMES = (
 )
 
 
+def names_an_embedding(name: str) -> bool:
+    """Whether `name` is one of the usual names of an input embedding, whose rows are tokens."""
+    return any(name == ending or name.endswith("." + ending) for ending in EMBEDDING_NAMES)
+
+
 def choose_tensor(shapes: dict[str, tuple[int, ...]], tensor: str | None, file: str) -> str:
     """Name of the tensor to analyse: the one asked for, or the input embedding by its usual names.
 

@@ -92,3 +92,47 @@ def draw_nulls(fit: Any, ax: Any) -> None:
     ax.set_xlim(0, 3 * max(max(counts), 1))
     ax.set_xlabel("eigenvalues counted as outliers")
     ax.set_title("(c) the same table under each null")
+
+
+def draw_comparison(found: Any) -> Any:
+    """Figure of two tables: spectra, overlap of the leading spaces, and how far tokens moved when they match."""
+    require("matplotlib", "plot")
+    from matplotlib.figure import Figure
+
+    panels = 2 if found.changes is None else 3
+    figure = Figure(figsize=(4.7 * panels, 4.2), layout="constrained")
+    axes = figure.subplots(1, panels)
+    for fit, colour, name in ((found.first, BULK, "first"), (found.second, OUTLIER, "second")):
+        values = fit.eigenvalues_[: fit.rank_]
+        axes[0].loglog(np.arange(1, len(values) + 1), values, color=colour, label=f"{name}: {fit.n_outliers_} outliers")
+        axes[0].axhline(fit.edge_, color=colour, linestyle="--", linewidth=1)
+    axes[0].set(xlabel="k", ylabel="eigenvalue of the covariance", title="(a) spectra and bulk edges")
+    axes[0].legend(frameon=False)
+    k = [o.k for o in found.overlaps]
+    for field, marker, colour in (("coordinates", "o", BULK), ("tokens", "s", EDGE)):
+        values = [getattr(o, field) for o in found.overlaps]
+        if values and values[0] is not None:
+            axes[1].plot(k, values, marker=marker, color=colour, label=field)
+    axes[1].plot(k, [o.chance for o in found.overlaps], ":", color=LAW, label="chance")
+    axes[1].set(xlabel="k", ylabel="overlap", ylim=(-0.02, 1.05), title="(b) leading spaces of dimension k")
+    axes[1].legend(frameon=False)
+    if found.changes is not None:
+        axes[2].hist(found.changes, bins=60, color=BULK, alpha=0.7)
+        axes[2].set_yscale("log")
+        axes[2].set(xlabel="change, in typical vectors", ylabel="rows", title=f"(c) change by row, {found.basis}")
+    return figure
+
+
+def draw_counts(counts: dict[str, int]) -> Any:
+    """Figure of the number of outliers of many weights, one bar each in the order given."""
+    require("matplotlib", "plot")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, max(2.0, 0.24 * len(counts) + 0.9)), layout="constrained")
+    ax = figure.subplots()
+    positions = np.arange(len(counts))
+    ax.barh(positions, list(counts.values()), color=BULK, alpha=0.8)
+    ax.set_yticks(positions, list(counts), fontsize="small")
+    ax.invert_yaxis()
+    ax.set_xlabel("eigenvalues beyond a bulk of unknown colour")
+    return figure

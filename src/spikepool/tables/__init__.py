@@ -1,11 +1,13 @@
 """Spectra of embedding tables: safe loading, streaming, bulk law, outliers, nulls and a verdict.
 
-Everything starts at :class:`TableSpectrum`; :func:`open_table` gives the rows of a file without the analysis.
+Everything starts at :class:`TableSpectrum`; :func:`compare_tables` sets two tables side by side; :func:`open_table`
+gives the rows of a file without the analysis.
 """
 
 from __future__ import annotations
 
 from spikepool.data.formats import open_table
+from spikepool.tables.compare import TableComparison, compare_tables
 from spikepool.tables.spectrum import TableSpectrum
 
-__all__ = ["TableSpectrum", "open_table"]
+__all__ = ["TableComparison", "TableSpectrum", "compare_tables", "open_table"]

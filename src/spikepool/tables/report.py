@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+
+from spikepool.kit.showing import html_table, number
 
 NEAR = 0.8  # share of the margin from which a rejected count is worth mentioning
 HEAVY = 0.05  # share of an eigenvalue that makes a single row heavy
@@ -48,8 +51,9 @@ def summary(fit: Any) -> str:
     """A page of text: sizes, bulk, outliers, nulls, held-out prediction, heavy rows, verdict."""
     V, d = fit.shape_
     population = fit.population_
+    rows, columns = ("tokens", "coordinates") if fit.rows_are_tokens_ else ("rows", "columns")
     lines = [
-        f"{fit.name_}: {V} tokens x {d} coordinates (d/V = {d / V:.4g}), rank {fit.rank_}",
+        f"{fit.name_}: {V} {rows} x {d} {columns} (d/V = {d / V:.4g}), rank {fit.rank_}",
         f"bulk: {len(population.atoms)} eigenvalues, population {population.atoms[0]:.4g} to "
         f"{population.atoms[-1]:.4g}, right edge {fit.edge_:.4g}, Tracy-Widom scale {population.scale:.2g}",
         f"outliers: {fit.n_outliers_} above {fit.threshold_:.4g}",
@@ -75,8 +79,8 @@ def summary(fit: Any) -> str:
     if fit.influential_rows_:
         lines.append("rows that weigh most on an outlying direction (share of its eigenvalue):")
         for row in fit.influential_rows_:
-            token = "" if row.token is None else f" {row.token!r}"
-            lines.append(f"  row {row.row}{token}: {row.share:.3%} of direction {row.direction}, norm {row.norm:.4g}")
+            name = f"row {row.row}" if row.token is None else f"{row.token!r} (row {row.row})"
+            lines.append(f"  {name}: {row.share:.3%} of direction {row.direction}, norm {row.norm:.4g}")
     lines.append("verdict: " + fit.verdict_)
     return "\n".join(lines)
 
@@ -97,6 +101,8 @@ def as_dict(fit: Any) -> dict[str, Any]:
         "nulls": [asdict(null) for null in fit.nulls_],
         "heldout": None,
         "influential_rows": [asdict(row) for row in fit.influential_rows_],
+        "trusted": fit.trusted_,
+        "stable": fit.stable_,
         "verdict": fit.verdict_,
         "eigenvalues": fit.eigenvalues_.tolist(),
         "population": fit.population_.atoms.tolist(),
@@ -105,6 +111,15 @@ def as_dict(fit: Any) -> dict[str, Any]:
         fields = {key: _plain(value) for key, value in asdict(held).items()}
         result["heldout"] = {**fields, "within_sampling_error": held.within_sampling_error}
     return result
+
+
+def as_html(fit: Any) -> str:
+    """The verdict and the counts as HTML."""
+    V, d = fit.shape_
+    title = f"{fit.name_}: {V} x {d}, {fit.n_outliers_} beyond a bulk with edge {number(fit.edge_)}"
+    rows = [(null.name, null.count, null.threshold) for null in fit.nulls_]
+    said = f"<p>{html.escape(fit.verdict_)}</p>"
+    return html_table(("null", "outliers", "above"), rows, title=title) + said
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.formats import open_table
 from spikepool.data.sources import TableSource, as_source
+from spikepool.data.tensor_names import names_an_embedding
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
@@ -102,7 +103,12 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         The same with thresholds and meanings.
     heldout_ : HeldOut or None
         Prediction of half of the rows from the other half.
+    trusted_ : bool or None
+        Whether the bulk predicts held-out rows within sampling error; None when that was left out.
+    stable_ : bool or None
+        Whether either half of the rows shows as many outliers as the whole; None when that was left out.
     influential_rows_ : list of InfluentialRow
+        Rows that weigh most on the outlying directions; none where there is no such direction.
     verdict_ : str
     shape_, name_, rank_ : tuple, str, int
     """
@@ -133,7 +139,9 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         self.progress = progress
 
     @classmethod
-    def from_file(cls, path: Any, tensor: str | None = None, **parameters: Any) -> TableSpectrum:
+    def from_file(
+        cls, path: Any, tensor: str | None = None, *, transpose: bool = False, **parameters: Any
+    ) -> TableSpectrum:
         """Analyse the table in a file; see :func:`spikepool.tables.open_table` for what can be read.
 
         Parameters
@@ -141,10 +149,12 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         path : str or path-like
         tensor : str, optional
             Name of the tensor; the input embedding is found by its usual names.
+        transpose : bool
+            Exchange rows and columns.
         **parameters
             Parameters of the estimator.
         """
-        return cls(**parameters).fit(open_table(path, tensor))
+        return cls(**parameters).fit(open_table(path, tensor, transpose=transpose))
 
     def fit(self, E: Any, y: Any = None) -> TableSpectrum:
         """Analyse a table.
@@ -158,6 +168,8 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         rng = self._check_parameters()
         source = as_source(E)
         name = token_names(self.tokenizer, source.shape[0])
+        # rows of other weights are not tokens, and the report does not call them so
+        self.rows_are_tokens_ = name is not None or names_an_embedding(source.name)
         steps = 3 + 2 * self.null_draws + self.repetitions
         with Progress(steps, f"spectrum of {source.name}", show=self.progress) as bar:
             halves = self._read(source, rng)
@@ -255,12 +267,13 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
 
     def _examine_rows(self, source: TableSource, vectors: FloatArray, name: Callable[[int], str] | None) -> FloatArray:
         """List the heavy rows; norms of all the centred rows."""
-        k = min(max(self.n_outliers_, 1), MOST_DIRECTIONS)
-        if not self.influential and not self.null_draws:  # nothing asked of a second pass
-            self.influential_rows_: list[InfluentialRow] = []
+        k = min(self.n_outliers_, MOST_DIRECTIONS)
+        self.influential_rows_: list[InfluentialRow] = []
+        if not (self.influential and k) and not self.null_draws:  # nothing asked of a second pass
             return np.empty(0)
         norms, shares = scan_rows(source, self.mean_, vectors[:, :k], self.eigenvalues_[:k])
-        self.influential_rows_ = heaviest(norms, shares, self.influential, name)
+        if k:  # without an outlying direction there is nothing a row could carry much of
+            self.influential_rows_ = heaviest(norms, shares, self.influential, name)
         return norms
 
     def _compare_nulls(
@@ -292,6 +305,22 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
             found.append(nulls.row_norm(nonzero, norms, d, draws, rng, bar.advance))
         self.nulls_ = tuple(found)
         self.counts_ = {null.name: null.count for null in found}
+
+    @property
+    def trusted_(self) -> bool | None:
+        """Whether the bulk predicts held-out rows within sampling error; None when that was left out."""
+        check_is_fitted(self, "verdict_")
+        return None if self.heldout_ is None else bool(self.heldout_.within_sampling_error)
+
+    @property
+    def stable_(self) -> bool | None:
+        """Whether either half of the rows shows as many outliers as the whole; None when that was left out."""
+        check_is_fitted(self, "verdict_")
+        return None if self.heldout_ is None else {*self.heldout_.counts} == {self.n_outliers_}
+
+    def _html_repr(self) -> str:
+        """In a notebook: the analysis once fitted, scikit-learn's card before."""
+        return report.as_html(self) if hasattr(self, "verdict_") else str(super()._html_repr())
 
     def summary(self) -> str:
         """The analysis as text."""

@@ -1,0 +1,242 @@
+"""Commands about embedding tables and other weights: spectrum, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spikepool.cli import options as opt
+from spikepool.cli.gates import FailIf, close_gates, parse_gates
+from spikepool.cli.output import checked_out, print_json, print_table, write_out
+from spikepool.kit.showing import html_table, html_text, number
+
+if TYPE_CHECKING:
+    from spikepool.tables import TableComparison, TableSpectrum
+
+FILE_HELP = "Safetensors, npy, npz, parquet, arrow or GGUF file, a folder with a model, or a hub id."
+Transpose = Annotated[bool, typer.Option("--transpose", help="Exchange rows and columns: rows must be tokens.")]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        "--tokenizer",
+        help="Names of the rows: tokenizer.json, vocab.json or vocab.txt, or 'none'.",
+        show_default="found beside the model",
+    ),
+]
+# Values that --fail-if may ask about.
+SPECTRUM_VALUES = ("outliers", "edge", "largest", "rank", "trusted", "stable", "p_value", "heldout_error", "row_share")
+COMPARE_VALUES = ("change", "rotated_change", "overlap", "outliers_first", "outliers_second", "most_moved")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    app.command()(spectrum)
+    app.command()(compare)
+
+
+def spectrum(
+    file: Annotated[str, typer.Argument(help=FILE_HELP)],
+    tensor: Annotated[str | None, typer.Option("--tensor", help="Which tensor of the file.")] = None,
+    list_only: Annotated[bool, typer.Option("--list", help="List the tensors of the file and exit.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every 2-D weight of the file, in one table.")] = False,
+    transpose: Transpose = False,
+    tokenizer: Tokenizer = None,
+    fail_if: FailIf = None,
+    out: opt.Out = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Spectrum of an embedding table or another weight: bulk, edge, outliers, and whether the fit deserves belief.
+
+    --fail-if knows: outliers, edge, largest, rank, trusted, stable, p_value, heldout_error, row_share.
+    """
+    from spikepool.errors import InvalidInputError
+
+    gates = parse_gates(fail_if, SPECTRUM_VALUES)
+    out = checked_out(out)
+    for flag, given in (("--tensor", tensor is not None), ("--transpose", transpose), ("--out", out is not None)):
+        if given and (list_only or (every and flag != "--out")):
+            raise InvalidInputError(f"{flag} does not go with {'--list' if list_only else '--all'}", remedy="Drop one")
+    if list_only:
+        _list(file, as_json)
+        return
+    if every:
+        _all_weights(file, gates, out, as_json)
+        return
+    fitted = _fit(file, tensor, transpose, tokenizer)
+    if as_json:
+        print_json(fitted.to_dict())
+    else:
+        print(fitted.summary())
+    V, d = fitted.shape_
+    write_out(
+        out,
+        f"Spectrum of {fitted.name_} ({V} x {d})",
+        fitted.plot,
+        lambda: fitted._html_repr() + html_text(fitted.summary()),
+        quiet=as_json,
+    )
+    close_gates(gates, {fitted.name_: _values(fitted)})
+
+
+def _fit(file: str, tensor: str | None, transpose: bool, tokenizer: str | None, **parameters: Any) -> TableSpectrum:
+    from spikepool.tables import TableSpectrum, open_table
+
+    source = open_table(file, tensor, transpose=transpose)
+    names = _tokens(file, source, tokenizer)
+    return TableSpectrum(tokenizer=names, **parameters).fit(source)
+
+
+def _tokens(file: str, source: Any, tokenizer: str | None) -> list[str] | None:
+    """Names of the rows: those asked for, those beside a model, or none."""
+    from spikepool.data.tensor_names import names_an_embedding
+    from spikepool.data.token_lists import padded, read_tokens, tokens_beside
+    from spikepool.errors import ShapeError
+
+    V = source.shape[0]
+    if tokenizer == "none":
+        return None
+    if tokenizer is None:
+        return tokens_beside(file, V) if names_an_embedding(source.name) else None
+    names = read_tokens(tokenizer)
+    if len(names) > V:
+        raise ShapeError(f"the tokenizer names {len(names)} tokens, the table has {V} rows", remedy="Pass its own")
+    return padded(names, V)
+
+
+def _values(fit: TableSpectrum) -> dict[str, Any]:
+    held = fit.heldout_
+    return {
+        "outliers": fit.n_outliers_,
+        "edge": fit.edge_,
+        "largest": float(fit.eigenvalues_[0]),
+        "rank": fit.rank_,
+        "trusted": fit.trusted_,
+        "stable": fit.stable_,
+        "p_value": None if held is None else held.p_value,
+        "heldout_error": None if held is None else held.distance,
+        "row_share": max((row.share for row in fit.influential_rows_), default=0.0),
+    }
+
+
+def _list(file: str, as_json: bool) -> None:
+    from spikepool.data.listing import list_tensors
+    from spikepool.data.tensor_names import names_an_embedding
+
+    found = list_tensors(file)
+    if as_json:
+        print_json([{"name": t.name, "shape": t.shape, "dtype": t.dtype, "matrix": t.is_matrix} for t in found])
+        return
+    rows = [
+        [
+            tensor.name,
+            " x ".join(map(str, tensor.shape)) or "scalar",
+            tensor.dtype,
+            "embedding" if tensor.is_matrix and names_an_embedding(tensor.name) else "",
+        ]
+        for tensor in found
+    ]
+    print_table(f"{len(found)} tensors in {file}", ["tensor", "shape", "type", ""], rows)
+
+
+def _all_weights(file: str, gates: Any, out: Path | None, as_json: bool) -> None:
+    """Every matrix of the file, each with its longer side as rows; simulated nulls are left out."""
+    from spikepool.data.listing import list_tensors
+    from spikepool.errors import SpikepoolError, TableFormatError
+    from spikepool.kit.progress import Progress
+    from spikepool.tables import TableSpectrum, open_table
+
+    matrices = [tensor for tensor in list_tensors(file) if tensor.is_matrix]
+    if not matrices:
+        raise TableFormatError("the file has no 2-D weight of real numbers", file, "See --list")
+    single = len(list_tensors(file)) == 1
+    fits: dict[str, TableSpectrum] = {}
+    failed: dict[str, str] = {}
+    with Progress(len(matrices), "spectra") as bar:
+        for tensor in matrices:
+            wide = tensor.shape[0] < tensor.shape[1]
+            try:
+                source = open_table(file, None if single else tensor.name, transpose=wide)
+                fits[tensor.name] = TableSpectrum(null_draws=0, repetitions=19, progress=False).fit(source)
+            except SpikepoolError as err:  # a constant or damaged weight does not spoil the others
+                failed[tensor.name] = str(err)
+            bar.advance()
+    header = ["weight", "rows", "columns", "rank", "outliers", "bulk edge", "largest", "trusted", "stable"]
+    rows = [
+        [
+            name,
+            *map(str, fit.shape_),
+            str(fit.rank_),
+            str(fit.n_outliers_),
+            number(fit.edge_),
+            number(float(fit.eigenvalues_[0])),
+            number(fit.trusted_),
+            number(fit.stable_),
+        ]
+        for name, fit in fits.items()
+    ]
+    if as_json:
+        records = [{"name": name, "shape": fit.shape_, **_values(fit)} for name, fit in fits.items()]
+        print_json({"weights": records, "failed": failed})
+    else:
+        print_table(f"{len(fits)} weights of {file}, the longer side as rows", header, rows)
+        for name, reason in failed.items():
+            print(f"{name}: {reason}")
+    write_out(out, f"Weights of {file}", lambda: _counts(fits), lambda: html_table(header, rows), quiet=as_json)
+    close_gates(gates, {name: _values(fit) for name, fit in fits.items()})
+
+
+def _counts(fits: dict[str, TableSpectrum]) -> Any:
+    from spikepool.drawing.tables import draw_counts
+
+    return draw_counts({name: fit.n_outliers_ for name, fit in fits.items()})
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help=FILE_HELP)],
+    second: Annotated[str, typer.Argument(help="The table to compare it with.")],
+    tensor: Annotated[list[str] | None, typer.Option("--tensor", help="Which tensor; twice if names differ.")] = None,
+    transpose: Transpose = False,
+    tokenizer: Tokenizer = None,
+    fail_if: FailIf = None,
+    out: opt.Out = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Two tables or checkpoints: spectra, counts, leading spaces, and drift by token where vocabularies match.
+
+    --fail-if knows: change, rotated_change, overlap (at the largest k), outliers_first, outliers_second, most_moved.
+    """
+    from spikepool.errors import InvalidInputError
+    from spikepool.tables import compare_tables, open_table
+
+    gates = parse_gates(fail_if, COMPARE_VALUES)
+    out = checked_out(out)
+    tensors: list[str | None] = [*tensor] if tensor else [None]
+    if len(tensors) > 2:
+        raise InvalidInputError("--tensor may be given once, or once for each file", tensors, "Drop some")
+    sources = [
+        open_table(file, name, transpose=transpose)
+        for file, name in zip((first, second), (tensors[0], tensors[-1]), strict=True)
+    ]
+    names = [_tokens(file, source, tokenizer) for file, source in zip((first, second), sources, strict=True)]
+    found = compare_tables(*sources, tokens=(names[0], names[1]))
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print(found.summary())
+    write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json)
+    close_gates(gates, {f"{first} and {second}": _compared(found)})
+
+
+def _compared(found: TableComparison) -> dict[str, Any]:
+    last = found.overlaps[-1] if found.overlaps else None
+    overlap = None if last is None else last.coordinates if last.coordinates is not None else last.tokens
+    return {
+        "change": found.change,
+        "rotated_change": found.rotated_change,
+        "overlap": overlap,
+        "outliers_first": found.first.n_outliers_,
+        "outliers_second": found.second.n_outliers_,
+        "most_moved": None if found.changes is None else float(found.changes.max()),
+    }
