@@ -9,7 +9,7 @@ import pytest
 
 import spikepool as sp
 from spikepool.data.hub import HubUnreachableError
-from spikepool.data.tensor_names import choose_tensor  # FIX
+from spikepool.data.tensor_names import choose_tensor
 from spikepool.tables import open_table
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
