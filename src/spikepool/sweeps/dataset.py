@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_results(path: str | Path) -> xr.Dataset:
-    """The dataset of a finished sweep, read from its store; nothing is computed or written.
+    """The dataset of a finished sweep, read from its store (a path or URL); nothing is computed or written.
 
     Every checksum is verified first. (A sweep that is still running can be watched with
     ``xarray.open_zarr(path, consolidated=False)``, where unfinished cells are NaN.)
@@ -30,7 +30,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     StoreCorruptError
         A file is damaged; it is named. Running the sweep again recomputes it.
     """
-    return load(Store.open(Path(path)))
+    return load(Store.open(path))
 
 
 def load(store: Store) -> xr.Dataset:
@@ -46,7 +46,7 @@ def load(store: Store) -> xr.Dataset:
     total = sum(1 for _ in cells(store.spec))
     if finished < total:
         raise SweepError(
-            f"the sweep in {store.path} is not finished: {finished} of {total} cells",
+            f"the sweep in {store.folder} is not finished: {finished} of {total} cells",
             remedy="Run it again with this store to complete it",
         )
     return build(store)

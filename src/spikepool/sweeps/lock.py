@@ -1,20 +1,33 @@
-"""One driver a store: an advisory lock that dies with its owner."""
+"""One driver a store: a lock that dies with its owner in a folder, a lease that expires anywhere else."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from spikepool.errors import StoreLockedError, StoreWriteError
+from spikepool.sweeps.folders import Folder, LocalFolder, RemoteFolder
+from spikepool.sweeps.lease import leased
 
 fcntl: Any
 try:
     import fcntl
 except ImportError:  # no such locks on Windows; two drivers then do the same work twice, but write the same bytes
     fcntl = None
+
+
+@contextmanager
+def exclusive(folder: Folder, seconds: float) -> Iterator[Callable[[], None]]:
+    """Be the only driver of the store in `folder`; gives a function that raises when that is no longer so."""
+    if isinstance(folder, RemoteFolder):
+        with leased(folder, seconds) as still_ours:
+            yield still_ours
+    elif isinstance(folder, LocalFolder):
+        with locked(folder.path):
+            yield lambda: None
 
 
 @contextmanager

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spikepool import __version__
+from spikepool.data.locations import is_url
 from spikepool.errors import InvalidInputError, SpecMismatchError, StoreWriteError, SweepError, require
 from spikepool.kit import validation as check
 from spikepool.kit.progress import Progress
@@ -18,8 +19,10 @@ from spikepool.model import SequenceModel
 from spikepool.sweeps import cluster
 from spikepool.sweeps.cell import blank, describe
 from spikepool.sweeps.dataset import load
+from spikepool.sweeps.folders import Folder, LocalFolder, as_folder
 from spikepool.sweeps.grid import Cell, cells
-from spikepool.sweeps.lock import locked
+from spikepool.sweeps.lease import LEASE_SECONDS
+from spikepool.sweeps.lock import exclusive
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.store import Store
 from spikepool.sweeps.worker import Outcome, run_cell
@@ -44,6 +47,7 @@ def sweep(
     workers: int | None = None,
     progress: bool | None = None,
     retry_failed: bool = False,
+    lease: float = LEASE_SECONDS,
     **fields: Any,
 ) -> xr.Dataset:
     """Predict and simulate over every combination of weights and model fields.
@@ -63,9 +67,10 @@ def sweep(
         Number of top eigenpairs kept.
     exact : bool
         Use the finite-T engine, ``model.predict(w, exact=True)``, for the predictions.
-    store : path, optional
-        Zarr store. Run again with the same store, a sweep computes only what is missing or damaged. Without one,
-        results are kept in a temporary folder and returned.
+    store : path or URL, optional
+        Zarr store: a folder, or ``"s3://bucket/runs/a.zarr"`` (``gs://``, ... whatever fsspec reaches; credentials
+        come from the environment of the driver and of each worker). Run again with the same store, a sweep computes
+        only what is missing or damaged. Without one, results are kept in a temporary folder and returned.
     scheduler : str or distributed.Client, optional
         Address of a Dask scheduler (``"tcp://127.0.0.1:8786"``) or a client. Its workers must have this version of
         spikepool and see the store at the same path. By default processes are started on this machine.
@@ -76,6 +81,9 @@ def sweep(
         Show a progress bar; by default on a terminal only.
     retry_failed : bool
         Compute again the cells that failed in an earlier run.
+    lease : float
+        Seconds after which a driver on a URL that gave no sign of life is taken for dead and another may go on. (A
+        folder has a lock that ends with its driver.)
     **fields
         Values of any fields of the model: a sequence makes a dimension of that name, one value replaces the
         model's. R, frequencies, covariance and direction vary over a mapping from label to array.
@@ -111,7 +119,15 @@ def sweep(
     differences are far more precise than their standard errors suggest, and points along mu are not independent.
     """
     spec = SweepSpec.from_fields(model, weights, fields, trials=trials, seed=seed, k=k, exact=exact)
-    return run(spec, store=store, scheduler=scheduler, workers=workers, progress=progress, retry_failed=retry_failed)
+    return run(
+        spec,
+        store=store,
+        scheduler=scheduler,
+        workers=workers,
+        progress=progress,
+        retry_failed=retry_failed,
+        lease=lease,
+    )
 
 
 def run(
@@ -122,6 +138,7 @@ def run(
     workers: int | None = None,
     progress: bool | None = None,
     retry_failed: bool = False,
+    lease: float = LEASE_SECONDS,
 ) -> xr.Dataset:
     """Run a sweep given as a spec; see :func:`sweep` for the arguments and the result."""
     for module in ("xarray", "zarr"):
@@ -130,39 +147,40 @@ def run(
         raise InvalidInputError("spec must be a SweepSpec", spec, "Read one with load_spec, or use sweep")
     if workers is not None:
         workers = check.size(workers, "workers", minimum=0)
+    lease = check.positive(lease, "lease")
     cluster.check_scheduler(scheduler)
     if workers is not None and scheduler is not None:
         raise InvalidInputError("workers is for local runs only", workers, "Leave out workers or scheduler")
     if store is None:
         with tempfile.TemporaryDirectory(prefix="spikepool-") as folder:
-            return _run(spec, Path(folder) / "sweep.zarr", scheduler, workers, progress, retry_failed)
+            temporary = LocalFolder(Path(folder) / "sweep.zarr")
+            return _run(spec, temporary, scheduler, workers, progress, retry_failed, lease)
     if not isinstance(store, (str, Path)):
-        raise InvalidInputError("the store must be a path", store, "Pass a string or a pathlib.Path")
-    if "://" in str(store):
-        raise InvalidInputError("the store must be a folder of a file system", store, "Pass a path, not a URL")
-    path = Path(store).expanduser().absolute()
-    return _run(spec, path, scheduler, workers, progress, retry_failed)
+        raise InvalidInputError("the store must be a path or URL", store, "Pass a string or a pathlib.Path")
+    where = as_folder(store if is_url(store) else Path(store).expanduser().absolute())
+    return _run(spec, where, scheduler, workers, progress, retry_failed, lease)
 
 
 def _run(
     spec: SweepSpec,
-    path: Path,
+    folder: Folder,
     scheduler: Any,
     workers: int | None,
     progress: bool | None,
     retry_failed: bool,
+    lease: float,
 ) -> xr.Dataset:
-    with locked(path):
-        store = Store.create_or_resume(path, spec)
+    with exclusive(folder, lease) as still_ours:
+        store = Store.create_or_resume(folder, spec)
         pending = _pending(store, retry_failed)
         if pending:
             if store.version != __version__:
                 raise SpecMismatchError(
-                    f"the store {path} was begun with spikepool {store.version} and is not finished; this is "
+                    f"the store {folder} was begun with spikepool {store.version} and is not finished; this is "
                     f"{__version__}, whose numbers may differ",
                     remedy="Finish it with that version, or choose another store",
                 )
-            _compute(store, pending, scheduler, workers, progress)
+            _compute(store, pending, scheduler, workers, progress, still_ours)
         dataset = load(store)
     _warn_of_failures(dataset)
     return dataset
@@ -194,7 +212,14 @@ def _pending(store: Store, retry_failed: bool) -> list[Cell]:
     return [cell for cell in cells(store.spec) if cell not in finished]
 
 
-def _compute(store: Store, pending: list[Cell], scheduler: Any, workers: int | None, progress: bool | None) -> None:
+def _compute(
+    store: Store,
+    pending: list[Cell],
+    scheduler: Any,
+    workers: int | None,
+    progress: bool | None,
+    still_ours: Callable[[], None],
+) -> None:
     if scheduler is not None:
         outcomes = _on_dask(store, pending, cluster.remote(scheduler))
     elif workers is None:
@@ -205,19 +230,20 @@ def _compute(store: Store, pending: list[Cell], scheduler: Any, workers: int | N
         outcomes = _on_dask(store, pending, cluster.local(workers))
     with closing(outcomes), Progress(len(pending), "sweep", show=progress) as bar:
         for outcome in outcomes:
+            still_ours()
             if outcome.status == "unwritable":
                 raise StoreWriteError(outcome.message.rstrip("."))
             if outcome.status == "refused":
                 raise SweepError(
                     outcome.message.rstrip("."),
-                    remedy="Workers need this version of spikepool and a store at a path that all machines share",
+                    remedy="Workers need this version of spikepool, and a path they all share or a URL they can reach",
                 )
             bar.advance()
 
 
 def _here(store: Store, pending: list[Cell]) -> Generator[Outcome, None, None]:
     for cell in pending:
-        yield run_cell(cell, str(store.path), store.fingerprint, __version__)
+        yield run_cell(cell, store.folder.where, store.fingerprint, __version__)
 
 
 def _here_then_on_dask(store: Store, pending: list[Cell]) -> Generator[Outcome, None, None]:
@@ -238,7 +264,7 @@ def _on_dask(
     distributed = require("distributed", "sweeps")
 
     def submit(batch: list[Cell]) -> list[Any]:
-        common = {"path": str(store.path), "fingerprint": store.fingerprint, "version": __version__}
+        common = {"path": store.folder.where, "fingerprint": store.fingerprint, "version": __version__}
         # impure: a task's answer is what it leaves in this store, never that of an earlier run
         futures: list[Any] = client.map(run_cell, batch, pure=False, **common)
         return futures

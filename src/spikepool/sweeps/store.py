@@ -1,9 +1,8 @@
-"""A sweep on disk: creating, resuming, checking, writing and reading cells."""
+"""A sweep on disk or in object storage: creating, resuming, checking, writing and reading cells."""
 
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.errors import SpecMismatchError, StoreCorruptError, StoreWriteError, SweepError, require
+from spikepool.errors import (
+    SpecMismatchError,
+    SpikepoolError,
+    StoreCorruptError,
+    StoreWriteError,
+    SweepError,
+    require,
+)
 from spikepool.sweeps import schema
+from spikepool.sweeps.folders import Folder, RemoteFolder, as_folder
 from spikepool.sweeps.grid import Cell, cells
 from spikepool.sweeps.schema import ROOT, Variable
 from spikepool.sweeps.spec import SweepSpec, differences
@@ -25,30 +32,30 @@ _DECISIVE = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs",
 
 @dataclass
 class Scan:
-    """What is on disk.
+    """What is in the store.
 
     Attributes
     ----------
     done, failed : set of Cell
         Finished cells all of whose files are whole; `failed` are those that hold an error message.
-    damaged : list of pathlib.Path
+    damaged : list of pathlib.Path or str
         Files that are missing from a finished cell, or whose checksum is wrong. Their cells are in neither set.
     """
 
     done: set[Cell] = field(default_factory=set)
     failed: set[Cell] = field(default_factory=set)
-    damaged: list[Path] = field(default_factory=list)
+    damaged: list[Any] = field(default_factory=list)
 
 
 class Store:
     """A Zarr (version 3) group that follows :mod:`spikepool.sweeps.schema`.
 
-    Files are only ever replaced whole (written beside, then renamed), so a reader sees the old file or the new
-    one. A cell's status is removed before its other files change and written after them.
+    Files are only ever replaced whole, so a reader sees the old file or the new one. A cell's status is removed before
+    its other files change and written after them.
     """
 
-    def __init__(self, path: Path, spec_text: str, version: str) -> None:
-        self.path = path
+    def __init__(self, folder: Folder, spec_text: str, version: str) -> None:
+        self.folder = folder
         self.version = version
         # read back from text by the driver and every worker alike, so that all have the same bits
         self.spec = SweepSpec.from_json(spec_text)
@@ -60,16 +67,20 @@ class Store:
     # -- opening -------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, path: Path) -> Store:
-        """The store at `path`, which must exist; its spec is read from it."""
-        file = path / ROOT
+    def open(cls, where: str | Path | Folder) -> Store:
+        """The store at a path or URL, which must exist; its spec is read from it."""
+        folder = as_folder(where)
+        file = folder.place(ROOT)
         try:
-            attributes = json.loads(file.read_bytes())["attributes"]
+            raw = folder.read([ROOT])[0]
+            if raw is None:
+                raise SweepError("there is no sweep store", str(folder), "Check the path")
+            attributes = json.loads(raw)["attributes"]
             spec_text, version, layout = (attributes[key] for key in ("spec", "version", "schema_version"))
             if schema.fingerprint(spec_text) != attributes["fingerprint"]:
                 raise ValueError("the spec in it does not match its fingerprint")
-        except FileNotFoundError as err:
-            raise SweepError("there is no sweep store", str(path), "Check the path") from err
+        except SpikepoolError:
+            raise
         except (OSError, ValueError, KeyError, TypeError) as err:
             raise StoreCorruptError(
                 f"the store's metadata file {file} cannot be read ({type(err).__name__}: {err})",
@@ -77,15 +88,15 @@ class Store:
             ) from err
         if layout != schema.SCHEMA_VERSION:
             raise SpecMismatchError(
-                f"the store {path} has schema version {layout}, this version of spikepool writes "
+                f"the store {folder} has schema version {layout}, this version of spikepool writes "
                 f"{schema.SCHEMA_VERSION}",
                 remedy=f"Use spikepool {version}, or another store",
             )
-        return cls(path, spec_text, version)
+        return cls(folder, spec_text, version)
 
     @classmethod
-    def create_or_resume(cls, path: Path, spec: SweepSpec) -> Store:
-        """The store at `path`, made if need be. The caller holds its lock.
+    def create_or_resume(cls, where: str | Path | Folder, spec: SweepSpec) -> Store:
+        """The store at a path or URL, made if need be. The caller holds its lock or lease.
 
         Raises
         ------
@@ -96,54 +107,53 @@ class Store:
         StoreWriteError
             It cannot be written.
         """
-        if not (path / ROOT).exists():
+        folder = as_folder(where)
+        if folder.read([ROOT])[0] is None:
             expected = schema.skeleton(spec)
-            _refuse_foreign(path, expected)
+            _refuse_foreign(folder, expected)
             for name, content in expected.items():
-                _replace(path / name, content)
-            return cls.open(path)
-        store = cls.open(path)
+                folder.write(name, content)
+            return cls.open(folder)
+        store = cls.open(folder)
         found = differences(store.spec.to_dict(), spec.to_dict())
         if found:
             raise SpecMismatchError(
-                f"the store {path} was made from another spec: {'; '.join(found)}",
+                f"the store {folder} was made from another spec: {'; '.join(found)}",
                 remedy="Choose another store, or delete this one",
             )
-        store._remove_partial_files()
+        folder.remove_leftovers()
         store._repair_skeleton()
         return store
 
-    def _remove_partial_files(self) -> None:
-        """Files that a killed writer had not yet renamed."""
-        for file in self.path.rglob("*.partial"):
-            file.unlink(missing_ok=True)
-
     def _repair_skeleton(self) -> None:
-        for file, content in self.damaged_skeleton().items():
+        for name, content in self._damaged_skeleton().items():
+            file = self.folder.place(name)
             warnings.warn(f"{file} was missing or damaged; written again", UserWarning, stacklevel=2)
-            _replace(file, content)
+            self.folder.write(name, content)
 
-    def damaged_skeleton(self) -> dict[Path, bytes]:
-        """What the spec alone decides (array metadata, coordinates) and is absent or damaged; its right content.
+    def damaged_skeleton(self) -> list[Any]:
+        """Paths or URLs of what the spec alone decides (array metadata, coordinates) and is absent or damaged.
 
         An array's metadata that reads well, but as that of another array, raises :class:`StoreCorruptError`.
         """
+        return [self.folder.place(name) for name in self._damaged_skeleton()]
+
+    def _damaged_skeleton(self) -> dict[str, bytes]:
+        """Names of damaged files of the skeleton, and their right content."""
+        expected = {name: content for name, content in schema.skeleton(self.spec).items() if name != ROOT}
         damaged = {}
-        for name, content in schema.skeleton(self.spec).items():
-            file = self.path / name
-            if name == ROOT:  # checked by `open`
-                continue
-            raw = _read(file)
-            whole = _describes_the_same(file, raw, content) if file.name == ROOT else checksum_holds(raw or b"")
-            if not whole:
-                damaged[file] = content
+        for (name, content), raw in zip(expected.items(), self.folder.read(list(expected)), strict=True):
+            metadata = name.rpartition("/")[2] == ROOT
+            file = self.folder.place(name)
+            if not (_describes_the_same(file, raw, content) if metadata else checksum_holds(raw or b"")):
+                damaged[name] = content
         return damaged
 
     # -- cells ---------------------------------------------------------------------------------------------
 
-    def file(self, variable: Variable, cell: Cell) -> Path:
-        """The chunk of `variable` that belongs to `cell`."""
-        return self.path.joinpath(variable.name, "c", *map(str, variable.block(self.spec, cell)))
+    def file(self, variable: Variable, cell: Cell) -> str:
+        """Name of the chunk of `variable` that belongs to `cell`."""
+        return "/".join([variable.name, "c", *map(str, variable.block(self.spec, cell))])
 
     def _of(self, cell: Cell) -> list[Variable]:
         """The cell's arrays in the order of writing; its status is the last."""
@@ -152,17 +162,20 @@ class Store:
     def scan(self) -> Scan:
         """Read every file of every finished cell and verify its checksum."""
         result = Scan()
-        for cell in cells(self.spec):
+        everything = list(cells(self.spec))
+        statuses = self.folder.read([self.file(self._of(cell)[-1], cell) for cell in everything])
+        for cell, raw in zip(everything, statuses, strict=True):
             *data, status = self._of(cell)
-            raw = _read(self.file(status, cell))
             if raw is None:
                 continue
             if not checksum_holds(raw) or raw[0] not in (schema.DONE, schema.FAILED):
-                result.damaged.append(self.file(status, cell))
+                result.damaged.append(self.folder.place(self.file(status, cell)))
                 continue
-            bad = [file for v in data if not checksum_holds(_read(file := self.file(v, cell)) or b"")]
+            names = [self.file(variable, cell) for variable in data]
+            contents = self.folder.read(names)
+            bad = [name for name, found in zip(names, contents, strict=True) if not checksum_holds(found or b"")]
             if bad:
-                result.damaged += bad
+                result.damaged += [self.folder.place(name) for name in bad]
             else:
                 (result.failed if raw[0] == schema.FAILED else result.done).add(cell)
         return result
@@ -175,15 +188,21 @@ class Store:
         """
         *data, status = self._of(cell)
         try:
-            self.file(status, cell).unlink(missing_ok=True)
+            self.folder.remove(self.file(status, cell))
             for variable in data:
                 self._write_chunk(variable, cell, values[variable.name])
             self._write_chunk(status, cell, schema.FAILED if failed else schema.DONE)
+        except SpikepoolError:
+            raise
         except OSError as err:
             raise StoreWriteError(
-                f"cannot write {cell} to the store {self.path}: {err.strerror or err}",
+                f"cannot write {cell} to the store {self.folder}: {err.strerror or err}",
                 remedy="Free some space or restore access and run again: finished cells are kept",
             ) from err
+        except Exception as err:  # what clients of object stores raise is their own
+            if not isinstance(self.folder, RemoteFolder):
+                raise
+            raise self.folder.write_error(err, self.file(status, cell)) from err
 
     def _write_chunk(self, variable: Variable, cell: Cell, value: Any) -> None:
         chunks = variable.chunks(self.spec)
@@ -195,9 +214,7 @@ class Store:
     def _array(self, name: str) -> Any:
         """The Zarr array; one that writes chunks of mere fill values too, so that absence means damage."""
         if name not in self._arrays:
-            zarr = require("zarr", "sweeps")
-            array = zarr.open_array(str(self.path / name), mode="r+", zarr_format=3)
-            self._arrays[name] = array.with_config({"write_empty_chunks": True})
+            self._arrays[name] = self.folder.open_array(name).with_config({"write_empty_chunks": True})
         return self._arrays[name]
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
@@ -213,18 +230,7 @@ def checksum_holds(raw: bytes) -> bool:
     return bool(body) and int.from_bytes(stored, "little") == crc32c.value(body)
 
 
-def _read(file: Path) -> bytes | None:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as err:
-        raise StoreCorruptError(
-            f"cannot read {file}: {err.strerror}", remedy="Restore access, or delete that file to recompute it"
-        ) from err
-
-
-def _describes_the_same(file: Path, raw: bytes | None, content: bytes) -> bool:
+def _describes_the_same(file: Any, raw: bytes | None, content: bytes) -> bool:
     """Whether the array metadata `raw` is `content`; an error when it is whole but of another array."""
     wanted = json.loads(content)
     try:
@@ -240,39 +246,20 @@ def _describes_the_same(file: Path, raw: bytes | None, content: bytes) -> bool:
     return bool(found == wanted)
 
 
-def _replace(file: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = file.with_name(f"{file.name}.{os.getpid()}.partial")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(file)
-    except OSError as err:
-        temporary.unlink(missing_ok=True)
-        raise StoreWriteError(
-            f"cannot write {file}: {err.strerror}", remedy="Free some space or restore access and run again"
-        ) from err
-
-
-def _refuse_foreign(path: Path, expected: Mapping[str, bytes]) -> None:
+def _refuse_foreign(folder: Folder, expected: Mapping[str, bytes]) -> None:
     """A folder without the root's metadata may be made a store only if it holds nothing that would be lost.
 
     The root's metadata is written before any cell, so a driver killed while creating the store leaves at most
     files that are about to be written again. Cells without it are results whose spec has been lost.
     """
-    if not path.exists():
-        return
-    if not path.is_dir():
-        raise StoreWriteError("the store must be a folder", str(path), "Choose another path")
-    files = (file.relative_to(path) for file in sorted(path.rglob("*")) if not file.is_dir())
-    foreign = [file for file in files if file.as_posix() not in expected and file.suffix != ".partial"]
-    if any(file.parts[0] in (schema.PREDICTION_STATUS, schema.TRIAL_STATUS) for file in foreign):
+    foreign = [name for name in folder.names() if name not in expected and not name.endswith(".partial")]
+    if any(name.split("/")[0] in (schema.PREDICTION_STATUS, schema.TRIAL_STATUS) for name in foreign):
         raise StoreCorruptError(
-            f"the store's metadata file {path / ROOT} is missing, and with it the spec of the results there",
+            f"the store's metadata file {folder.place(ROOT)} is missing, and with it the spec of the results there",
             remedy="Restore that file, or delete the store and run the sweep again",
         )
     if foreign:
         raise SweepError(
-            f"the folder {path} is not a sweep store and holds {str(foreign[0])!r}",
+            f"the folder {folder} is not a sweep store and holds {foreign[0]!r}",
             remedy="Choose an empty or new folder",
         )

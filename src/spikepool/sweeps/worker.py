@@ -6,12 +6,11 @@ import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
 from spikepool import __version__
-from spikepool.errors import StoreWriteError, SweepError
+from spikepool.errors import DataSourceError, SpikepoolError, StoreWriteError, SweepError
 from spikepool.kit.threads import single_threaded_blas
 from spikepool.sweeps.cell import compute
 from spikepool.sweeps.grid import Cell
@@ -59,24 +58,24 @@ _single_threaded_blas = _SingleThreadedBLAS()
 @lru_cache(maxsize=8)
 def _store(path: str, fingerprint: str) -> Store:
     """The store, opened once a process; `fingerprint` tells it from an earlier one at the same path."""
-    store = Store.open(Path(path))
+    store = Store.open(path)
     if store.fingerprint != fingerprint:
         raise SweepError("the store there is another one", path)
     return store
 
 
 def run_cell(cell: Cell, path: str, fingerprint: str, version: str) -> Outcome:
-    """Compute `cell` of the store at `path` and write it; the spec is read from the store."""
+    """Compute `cell` of the store at `path` (or URL) and write it; the spec is read from the store."""
     if version != __version__:
         return Outcome("refused", f"the driver runs spikepool {version}, this worker {__version__}")
     try:
         store = _store(path, fingerprint)
-    except SweepError as err:
+    except SpikepoolError as err:
         return Outcome("refused", f"a worker cannot use the store: {err}")
     with _single_threaded_blas:
         values, failed = compute(store.spec, cell)
     try:
         store.write(cell, values, failed=failed)
-    except StoreWriteError as err:
+    except (StoreWriteError, DataSourceError) as err:
         return Outcome("unwritable", str(err))
     return Outcome("failed" if failed else "done")
