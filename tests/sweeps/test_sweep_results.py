@@ -304,3 +304,38 @@ def test_progress_counts_what_is_left(tmp_path, monkeypatch):
     (store / "status" / "c" / "1" / "0").unlink()
     run(problem(trials=2), store=store, workers=0, progress=True)
     assert [(bar.total, bar._done, bar.shown) for bar in bars] == [(6, 6, False), (1, 1, True)]
+
+
+def test_an_exact_sweep_prepares_once(monkeypatch):
+    """2 weights x 10 mu: one draw of tokens, a usage for each weights, a law for each of sample and population."""
+    from spikepool.sweeps import cell as cells
+    from spikepool.sweeps.grid import Cell
+    from spikepool.sweeps.spec import SweepSpec
+    from spikepool.theory import given_tokens, usage_spectrum
+
+    counts = dict.fromkeys(("draws", "usages", "laws"), 0)
+
+    def counted(module, name, key):
+        plain = getattr(module, name)
+
+        def call(*args, **kwargs):
+            counts[key] += 1
+            return plain(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    counted(cells, "draw_tokens", "draws")
+    counted(given_tokens, "draw_tokens", "draws")
+    counted(given_tokens, "sample_usage", "usages")
+    counted(usage_spectrum, "GeneralizedLaw", "laws")
+    model = sp.SequenceModel(40, 60, 90, sp.prefix_correlation(5, 2), 1.0)
+    mus = np.linspace(0.2, 3.0, 10)
+    spec = SweepSpec(model, ["mean", "causal"], {"mu": mus}, trials=0, exact=True)
+    values, failed = cells.compute(spec, Cell((), -1))
+    assert not failed
+    assert counts == {"draws": 1, "usages": 2, "laws": 4}
+    from spikepool.sweeps.grid import prediction_seed
+
+    single = model.replace(mu=mus[7]).predict(sp.causal_weights(5), exact=True, rng=prediction_seed(0, model))
+    assert values["predicted_alignment"][1, 7] == single.alignment
+    assert values["mu_sample"][1, 7] == single.mu_sample

@@ -10,7 +10,7 @@ from spikepool.theory.given_tokens import predict_exact, predict_tokens
 from spikepool.theory.noise_law import Noise
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.token_usage import sample_usage
-from spikepool.theory.usage_spectrum import UsageSpectrum
+from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.world.class_centring import Projection
 from spikepool.world.frequencies import zipf_frequencies
 from spikepool.world.pooling_matrix import token_matrix
@@ -171,7 +171,7 @@ def test_population_limit_is_the_closed_form():
             class_centered=m.table == "class_centered",
             gaussian=m.latent == "gaussian",
         )
-        found = UsageSpectrum(usage, Noise(None, m.d, None), m.mu)
+        found = UsageSpectrum(UsageBulk(usage, Noise(None, m.d, None)), m.mu)
         closed = m.predict(w)
         kinds = found.kinds()
         assert kinds == [o.kind for o in closed.outliers]

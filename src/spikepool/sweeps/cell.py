@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool.kit.arrays import FloatArray
 from spikepool.model import Prediction, SequenceModel
 from spikepool.simulation.drawn import sample_grid
 from spikepool.sweeps import grid, schema
 from spikepool.sweeps.grid import Cell
 from spikepool.sweeps.spec import SweepSpec
-from spikepool.world.sampling import draw_sample
+from spikepool.theory.given_tokens import prepare_tokens
+from spikepool.world.sampling import draw_sample, draw_tokens
 
 Values = dict[str, NDArray[Any]]
 
@@ -42,17 +45,40 @@ def describe(error: BaseException) -> str:
 
 
 def _predict(spec: SweepSpec, model: SequenceModel, cell: Cell, values: Values, errors: NDArray[Any]) -> None:
-    rng = grid.prediction_seed(spec.seed, model) if spec.exact else None
+    """Every weighting is prepared once and asked at all mu; exact predictions share one draw of the tokens."""
+    try:
+        prepare = _prepared(spec, model)
+    except Exception as err:
+        errors[:] = describe(err)
+        return
     for i, name in enumerate(spec.weights):
+        try:
+            predict = prepare(spec.weight_vector(name, model))
+        except Exception as err:
+            errors[i] = describe(err)
+            continue
         for j, mu in enumerate(spec.mus):
             try:
-                w = spec.weight_vector(name, model)
-                prediction = model.replace(mu=mu).predict(w, exact=spec.exact, rng=rng)
+                prediction = predict(mu)
             except Exception as err:
                 errors[i, j] = describe(err)
             else:
                 for variable, number in predicted_values(prediction).items():
                     values[variable][i, j] = number
+
+
+def _prepared(spec: SweepSpec, model: SequenceModel) -> Callable[[FloatArray], Callable[[float], Prediction]]:
+    """From weights to predictions as a function of mu."""
+    if spec.exact:
+        rng = grid.prediction_seed(spec.seed, model)
+        drawn = draw_tokens(model, rng)
+        return lambda w: prepare_tokens(model, drawn, w, rng=rng).predict
+
+    def closed(w: FloatArray) -> Callable[[float], Prediction]:
+        gains = model.gains(w)
+        return lambda mu: model.replace(mu=mu).predict_gains(*gains)
+
+    return closed
 
 
 def predicted_values(prediction: Prediction) -> dict[str, float]:

@@ -20,10 +20,61 @@ from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction
 from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.twins import population_twins
-from spikepool.theory.usage_spectrum import UsageSpectrum
+from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.world.class_centring import Projection
 from spikepool.world.pooling_matrix import token_matrix
+from spikepool.world.sampling import draw_tokens, pooling_weights
 from spikepool.world.sequences import TABLES, SequenceWorld
+
+
+class GivenTokens:
+    """One weighting of given tokens, prepared: the usage is decomposed once and asked at any strength of the signal.
+
+    Parameters
+    ----------
+    usage, limit : Usage
+        That of the tokens, and its limit for infinitely many sequences.
+    noise : Noise
+        Law of the table's noise.
+    alpha, kappa : float
+        Signal and noise gain.
+    """
+
+    def __init__(self, usage: Usage, limit: Usage, noise: Noise, alpha: float, kappa: float) -> None:
+        if not (len(usage.top) or usage.values.any()):
+            raise TokenError(
+                "the tokens leave nothing to analyse: every sequence pools to the same usage",
+                remedy="Pass more sequences, or centered=False",
+            )
+        self.alpha, self.kappa = alpha, kappa
+        self._sample, self._population = UsageBulk(usage, noise), UsageBulk(limit, noise)
+
+    def predict(self, mu: float) -> Prediction:
+        """Bulk, outliers and alignments at signal strength `mu`."""
+        sample, population = UsageSpectrum(self._sample, mu), UsageSpectrum(self._population, mu)
+        outliers = []
+        for kind, found, j in zip(sample.kinds(), sample.outliers, population_twins(sample, population), strict=True):
+            twin = None if j is None else population.outliers[j]
+            outliers.append(
+                Outlier(
+                    kind=kind,
+                    eigenvalue=found.eigenvalue,
+                    alignment=float(found.overlaps[0]),
+                    population_eigenvalue=population.edge if twin is None else twin.eigenvalue,
+                    population_alignment=0.0 if twin is None else float(twin.overlaps[0]),
+                )
+            )
+        return Prediction(
+            alpha=self.alpha,
+            kappa=self.kappa,
+            bulk=sample.bulk,
+            edge=sample.edge,
+            outliers=tuple(outliers),
+            alignment=outliers[0].alignment if outliers else 0.0,
+            detectable=sample.detectable,
+            mu_population=population.threshold,
+            mu_sample=sample.threshold,
+        )
 
 
 def predict_exact(model: SequenceWorld, w: ArrayLike, *, rng: Any = None) -> Prediction:
@@ -31,7 +82,7 @@ def predict_exact(model: SequenceWorld, w: ArrayLike, *, rng: Any = None) -> Pre
 
     Parameters
     ----------
-    model : SequenceWorld
+    model : SequenceModel
         All its fields are honoured.
     w : array_like of shape (T,) or (N, T)
         Pooling weights with unit sum.
@@ -50,10 +101,18 @@ def predict_exact(model: SequenceWorld, w: ArrayLike, *, rng: Any = None) -> Pre
     then hold together, as a sum, but not one by one. It happens with one or two effective tokens, whose most frequent
     ones make outliers (of kind "usage") near that of the signal.
     """
-    from spikepool.world.sampling import draw_tokens, pooling_weights
+    return prepare_tokens(model, draw_tokens(model, rng), w, rng=rng).predict(model.mu)
 
+
+def prepare_tokens(
+    model: SequenceWorld, drawn: tuple[NDArray[Any], NDArray[Any]], w: ArrayLike, *, rng: Any = None
+) -> GivenTokens:
+    """The usage of `drawn` tokens and latents (of :func:`spikepool.world.sampling.draw_tokens`) under weights `w`.
+
+    What is prepared does not depend on the model's mu; `rng` is that of :func:`predict_exact`.
+    """
     weights = pooling_weights(w, model)
-    tokens, latent = draw_tokens(model, rng)
+    tokens, latent = drawn
     pooled = np.einsum("nt,...t->n", latent, weights, dtype=np.float64)
     frequencies = np.full(model.V, 1 / model.V) if model.frequencies is None else model.frequencies
     if model.latent == "signs":  # within its class a token is drawn in proportion to its frequency
@@ -82,7 +141,7 @@ def predict_exact(model: SequenceWorld, w: ArrayLike, *, rng: Any = None) -> Pre
         class_centered=model.table == "class_centered",
         gaussian=model.latent == "gaussian",
     )
-    return _predict(usage, limit, noise, model.mu, alpha, kappa)
+    return GivenTokens(usage, limit, noise, alpha, kappa)
 
 
 def predict_tokens(
@@ -164,7 +223,7 @@ def predict_tokens(
         class_centered=table == "class_centered",
         gaussian=False,
     )
-    return _predict(usage, limit, covariance, strength, usage.gain, kappa)
+    return GivenTokens(usage, limit, covariance, usage.gain, kappa).predict(strength)
 
 
 def _token_ids(tokens: ArrayLike, V: int) -> NDArray[np.int64]:
@@ -193,36 +252,4 @@ def _token_weights(weights: ArrayLike, N: int, T: int) -> FloatArray:
     return w
 
 
-def _predict(usage: Usage, limit: Usage, noise: Noise, mu: float, alpha: float, kappa: float) -> Prediction:
-    if not (len(usage.top) or usage.values.any()):
-        raise TokenError(
-            "the tokens leave nothing to analyse: every sequence pools to the same usage",
-            remedy="Pass more sequences, or centered=False",
-        )
-    sample, population = UsageSpectrum(usage, noise, mu), UsageSpectrum(limit, noise, mu)
-    outliers = []
-    for kind, found, j in zip(sample.kinds(), sample.outliers, population_twins(sample, population), strict=True):
-        twin = None if j is None else population.outliers[j]
-        outliers.append(
-            Outlier(
-                kind=kind,
-                eigenvalue=found.eigenvalue,
-                alignment=float(found.overlaps[0]),
-                population_eigenvalue=population.edge if twin is None else twin.eigenvalue,
-                population_alignment=0.0 if twin is None else float(twin.overlaps[0]),
-            )
-        )
-    return Prediction(
-        alpha=alpha,
-        kappa=kappa,
-        bulk=sample.bulk,
-        edge=sample.edge,
-        outliers=tuple(outliers),
-        alignment=outliers[0].alignment if outliers else 0.0,
-        detectable=sample.detectable,
-        mu_population=population.threshold,
-        mu_sample=sample.threshold,
-    )
-
-
-__all__ = ["predict_exact", "predict_tokens"]
+__all__ = ["GivenTokens", "predict_exact", "predict_tokens", "prepare_tokens"]

@@ -45,8 +45,50 @@ _EQUAL = 1e-9
 _ON_POLE = 1e-12
 
 
+class UsageBulk:
+    """The part of the separable equations that does not know mu: prepared once for one usage, asked at many mu.
+
+    Attributes
+    ----------
+    usage, noise : Usage, Noise
+        What it was made from.
+    law : GeneralizedLaw
+        Law of the bulk, spikes left out.
+    edge : float
+        Its right end.
+    spikes : numpy.ndarray of int
+        Which of the usage's top eigenvalues are spikes.
+    noise_spikes : numpy.ndarray
+        Eigenvalues of the noise covariance that are.
+    threshold : float
+        Least mu at which the signal is detectable.
+    """
+
+    def __init__(self, usage: Usage, noise: Noise) -> None:
+        self.usage, self.noise = usage, noise
+        spiked = _spiked(usage, noise, resolved=False)
+        self.spikes = np.flatnonzero(spiked)
+        self.law, self.noise_spikes = _bulk(usage, noise, spiked)
+        self.edge = self.law.support()[1]
+        # a spike that this size does not tell from the bulk may hold little of the signal and still decide the sign of
+        # D at the edge: for the threshold it is bulk
+        resolved = _spiked(usage, noise, resolved=True)
+        same = bool(np.array_equal(resolved, spiked))
+        self.threshold = self._threshold(self.law if same else _bulk(usage, noise, resolved)[0])
+
+    def _threshold(self, bulk: GeneralizedLaw) -> float:
+        y, yt, z = bulk.right_curve(np.array([bulk.right_curve_start]))
+        left, right = self.noise.left, self.usage.signal_measure
+        with np.errstate(divide="ignore"):
+            g_u = -float(np.sum(left.coordinates[:, 0] ** 2 * yt / (yt + left.values)) / z[0])
+            g_b = -float(np.sum(right.coordinates[:, 0] ** 2 * y / (y + right.values)) / z[0])
+        if g_u >= 0 or g_b > 0:
+            return 0.0
+        return float(1 / np.sqrt(z[0] * g_u * g_b)) if g_b < 0 else float("inf")
+
+
 class UsageSpectrum:
-    """What the separable equations say of S for one usage.
+    """What the separable equations say of S for one usage and one strength of the signal.
 
     Attributes
     ----------
@@ -66,39 +108,22 @@ class UsageSpectrum:
         Whether it is at this mu.
     """
 
-    def __init__(self, usage: Usage, noise: Noise, mu: float) -> None:
-        self.usage = usage
-        self._mu, self._left, self._right = mu, noise.left, usage.signal_measure
-        spiked = _spiked(usage, noise, resolved=False)
-        self._spikes = np.flatnonzero(spiked)
-        self.bulk, noise_spikes = _bulk(usage, noise, spiked)
-        self.edge = self.bulk.support()[1]
+    def __init__(self, prepared: UsageBulk, mu: float) -> None:
+        self.usage, self.bulk, self.edge = prepared.usage, prepared.law, prepared.edge
+        self._mu, self._left, self._right = mu, prepared.noise.left, self.usage.signal_measure
+        self._spikes = prepared.spikes
         self.outliers: tuple[GeneralOutlier, ...] = GeneralSpikes(
             self.bulk,
             self._left,
             Measure(self._right.values, mu * self._right.coordinates),
-            noise_spikes=noise_spikes,
-            usage_spikes=usage.top.values[self._spikes],
+            noise_spikes=prepared.noise_spikes,
+            usage_spikes=self.usage.top.values[self._spikes],
         ).outliers()
         self._points = self.bulk.real_solution(np.array([o.eigenvalue for o in self.outliers]))
         self._untouched = self._spikes_alone()
         self.contents = self._contents()
-        # a spike that this size does not tell from the bulk may hold little of the signal and still decide the sign of
-        # D at the edge: for the threshold it is bulk
-        resolved = _spiked(usage, noise, resolved=True)
-        same = bool(np.array_equal(resolved, spiked))
-        self.threshold = self._threshold(self.bulk if same else _bulk(usage, noise, resolved)[0])
+        self.threshold = prepared.threshold
         self.detectable = len(self.outliers) > 0 and (self.threshold == 0 or mu > self.threshold)
-
-    def _threshold(self, bulk: GeneralizedLaw) -> float:
-        y, yt, z = bulk.right_curve(np.array([bulk.right_curve_start]))
-        left, right = self._left, self._right
-        with np.errstate(divide="ignore"):
-            g_u = -float(np.sum(left.coordinates[:, 0] ** 2 * yt / (yt + left.values)) / z[0])
-            g_b = -float(np.sum(right.coordinates[:, 0] ** 2 * y / (y + right.values)) / z[0])
-        if g_u >= 0 or g_b > 0:
-            return 0.0
-        return float(1 / np.sqrt(z[0] * g_u * g_b)) if g_b < 0 else float("inf")
 
     def _spikes_alone(self) -> list[int | None]:
         """For each outlier the usage spike that it is, when no signal moves it by more than rounding."""
