@@ -45,11 +45,14 @@ def test_required_samples_reach_the_target():
 
 
 def test_scale_and_orientation_do_not_matter():
-    C, _ = spiked_features(500, 120, 3.0)
+    C, u = spiked_features(500, 120, 3.0)
     base = sp.diagnose(C)
-    scaled = sp.diagnose(7.0 * C + 5.0 * 0)
-    assert scaled.outliers[0].alignment == pytest.approx(base.outliers[0].alignment, rel=1e-6)
-    assert scaled.outliers[0].eigenvalue == pytest.approx(49 * base.outliers[0].eigenvalue, rel=1e-9)
+    rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((120, 120)))[0]
+    turned = sp.diagnose(7.0 * C @ rotation)
+    assert turned.outliers[0].alignment == pytest.approx(base.outliers[0].alignment, rel=1e-6)
+    assert turned.outliers[0].eigenvalue == pytest.approx(49 * base.outliers[0].eigenvalue, rel=1e-9)
+    # the component turns with the features
+    assert abs(turned.components[0] @ (u @ rotation)) == pytest.approx(abs(base.components[0] @ u), rel=1e-9)
 
 
 def test_fewer_samples_than_features():

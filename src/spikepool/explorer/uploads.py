@@ -121,6 +121,16 @@ def features_verdict(found: Diagnosis) -> str:
             "The bulk of these features does not look like pooled noise, so neither the number of outliers nor their "
             "alignments can be trusted."
         )
+    elif found.spans is not None:
+        steady = [span for span in found.spans if span.k >= 5] or list(found.spans)
+        listed = ", ".join(
+            f"{span.overlap:.2f} for the top {span.k} ({span.interval[0]:.2f} to {span.interval[1]:.2f})"
+            for span in steady
+        )
+        text = (
+            "These features are not isotropic noise with a signal; spans of components are compared with those of the "
+            f"population the rows came from. Agreement, with 90 % intervals: {listed}."
+        )
     elif found.verdict == "no signal":
         text = f"Nothing stands out from the noise: with {found.n_samples:,} sequences no component can be trusted."
     else:

@@ -17,6 +17,11 @@ TRACY_WIDOM_MARGIN = 3.6
 _LEVELS = np.linspace(0.05, 0.8, 16)
 # Sequences and tokens of the draw behind the edge of finite sequences.
 _USAGE_SIZE = 1000
+# Kolmogorov-Smirnov distances up to which a fit is called good and fair, as (constant, multiple of 1/d). Eigenvalues
+# are rigid: under the model the distance is 1/d to 2/d plus the departure of finite sequences from the limit
+# (0.002 to 0.01 for ten or more effective tokens).
+_GOOD_FIT = (0.01, 1.5)
+_FAIR_FIT = (0.03, 3.0)
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,14 @@ class BulkFit:
     edge: float
     margin: float
     distance: float
+
+
+def fit_word(distance: float, d: int) -> str:
+    """One of "good", "fair" and "poor", for the distance of a bulk of dimension d."""
+    for word, (constant, multiple) in (("good", _GOOD_FIT), ("fair", _FAIR_FIT)):
+        if distance <= constant + multiple / d:
+            return word
+    return "poor"
 
 
 def edge_scale(law: FreeProductLaw, d: int) -> float:

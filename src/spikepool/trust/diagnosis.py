@@ -1,10 +1,9 @@
-"""Is this component real? What the spectrum of pooled features alone says about the signal in them."""
+"""Is this component real? What the rows of pooled features say about the population they came from."""
 
 from __future__ import annotations
 
-import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,21 +11,44 @@ from numpy.typing import ArrayLike
 
 from spikepool.errors import DomainError, InvalidInputError, MemoryBudgetError, ShapeError
 from spikepool.kit import validation as check
-from spikepool.kit.arrays import FloatArray
-from spikepool.laws.free_product import FreeProductLaw
+from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.theory import spikes
-from spikepool.theory.fluctuations import eigenvalue_std, spike_alignment_std
-from spikepool.trust.bulk_fit import BulkFit, edge_factor, fit_bulk
+from spikepool.trust import regimes, row_warnings
+from spikepool.trust.bulk_fit import BulkFit, edge_factor, fit_bulk, fit_word
+from spikepool.trust.coloured import (
+    HALVES_TOLERANCE,
+    LEAST_AGREEMENT,
+    Simulated,
+    angle,
+    overlap_of,
+    simulate,
+    steady_spans,
+)
+from spikepool.trust.isotropic import DiagnosedOutlier, explain
+from spikepool.trust.memory_rows import MemoryRows
+from spikepool.trust.planning import Curve, curve, required_rows
+from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span, fit_text
+from spikepool.trust.rows import Rows, group_numbers
 
-# Kolmogorov-Smirnov distances up to which a fit is called good and fair, as (constant, multiple of 1/d). Eigenvalues
-# are rigid: under the model the distance is 1/d to 2/d plus the departure of finite sequences from the limit
-# (0.002 to 0.01 for ten or more effective tokens).
-_GOOD_FIT = (0.01, 1.5)
-_FAIR_FIT = (0.03, 3.0)
 # The d x d covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.
 _LARGEST_DIMENSION = 20_000
 # Squares of squares of larger features, and of the inverse of smaller ones, overflow.
 _LARGEST_FEATURE = 1e70
+# Independent rows below which halves and spans are not simulated.
+_FEWEST_ROWS = 20
+# Single components that are reported. One is resolved when its interval is no wider than this, more than half of it
+# is its namesake, and its eigenvalue differs from its neighbours' by this many times sqrt(E[s²]/n) of itself: two equal
+# population eigenvalues give samples further apart in eight cases of a hundred (exp(−4.5²/8)).
+_COMPONENTS = 10
+_RESOLVED_WIDTH = 0.5
+_RESOLVED_ALIGNMENT = 0.5
+_RESOLVED_GAP = 4.5
+# Intervals of single components on the angle: quantiles of the draws, widened, and the error of the model.
+_WIDENING = 1.3
+_MODEL_ERROR = 0.04
+
+
+__all__ = ["DiagnosedOutlier", "Diagnosis", "UncenteredWarning", "diagnose"]
 
 
 class UncenteredWarning(UserWarning):
@@ -34,120 +56,28 @@ class UncenteredWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class DiagnosedOutlier:
-    """One eigenvalue beyond the bulk.
+class _Findings:
+    """What one regime contributes to the result."""
 
-    Attributes
-    ----------
-    eigenvalue, standard_error : float
-        Observed eigenvalue, and the standard deviation of such an eigenvalue over draws.
-    alignment, alignment_standard_error : float
-        Estimated squared cosine between its eigenvector and the direction it estimates, with the error of that.
-    excess : float
-        The spike variable x of :mod:`spikepool.theory.spikes`.
-    strength : float
-        Estimated strength theta of the spike, the variance the signal adds along its direction.
-    required_samples : int or None
-        Samples that would bring the alignment to the target; None when no number is enough.
-    """
-
-    eigenvalue: float
-    standard_error: float
-    alignment: float
-    alignment_standard_error: float
-    excess: float
-    strength: float
-    required_samples: int | None
+    verdict: str
+    reason: str
+    n_effective: int
+    outliers: tuple[DiagnosedOutlier, ...] = ()
+    components: tuple[Component, ...] = ()
+    spans: tuple[Span, ...] | None = None
+    self_check: SelfCheck | None = None
+    curve: Curve | None = None
+    population: FloatArray | None = None
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """What :func:`diagnose` found; print it, or use the fields.
+class _Isotropic:
+    """The isotropic reading of the rows: the fitted bulk, and how many outliers count."""
 
-    Attributes
-    ----------
-    verdict : {"signal", "no signal", "poor fit"}
-        "poor fit" means that the bulk is not that of pooled noise: counts and alignments are then not to be trusted.
-    outliers : tuple of DiagnosedOutlier
-        Largest first.
-    bulk : FreeProductLaw
-        Fitted bulk; ``bulk.delta`` is the vocabulary ratio, ``bulk.scale`` the noise level.
-    edge, margin, distance : float
-        Right edge of the bulk, the margin beyond it that noise rarely exceeds, and the Kolmogorov-Smirnov distance.
-    eigenvalues : numpy.ndarray
-        All of them, descending.
-    components : numpy.ndarray of shape (n_outliers, d)
-        Unit eigenvectors of the outliers.
-    mean_is_top : bool
-        Whether the mean of the features is the top component of the uncentred covariance.
-    """
-
-    verdict: str
-    outliers: tuple[DiagnosedOutlier, ...]
-    bulk: FreeProductLaw
-    edge: float
-    margin: float
-    distance: float
-    eigenvalues: FloatArray
-    components: FloatArray
-    mean_is_top: bool
-    n_samples: int
-    target: float
-    noise_variance: float | None
-
-    def summary(self) -> str:
-        """A readable report."""
-        d = len(self.eigenvalues)
-        lines = [
-            f"{self.verdict}: {len(self.outliers)} outlier(s) in {self.n_samples} samples of dimension {d}",
-            f"bulk: scale {self.bulk.scale:.4g}, d/V {self.bulk.delta:.3g}, edge {self.edge:.4g} (+{self.margin:.2g}); "
-            f"distance {self.distance:.4f} ({_fit_word(self.distance, d)} fit)",
-        ]
-        for number, o in enumerate(self.outliers, 1):
-            more = (
-                f"{o.required_samples} samples for {self.target:g}"
-                if o.required_samples is not None
-                else f"no number of samples reaches {self.target:g}"
-            )
-            lines.append(
-                f"  {number}. eigenvalue {o.eigenvalue:.4g} ± {o.standard_error:.2g}, alignment "
-                f"{o.alignment:.3f} ± {o.alignment_standard_error:.3f}; {more}"
-            )
-        if self.mean_is_top:
-            lines.append("  the top component of the uncentred features is their mean: centre them")
-        return "\n".join(lines)
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def plot(self, ax: Any = None) -> Any:
-        """Histogram of the eigenvalues with the fitted bulk, its edge and the outliers; returns the axes."""
-        from spikepool.errors import require
-
-        if ax is None:
-            _, ax = require("matplotlib.pyplot", "plot").subplots(figsize=(6, 3.6), layout="constrained")
-        bulk = self.eigenvalues[len(self.outliers) :]
-        bulk = bulk[bulk > 1e-10 * self.eigenvalues[0]]
-        share = len(bulk) / len(self.eigenvalues)
-        counts, bins = np.histogram(bulk, bins=min(60, max(10, len(bulk) // 8)), density=True)
-        ax.stairs(counts * share, bins, fill=True, color="0.8", label="bulk eigenvalues")
-        left, right = self.bulk.support()
-        x = left + (right - left) * np.linspace(0, 1, 400)[1:-1] ** 2
-        ax.plot(x, self.bulk.pdf(x), color="black", lw=1.5, label="fitted law")
-        ax.axvline(self.edge + self.margin, color="tab:green", ls="--", lw=1, label="edge and margin")
-        for number, o in enumerate(self.outliers):
-            ax.axvline(o.eigenvalue, color="tab:red", lw=1.2, label="outliers" if number == 0 else None)
-        ax.set(xlabel="eigenvalue of the covariance", ylabel="density", title=self.verdict)
-        ax.set_ylim(0, 1.15 * max(float((counts * share).max()), float(self.bulk.pdf(x)[len(x) // 20 :].max())))
-        ax.legend(framealpha=1, edgecolor="none")
-        return ax
-
-
-def _fit_word(distance: float, d: int) -> str:
-    for word, (constant, multiple) in (("good", _GOOD_FIT), ("fair", _FAIR_FIT)):
-        if distance <= constant + multiple / d:
-            return word
-    return "poor"
+    fit: BulkFit
+    n_outliers: int
+    verdict: str | None  # None: the rows are not isotropic pooled noise
+    reason: str
 
 
 def diagnose(
@@ -157,12 +87,16 @@ def diagnose(
     *,
     alpha: float | None = None,
     target: float = 0.8,
+    groups: ArrayLike | None = None,
+    random_state: Any = 0,
 ) -> Diagnosis:
-    """Bulk, outliers and their trustworthiness, from pooled features alone.
+    """Which principal components of pooled features are real, and how many rows would make them so.
 
-    The bulk law of pooled noise is fitted to the centred covariance; each eigenvalue beyond its edge and a
-    Tracy-Widom margin is inverted to the spike that caused it, which gives the alignment of its eigenvector with the
-    unseen direction, standard errors, and the number of samples that would bring the alignment to `target`.
+    Two regimes, decided from the data. Where the bulk is that of *isotropic pooled noise*, each eigenvalue beyond its
+    edge and a Tracy-Widom margin is inverted to the spike that caused it: its alignment with the unseen direction,
+    standard errors, and the samples for `target`. Real features have unequal variances and heavy-tailed rows instead
+    (*coloured*): there the agreement of the span of the top k components with the population's is simulated from the
+    spectrum and the row scales, and checked on random halves of the rows.
 
     Parameters
     ----------
@@ -178,7 +112,12 @@ def diagnose(
         the alignment is with that direction. With `alpha` and `weights` it is turned into the alignment with u
         itself, by the factor mu²/(mu² + delta) = 1 − alpha·delta/theta (in units of the token noise).
     target : float
-        Alignment to plan for.
+        Alignment, or overlap of a span, to plan for.
+    groups : array_like of shape (n_samples,), optional
+        Rows of one group (a document, a speaker, a stretch of a series) depend on each other; they stay together when
+        rows are split and resampled, and count for fewer.
+    random_state : int or numpy Generator
+        Seed of the simulation.
 
     Returns
     -------
@@ -189,6 +128,11 @@ def diagnose(
     UncenteredWarning
         When the mean of the features dominates the uncentred covariance: a principal component of the raw
         features would be the mean, which carries no signal.
+
+    Notes
+    -----
+    Agreement is with the population that the rows were drawn from. That the rows are drawn from the population of
+    interest cannot be seen in them.
 
     Examples
     --------
@@ -213,100 +157,175 @@ def diagnose(
         alpha = check.positive(alpha, "alpha")
         if kappa is None:
             raise InvalidInputError("alpha needs the weights as well", alpha, "Pass weights=w")
+    rng = check.generator(random_state)
+    group = None if groups is None else group_numbers(groups, n)
 
-    largest = float(np.abs(features).max())
-    if largest > 0 and not 1 / _LARGEST_FEATURE <= largest <= _LARGEST_FEATURE:
-        raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
-    mean = features.mean(axis=0)
-    centred = features - mean
-    eigenvalues, right = _spectrum(centred)
-    if eigenvalues[0] <= 1e-14 * max(float(np.sum(mean**2)), 1e-300):
-        raise InvalidInputError("all rows of C are equal", remedy="Pass features that vary between samples")
-    # centring takes one degree of freedom
-    eigenvalues = eigenvalues * n / (n - 1)
+    rows = _rows(features)
     factor = 1.0 if V is None or w is None else edge_factor(w, d, V, n)
-    fit = fit_bulk(eigenvalues, d / (n - 1), None if V is None else d / V, factor)
-    mean_is_top = _mean_is_top(mean, fit, eigenvalues)
+    isotropic = _read_isotropic(rows, None if V is None else d / V, factor)
+    noise = None if kappa is None else isotropic.fit.law.scale / kappa
+    gain = None if alpha is None or noise is None else alpha * noise
+    units = rows.copies if group is None else group
+    found = _Findings(isotropic.verdict or "", isotropic.reason, n if group is not None else len(rows.counts))
+    cautions = [
+        row_warnings.duplicate_caution(n, len(rows.counts), group is not None),
+        row_warnings.near_duplicate_caution(rows.near_duplicate_share(units, rng)),
+        row_warnings.dominating_caution(rows.norms),
+    ]
+    contiguous: dict[str, float] = {}
+    if isotropic.verdict == "signal":
+        found = _signal(rows, isotropic, found, target, gain)
+    elif isotropic.verdict is None:
+        found, contiguous = _coloured(rows, units, group is not None, isotropic.reason, target, rng)
+    if group is None:
+        cautions.append(row_warnings.order_caution(rows.lag, rows.values, n, **contiguous))
+    mean_is_top = _mean_is_top(rows, isotropic.fit, found.verdict)
     if mean_is_top:
         warnings.warn(
             "the mean of the features dominates their uncentred covariance; centre them before taking components",
             UncenteredWarning,
             stacklevel=2,
         )
-    noise = None if kappa is None else fit.law.scale / kappa
-    outliers = tuple(
-        _explain(float(value), fit, d, target, None if alpha is None or noise is None else alpha * noise)
-        for value in eigenvalues[: fit.n_outliers]
-    )
-    verdict = "poor fit" if _fit_word(fit.distance, d) == "poor" else "signal" if outliers else "no signal"
     return Diagnosis(
-        verdict=verdict,
-        outliers=outliers,
-        bulk=fit.law,
-        edge=fit.edge,
-        margin=fit.margin,
-        distance=fit.distance,
-        eigenvalues=eigenvalues,
-        components=right[: fit.n_outliers],
+        verdict=found.verdict,
+        outliers=found.outliers,
+        spans=found.spans,
+        components=found.components,
+        self_check=found.self_check,
+        warnings=tuple(caution for caution in cautions if caution is not None),
+        curve=found.curve,
+        population=found.population,
+        reason=found.reason,
+        bulk=isotropic.fit.law,
+        edge=isotropic.fit.edge,
+        margin=isotropic.fit.margin,
+        distance=isotropic.fit.distance,
+        eigenvalues=rows.values,
         mean_is_top=mean_is_top,
         n_samples=n,
+        n_effective=found.n_effective,
         target=target,
-        noise_variance=noise,
+        noise_variance=noise if found.verdict in ("signal", "no signal") else None,
     )
 
 
-def _spectrum(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """All d eigenvalues of centred'centred/n, descending with exact zeros, and the leading eigenvectors as rows."""
-    n, d = centred.shape
-    if d <= n:
-        values, vectors = np.linalg.eigh(centred.T @ centred / n)
-        return np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
-    values, left = np.linalg.eigh(centred @ centred.T / n)
-    values, left = values[::-1], left[:, ::-1]
-    rank = int(np.sum(values > 1e-12 * values[0]))
-    right = (left[:, :rank].T @ centred) / np.sqrt(n * values[:rank])[:, None]
-    return np.concatenate([values[:rank], np.zeros(d - rank)]), right
+def _rows(features: FloatArray) -> Rows:
+    """The rows with their spectrum, of a size that squares can hold and not all equal."""
+    largest = float(np.abs(features).max())
+    if largest > 0 and not 1 / _LARGEST_FEATURE <= largest <= _LARGEST_FEATURE:
+        raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
+    rows = MemoryRows(features)
+    if rows.values[0] <= 1e-14 * max(float(np.sum(rows.mean**2)), 1e-300):
+        raise InvalidInputError("all rows of C are equal", remedy="Pass features that vary between samples")
+    return rows
 
 
-def _mean_is_top(mean: FloatArray, fit: BulkFit, eigenvalues: FloatArray) -> bool:
-    """Whether adding mean mean' to the centred covariance puts an outlier along the mean on top.
+def _read_isotropic(rows: Rows, delta: float | None, factor: float) -> _Isotropic:
+    """Fit the bulk of isotropic pooled noise, and tell a signal from tokens that are frequent."""
+    fit = fit_bulk(rows.values, rows.d / (rows.n - 1), delta, factor)
+    words = fit_text(fit.distance, rows.d)
+    if fit_word(fit.distance, rows.d) == "poor":
+        return _Isotropic(fit, 0, None, f"not the bulk of isotropic noise ({words})")
+    count = fit.n_outliers
+    if count:
+        scores = rows.scores(count + regimes.BLUR_COMPONENTS)
+        inside = scores[:, count:]
+        if inside.shape[1] and regimes.edge_is_blurred(inside):
+            # twice the margin where tokens are few or unequal: their own eigenvalues stray beyond the edge
+            count = int(np.sum(rows.values[:count] > fit.edge + 2 * fit.margin))
+    if not count:
+        return _Isotropic(fit, 0, "no signal", f"nothing beyond the bulk of isotropic noise ({words})")
+    if regimes.counts_tokens(scores[:, :count]):
+        reason = (
+            f"{count} eigenvalue(s) beyond an isotropic bulk, scored like counts of frequent tokens or a rare class"
+        )
+        return _Isotropic(fit, count, None, reason)
+    bulk = f"scale {fit.law.scale:.4g}, d/V {fit.law.delta:.3g}, edge {fit.edge:.4g} (+{fit.margin:.2g})"
+    return _Isotropic(fit, count, "signal", f"{count} outlier(s) beyond isotropic noise ({bulk}; {words})")
 
-    The sample mean of pure noise has squared norm scale·gamma, which stays inside the bulk; a spike of strength theta
-    gives the outlier lambda(x) as any other.
+
+def _signal(rows: Rows, isotropic: _Isotropic, found: _Findings, target: float, gain: float | None) -> _Findings:
+    values = rows.values[: isotropic.n_outliers]
+    outliers = tuple(explain(float(value), isotropic.fit, rows.d, target, gain) for value in values)
+    components = tuple(
+        _component(o.alignment, o.interval, o.eigenvalue, vector)
+        for o, vector in zip(outliers, rows.vectors, strict=False)
+    )
+    return replace(found, outliers=outliers, components=components)
+
+
+def _coloured(
+    rows: Rows, units: IntArray, grouped: bool, reason: str, target: float, rng: np.random.Generator
+) -> tuple[_Findings, dict[str, float]]:
+    """Simulate; with the agreement of contiguous and of random halves."""
+    n_units = int(units.max()) + 1
+    if n_units < _FEWEST_ROWS:
+        return _Findings("poor fit", f"{reason}; {n_units} independent rows say nothing else", n_units), {}
+    sample = rows.sample(units, grouped, rng)
+    simulated = simulate(sample, rng)
+    steady = steady_spans(sample.ks)
+    observed, expected = (
+        float(halves[steady].mean()) for halves in (simulated.observed_halves, simulated.simulated_halves)
+    )
+    order = {"contiguous": float(sample.contiguous[steady].mean()), "random": observed}
+    ok = simulated.difference <= HALVES_TOLERANCE and observed >= LEAST_AGREEMENT
+    if observed < LEAST_AGREEMENT:
+        reason += f"; halves of the rows agree less than {LEAST_AGREEMENT:g}: too few rows, or no leading components"
+    verdict = "coloured" if ok else "poor fit"
+    found = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
+    if not ok:
+        return found, order
+    path = curve(simulated, sample.n_effective)
+    centre = angle(simulated.overlap)
+    low, high = overlap_of(centre - simulated.half_width), overlap_of(centre + simulated.half_width)
+    spans = tuple(
+        Span(int(k), float(o), (float(lo), float(hi)), needed)
+        for k, o, lo, hi, needed in zip(
+            sample.ks, simulated.overlap, low, high, required_rows(path, sample.ks, target), strict=True
+        )
+    )
+    return replace(
+        found,
+        spans=spans,
+        components=_single(rows, simulated, sample.n_effective),
+        curve=path,
+        population=simulated.tau,
+    ), order
+
+
+def _single(rows: Rows, simulated: Simulated, n: int) -> tuple[Component, ...]:
+    """Single components with 90 % intervals: quantiles of the draws, widened on the angle."""
+    found = []
+    logs = np.log(np.maximum(rows.values[: _COMPONENTS + 1], np.finfo(float).tiny))
+    apart = -np.diff(logs) > _RESOLVED_GAP * np.sqrt(simulated.kurtosis / n)
+    for i in range(min(_COMPONENTS, simulated.single.shape[1])):
+        draws = angle(simulated.single[:, i])
+        centre = draws.mean()
+        low, high = np.hypot(_WIDENING * (np.quantile(draws, [0.05, 0.95]) - centre), _MODEL_ERROR)
+        interval = (float(overlap_of(centre - low)), float(overlap_of(centre + high)))
+        gaps = bool(apart[max(i - 1, 0) : i + 1].all())
+        found.append(_component(float(overlap_of(centre)), interval, float(rows.values[i]), rows.vectors[i], gaps))
+    return tuple(found)
+
+
+def _component(
+    alignment: float, interval: tuple[float, float], value: float, vector: FloatArray, gaps: bool = True
+) -> Component:
+    resolved = gaps and interval[1] - interval[0] <= _RESOLVED_WIDTH and alignment >= _RESOLVED_ALIGNMENT
+    return Component(alignment, interval, resolved, value, vector)
+
+
+def _mean_is_top(rows: Rows, fit: BulkFit, verdict: str) -> bool:
+    """Whether adding mean mean' to the centred covariance puts the mean on top.
+
+    Over isotropic noise the sample mean of pure noise has squared norm scale·gamma, which stays inside the bulk; a
+    spike of strength theta gives the outlier lambda(x) as any other. Elsewhere the norms are compared.
     """
+    squared = float(np.sum(rows.mean**2))
+    if verdict not in ("signal", "no signal"):
+        return squared > float(rows.values[0])
     law = fit.law
-    x = float(np.sum(mean**2)) / law.scale - law.delta - law.gamma
+    x = squared / law.scale - law.delta - law.gamma
     if x <= float(spikes.critical_excess(law.delta, law.gamma)):
         return False
-    return bool(spikes.sample_outlier(x, law.delta, law.gamma, law.scale) > eigenvalues[0])
-
-
-def _explain(value: float, fit: BulkFit, d: int, target: float, signal_noise: float | None) -> DiagnosedOutlier:
-    """Invert an outlier to its spike; `signal_noise` is alpha times the token noise, when the gains are known."""
-    delta, gamma, scale = fit.law.delta, fit.law.gamma, fit.law.scale
-    x = float(spikes.excess_from_eigenvalue(value, delta, gamma, scale))
-    # the strength itself scatters with the latent, whose law is unknown: a Gaussian one is assumed (signs scatter less)
-    latent_std = math.sqrt(2 * gamma / d)
-    error = eigenvalue_std(x, delta, gamma, scale, d, strength_std=latent_std)
-    inner_error = eigenvalue_std(x, delta, gamma, scale, d)
-    # the slope of the alignment in the eigenvalue, through x
-    step = 1e-5 * x
-    slope_a = float(spikes.total_alignment(x + step, delta, gamma) - spikes.total_alignment(x, delta, gamma)) / step
-    rise = float(spikes.sample_outlier(x + step, delta, gamma, scale)) - value
-    slope_l = rise / step
-    transfer = slope_a / slope_l if slope_l > 0 else math.inf
-    alignment = float(spikes.total_alignment(x, delta, gamma))
-    alignment_error = min(math.hypot(transfer * inner_error, spike_alignment_std(x, delta, gamma, d)), 1.0)
-    theta = scale * (x + delta)
-    purity = 1.0 if signal_noise is None else max(0.0, 1 - signal_noise * delta / theta)
-    reachable = purity * float(spikes.population_alignment(x, delta)) > target
-    required = math.ceil(d / float(spikes.required_gamma(x, delta, target / purity))) if reachable else None
-    return DiagnosedOutlier(
-        eigenvalue=value,
-        standard_error=error,
-        alignment=purity * alignment,
-        alignment_standard_error=purity * alignment_error,
-        excess=x,
-        strength=theta,
-        required_samples=required,
-    )
+    return bool(spikes.sample_outlier(x, law.delta, law.gamma, law.scale) > rows.values[0])

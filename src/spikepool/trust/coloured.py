@@ -1,0 +1,179 @@
+"""Features of unequal variance and heavy-tailed rows: which spans of components the sample shares with its population.
+
+No formula holds for such features. They are simulated: three hypotheses about the scales of the rows, for each the
+population spectrum that gives the eigenvalues observed, weighted by how well random halves of its draws agree as the
+halves of the data do. Draws of as many rows then say how far the sample's spans are from the population's; draws of
+more rows say what these would bring. Resampling of the rows themselves, which assumes no model but is biased when the
+rows are few for k, has a vote that grows with n/k.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.trust.draws import World, leading, overlaps, overlaps_with_axes
+from spikepool.trust.population import population_spectrum
+from spikepool.trust.row_scales import candidates
+from spikepool.trust.sample import Sample
+
+# Pairs of simulated halves for each hypothesis, and draws of the whole.
+_PAIRS = 4
+_DRAWS = 16
+# A hypothesis whose halves differ from the data's by this more (mean over k >= 5) has e times less weight.
+_HALVES_SCALE = 0.01
+# Hypotheses with less weight are not drawn from.
+_SMALLEST_WEIGHT = 0.05
+# Rows for each component at which resampling and simulation have equal votes.
+RESAMPLING_ROWS = 50
+# Half-width of the 90 % interval of arcsin sqrt(O): 1.645 sqrt((widening·sd)² + model error²).
+_NORMAL_90 = 1.645
+_WIDENING = 1.2
+_MODEL_ERROR = 0.02
+# Largest mean difference between observed and simulated halves at which the simulation may speak, and the least
+# agreement of halves: below it components are hardly determined, and a spectrum that is flat at the top looks the same.
+HALVES_TOLERANCE = 0.05
+LEAST_AGREEMENT = 0.3
+# Spans below this size depend on single gaps of the spectrum; they decide nothing.
+SMALLEST_STEADY_SPAN = 5
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What the simulation says of a sample.
+
+    Attributes
+    ----------
+    ks : numpy.ndarray of int
+    overlap, half_width : numpy.ndarray of shape (len(ks),)
+        Expected overlaps, and half-widths of their 90 % intervals on the scale arcsin sqrt.
+    single : numpy.ndarray of shape (draws, max(ks))
+        Draws of the squared cosines of single components.
+    observed_halves, simulated_halves : numpy.ndarray of shape (len(ks),)
+    tau : numpy.ndarray of shape (d,)
+        Fitted population spectrum, the mean over the hypotheses.
+    weights : dict
+        Weight of each hypothesis about the scales.
+    kurtosis : float
+        Mean squared scale E[s²]: an eigenvalue scatters by ``sqrt(2 E[s²]/n)`` of itself.
+    at : callable
+        Expected overlaps (len(ks),) of a sample of a given number of independent rows.
+    """
+
+    ks: IntArray
+    overlap: FloatArray
+    half_width: FloatArray
+    single: FloatArray
+    observed_halves: FloatArray
+    simulated_halves: FloatArray
+    tau: FloatArray
+    weights: dict[str, float]
+    kurtosis: float
+    at: Callable[[int, int], FloatArray]
+
+    @property
+    def difference(self) -> float:
+        """Mean absolute difference of the halves over the steady spans."""
+        steady = steady_spans(self.ks)
+        return float(np.abs(self.observed_halves - self.simulated_halves)[steady].mean())
+
+
+def steady_spans(ks: IntArray) -> IntArray:
+    """Positions of the spans that decide: k >= 5, or all when there are none."""
+    found = np.flatnonzero(ks >= SMALLEST_STEADY_SPAN)
+    return found if len(found) else np.arange(len(ks))
+
+
+def angle(overlap: FloatArray) -> FloatArray:
+    """``arcsin sqrt(O)``, on which the scatter of an overlap hardly depends on its size."""
+    return np.asarray(np.arcsin(np.sqrt(np.clip(overlap, 0.0, 1.0))))
+
+
+def overlap_of(value: FloatArray) -> FloatArray:
+    """The overlap of an angle, which may lie outside [0, pi/2]."""
+    return np.asarray(np.sin(np.clip(value, 0.0, math.pi / 2)) ** 2)
+
+
+def simulate(sample: Sample, rng: np.random.Generator) -> Simulated:
+    """Fit the hypotheses to `sample`, weigh them, and draw."""
+    n, ks, count = sample.n_effective, sample.ks, int(sample.ks[-1])
+    observed, steady = sample.halves.mean(axis=0), steady_spans(sample.ks)
+    scales = candidates(sample.norms, sample.whitened, sample.values, sample.n_whitened, sample.counts)
+    worlds, halves, differences = {}, {}, {}
+    for name, s in _distinct(scales).items():
+        worlds[name] = World(population_spectrum(sample.values, s, n, rng), s)
+        halves[name] = np.mean([_half_overlaps(worlds[name], n, ks, rng) for _ in range(_PAIRS)], axis=0)
+        differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
+    weights = _weights(differences)
+
+    def draws(rows: int, total: int) -> list[tuple[float, tuple[FloatArray, FloatArray]]]:
+        """Weighted draws of `rows` rows: every hypothesis at least once, the likely ones more often."""
+        found = []
+        for name, weight in weights.items():
+            times = max(1, round(total * weight))
+            found += [
+                (weight / times, overlaps_with_axes(leading(worlds[name], rows, count, rng), ks)) for _ in range(times)
+            ]
+        return found
+
+    drawn = draws(n, _DRAWS)
+    votes = np.array([vote for vote, _ in drawn])
+    spans = angle(np.array([spans for _, (spans, _) in drawn]))
+    single = np.array([single for _, (_, single) in drawn])
+    model = votes @ spans
+    # the scatter within each hypothesis and the distance between them
+    spread = np.sqrt(votes @ (spans - model) ** 2 * len(votes) / max(len(votes) - 1, 1))
+    centre = model
+    if sample.resampled is not None and sample.resampled_single is not None:
+        vote = n / (n + RESAMPLING_ROWS * ks)
+        centre = (1 - vote) * model + vote * angle(sample.resampled.mean(axis=0))
+        single = np.concatenate([single, sample.resampled_single])
+    expected = overlap_of(centre)
+    # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
+    missed = np.log(np.maximum(1 - expected, 1e-9) / np.maximum(1 - overlap_of(model), 1e-9))
+
+    def at(rows: int, total: int) -> FloatArray:
+        found = draws(max(rows, 2 * count), total)
+        model_there = overlap_of(np.sum([vote * angle(spans) for vote, (spans, _) in found], axis=0))
+        return np.asarray(np.clip(1 - (1 - model_there) * np.exp(missed), 0.0, 1.0))
+
+    return Simulated(
+        ks=ks,
+        overlap=expected,
+        half_width=_NORMAL_90 * np.sqrt((_WIDENING * spread) ** 2 + _MODEL_ERROR**2),
+        single=single,
+        observed_halves=observed,
+        simulated_halves=np.asarray(sum(weights[name] * halves[name] for name in weights)),
+        tau=np.asarray(sum(weights[name] * worlds[name].tau for name in weights)),
+        weights=weights,
+        kurtosis=float(sum(weights[name] * np.mean(worlds[name].scales ** 2) for name in weights)),
+        at=at,
+    )
+
+
+def _distinct(scales: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    """Hypotheses without repetition: a statistic that scatters no more than equal scales do says they are equal."""
+    found: dict[str, FloatArray] = {}
+    for name, s in scales.items():
+        if not any(np.array_equal(s, other) for other in found.values()):
+            found[name] = s
+    return found
+
+
+def _half_overlaps(world: World, n: int, ks: IntArray, rng: np.random.Generator) -> FloatArray:
+    """Overlaps between two independent draws of half the rows each."""
+    first, second = (leading(world, max(n // 2, int(ks[-1]) + 2), int(ks[-1]), rng) for _ in range(2))
+    return overlaps(first, second, ks)[0]
+
+
+def _weights(differences: dict[str, float]) -> dict[str, float]:
+    best = min(differences.values())
+    raw = {name: math.exp(-(difference - best) / _HALVES_SCALE) for name, difference in differences.items()}
+    total = sum(raw.values())
+    kept = {name: w for name, w in raw.items() if w >= _SMALLEST_WEIGHT * total}
+    total = sum(kept.values())
+    return {name: w / total for name, w in kept.items()}

@@ -1,0 +1,137 @@
+"""Rows in memory: spectrum and row statistics, halves and resamples."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.trust import row_warnings
+from spikepool.trust.draws import overlaps, top_right_vectors, top_vectors
+from spikepool.trust.row_scales import whitened_count
+from spikepool.trust.rows import equal_rows, row_hashes
+from spikepool.trust.sample import Sample, effective_rows, group_likeness, span_sizes
+
+SPLITS = 4
+RESAMPLES = 10
+
+
+class MemoryRows:
+    """Centred rows with their spectrum.
+
+    Attributes
+    ----------
+    n, d : int
+    mean : numpy.ndarray of shape (d,)
+    values : numpy.ndarray of shape (d,)
+        Eigenvalues of the covariance (divisor n − 1), descending, with exact zeros.
+    vectors : numpy.ndarray of shape (rank, d)
+        Components as rows.
+    norms : numpy.ndarray of shape (n,)
+        Squared norms of the centred rows.
+    lag : float
+        Mean inner product of consecutive rows over the mean squared norm.
+    copies, counts : numpy.ndarray of int
+        Number of the distinct row that each row is, and multiplicities of the distinct rows.
+    """
+
+    def __init__(self, features: FloatArray) -> None:
+        self.n, self.d = features.shape
+        self.mean = features.mean(axis=0)
+        self.x = features - self.mean
+        self.norms = np.einsum("ij,ij->i", self.x, self.x)
+        self.values, self.vectors = spectrum(self.x)
+        self.lag = float(np.einsum("ij,ij->", self.x[1:], self.x[:-1]) / (self.n - 1) / max(self.norms.mean(), 1e-300))
+        self.copies, self.counts = equal_rows(row_hashes(features))
+
+    def scores(self, count: int) -> FloatArray:
+        """Projections (n, count) on the first components."""
+        return np.asarray(self.x @ self.vectors[:count].T)
+
+    def near_duplicate_share(self, units: IntArray, rng: np.random.Generator) -> float:
+        """Share of rows with a nearly equal row of another unit."""
+        chosen = row_warnings.neighbour_rows(self.n, rng)
+        nearest = np.full(len(chosen), np.inf)
+        for start in range(0, self.n, 2000):
+            part = slice(start, start + 2000)
+            nearest = np.minimum(
+                nearest,
+                row_warnings.nearest_distances(
+                    self.x[chosen], self.norms[chosen], units[chosen], self.x[part], self.norms[part], units[part]
+                ),
+            )
+        return row_warnings.near_share(nearest, float(self.norms.mean()))
+
+    def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample:
+        """What the simulation has to explain; rows of one unit (copies, or a group) stay together."""
+        sizes = np.bincount(units)
+        n_distinct = self.n if grouped else len(sizes)
+        n_whitened = whitened_count(n_distinct, self.d)
+        ks = span_sizes(len(sizes), self.d)
+        count = int(ks[-1])
+        scores = self.scores(n_whitened) / np.sqrt(np.maximum(self.values[:n_whitened], np.finfo(float).tiny))
+        whitened, norms, effective = np.mean(scores**2, axis=1), self.norms, n_distinct
+        # rows of each unit, by unit
+        order, starts = np.argsort(units, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
+        if grouped:
+            sums = np.zeros((len(sizes), n_whitened))
+            np.add.at(sums, units, scores)
+            effective = effective_rows(sizes, group_likeness(sums, float((scores**2).sum()), sizes))
+        else:
+            first = order[starts[:-1]]
+            norms, whitened = norms[first], whitened[first]
+
+        def rows_of(chosen: IntArray) -> FloatArray:
+            if len(sizes) == self.n:
+                return np.asarray(self.x[order[chosen]])
+            return np.asarray(self.x[np.concatenate([order[starts[u] : starts[u + 1]] for u in chosen])])
+
+        halves = []
+        for _ in range(SPLITS):
+            shuffled = rng.permutation(len(sizes))
+            cut = int(np.searchsorted(np.cumsum(sizes[shuffled]), self.n / 2)) + 1
+            cut = min(cut, len(sizes) - 1)
+            halves.append(
+                overlaps(components(rows_of(shuffled[:cut]), count), components(rows_of(shuffled[cut:]), count), ks)[0]
+            )
+        middle = self.n // 2
+        contiguous = overlaps(components(self.x[:middle], count), components(self.x[middle:], count), ks)[0]
+        again = [
+            overlaps(components(rows_of(rng.integers(0, len(sizes), len(sizes))), count), self.vectors[:count].T, ks)
+            for _ in range(RESAMPLES)
+        ]
+        return Sample(
+            n_effective=effective,
+            ks=ks,
+            values=self.values,
+            norms=norms,
+            whitened=whitened,
+            n_whitened=n_whitened,
+            counts=None if grouped or len(sizes) == self.n else sizes,
+            halves=np.array(halves),
+            contiguous=contiguous,
+            resampled=np.array([spans for spans, _ in again]),
+            resampled_single=np.array([single for _, single in again]),
+        )
+
+
+def components(x: FloatArray, count: int) -> FloatArray:
+    """The first `count` principal components of rows, as columns."""
+    x = x - x.mean(axis=0)
+    return top_right_vectors(x, count) if len(x) <= x.shape[1] else top_vectors(x.T @ x, count)
+
+
+def spectrum(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """All d eigenvalues of centred'centred/(n − 1), descending with exact zeros, and eigenvectors as rows."""
+    n, d = centred.shape
+    if d <= n:
+        return descending(centred.T @ centred / (n - 1))
+    values, left = descending(centred @ centred.T / (n - 1))
+    rank = int(np.sum(values > 1e-12 * values[0]))
+    right = (left[:rank] @ centred) / np.sqrt((n - 1) * values[:rank])[:, None]
+    return np.concatenate([values[:rank], np.zeros(d - rank)]), right
+
+
+def descending(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues of a covariance, descending and not negative, and its eigenvectors as rows."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.maximum(values[::-1], 0.0), vectors[:, ::-1].T

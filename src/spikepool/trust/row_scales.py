@@ -1,0 +1,59 @@
+"""Row scales: how much more some rows vary than others.
+
+Rows are ``x_i = sqrt(s_i)·Sigma^{1/2} z_i`` with scales of mean one. Two statistics show them: the squared norm of a
+row (all components, weighted by variance) and its mean whitened square over the leading components (each weighted
+alike). Both scatter for equal scales too, with variance g, which is taken out by shrinking towards one::
+
+    s = 1 + a (r − 1),   a = sqrt((v − g)/((1 + g) v)),   v = var(r)
+
+so that ``var(s) = (v − g)/(1 + g)``, the variance of scales that explains v = var(s)(1 + g) + g. Heavy tails matter
+more for the overlap of spans than the spectrum does: without scales even the true spectrum predicts too much agreement.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spikepool.kit.arrays import FloatArray, IntArray
+
+# Smallest scale: a row always varies a little.
+_SMALLEST = 1e-3
+
+
+def whitened_count(n: int, d: int) -> int:
+    """Leading components that the whitened statistic averages over: enough to be steady, few enough to be real."""
+    return int(min(max(5, min(d / 2, n / 8, 100)), d, n - 1))
+
+
+def norm_scatter(values: FloatArray, n: int) -> float:
+    """Scatter g of the squared norms: ``2 tr(Sigma²)/tr(Sigma)²``, with tr(Sigma²) freed from the bias of n rows."""
+    total = float(values.sum())
+    return 2 * max(float((values**2).sum()) - total**2 / (n - 1), 0.0) / total**2
+
+
+def shrunken(statistic: FloatArray, scatter: float) -> FloatArray:
+    """Scales of mean one from a statistic of the rows and its scatter under equal scales."""
+    r = statistic / statistic.mean()
+    v = float(r.var())
+    if v <= scatter:
+        return np.ones(len(r))
+    slope = np.sqrt((v - scatter) / ((1 + scatter) * v))
+    scales = np.maximum(1 + slope * (r - 1), _SMALLEST)
+    return np.asarray(scales / scales.mean())
+
+
+def candidates(
+    norms: FloatArray, whitened: FloatArray, values: FloatArray, n_whitened: int, counts: IntArray | None = None
+) -> dict[str, FloatArray]:
+    """The three hypotheses about the scales: equal, by norm, by whitened square.
+
+    `counts` are multiplicities of the rows: c equal rows are one row of c times the scale.
+    """
+    found = {
+        "gauss": np.ones(len(norms)),
+        "norm": shrunken(norms, norm_scatter(values, len(norms))),
+        "white": shrunken(whitened, 2 / n_whitened),
+    }
+    if counts is None:
+        return found
+    return {name: s * counts / np.mean(s * counts) for name, s in found.items()}
