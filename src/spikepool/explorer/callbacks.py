@@ -142,7 +142,7 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
         try:
             panels = solve(parse_query(query))
         except SpikepoolError as err:
-            return [*[no_update] * (kept + 2), "verdict tone-problem", str(err), False, {"error": True}, no_update]
+            return [*[no_update] * (kept + 4), "verdict tone-problem", str(err), False, {"error": True}, no_update]
         simulated = services.simulation(job_id, panels.state.query())
         said = verdict(panels)
         bars = {
@@ -158,6 +158,8 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
             *_readings(panels),
             said.headline,
             " ".join(said.details),
+            said.caution,
+            not said.caution,
             f"verdict tone-{said.tone}",
             "",
             True,
@@ -171,6 +173,8 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
         *(Output(f"read-{id}", "children") for id in READINGS),
         Output("headline", "children"),
         Output("details", "children"),
+        Output("caution", "children"),
+        Output("caution", "hidden"),
         Output("verdict", "className"),
         Output("problem", "children"),
         Output("problem", "hidden"),

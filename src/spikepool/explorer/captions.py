@@ -13,13 +13,18 @@ def captions(panels: Panels, simulated: dict[str, Any] | None) -> list[str]:
 
 
 def _spectrum(panels: Panels, simulated: dict[str, Any] | None) -> str:
-    signal = panels.prediction.signal
-    if signal is None:
+    kinds = {outlier.kind for outlier in panels.prediction.outliers}
+    if not kinds:
         text = "The hill is what noise alone produces. Nothing stands out to the right of its edge."
-    else:
+    elif kinds == {"signal"}:
         text = "The hill is what noise alone produces; the line to the right of its edge is the signal."
-    if len(panels.prediction.outliers) > (signal is not None):
-        text += " The grey line is the vocabulary's average: it carries no signal."
+    elif "signal" in kinds:
+        text = "The hill is what noise alone produces; red line: the signal; grey line: the vocabulary's average."
+    else:
+        text = (
+            "The hill is what noise alone produces. The grey line to the right of its edge is the vocabulary's "
+            "average; the signal itself does not stand out."
+        )
     if simulated:
         text += " Grey bars: one simulated draw; ticks: simulated top eigenvalues."
     return text

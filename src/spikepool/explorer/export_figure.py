@@ -91,7 +91,7 @@ def _draw_alignment(ax: Any, panels: Panels, simulated: dict[str, Any] | None) -
         ax.errorbar(simulated["mu"], points, bars, fmt="o", ms=4, mfc="white", color=METHODS[name].color)
     ax.plot(panels.state.mu, panels.prediction.alignment, "o", color=SIGNAL["light"], ms=7, zorder=5, clip_on=False)
     ax.set(
-        xlim=(0, panels.mu[-1]), ylim=(0, 1.03), xlabel="signal strength μ", ylabel="alignment with the signal",
+        xlim=(0, panels.mu[-1]), ylim=(0, 1.03), xlabel="signal strength μ", ylabel="alignment (squared cosine)",
         title="Alignment of the top component" + (" (circles: simulated)" if simulated else ""),
     )  # fmt: skip
     ax.legend(fontsize=8)
@@ -110,7 +110,7 @@ def _draw_phase(figure: Any, ax: Any, panels: Panels) -> None:
         yscale="log", xlim=(0, plane.mu[-1]), ylim=(plane.sizes[0], plane.sizes[-1]), xlabel="signal strength μ",
         ylabel=what, title=f"Phase diagram, {panels.state.w} weights; lines: thresholds",
     )  # fmt: skip
-    figure.colorbar(mesh, ax=ax, label="alignment")
+    figure.colorbar(mesh, ax=ax, label="alignment (squared cosine)")
     ax.legend(fontsize=8)
 
 

@@ -215,7 +215,7 @@ def alignment(panels: Panels, theme: str, simulated: dict[str, Any] | None = Non
     shown = layout(
         theme,
         axis(theme, "signal strength μ", range=[0, float(panels.mu[-1])]),
-        axis(theme, "alignment (0 to 1)", range=[0, 1.03], dtick=0.25),
+        axis(theme, "alignment (squared cosine)", range=[0, 1.03], dtick=0.25),
         shapes=alignment_marks(panels, theme),
         showlegend=True,
     )
@@ -260,7 +260,7 @@ def phase(panels: Panels, theme: str) -> Figure:
             "type": "heatmap", "x": listed(plane.mu), "y": listed(plane.sizes),
             "z": np.round(plane.alignment, 4).tolist(), "zmin": 0, "zmax": 1, "colorscale": HEAT[theme],
             "colorbar": {
-                "title": {"text": "alignment", "side": "right", "font": {"size": 11.5, "color": MUTED[theme]}},
+                "title": {"text": "alignment (cos²)", "side": "right", "font": {"size": 11.5, "color": MUTED[theme]}},
                 "thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11, "color": MUTED[theme]},
                 "tickvals": [0, 0.5, 1], "len": 1,
             },

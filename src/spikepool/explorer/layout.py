@@ -160,13 +160,14 @@ def _results(settings: Settings) -> list[Any]:
             children=[
                 html.P(id="headline", className="headline"),
                 html.P(id="details", className="details"),
+                html.P(id="caution", className="caution", hidden=True),
                 html.P(id="problem", className="problem", role="alert", hidden=True),
             ],
         ),
         html.Dl(
             className="readings",
             children=[
-                reading("read-alignment", "Alignment", "", "alignment"),
+                reading("read-alignment", "Alignment", "cos²", "alignment"),
                 reading("read-mu-sample", "Threshold", "μ*", "threshold"),
                 reading("read-mu-population", "Threshold", "N = ∞", "population"),
                 reading("read-gain", "Gain", "α/κ", "gain"),
