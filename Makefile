@@ -1,6 +1,8 @@
 # make test        set up .venv and run the tests
 # make reproduce   set up .venv and write the report (reports/index.html)
-# make lint        ruff and mypy
+# make lint        ruff, mypy and the floors of the house
+# make check       lint and the fast tests: under two minutes
+# make test-oldest, make test-newest   the core with the oldest dependencies, and with the newest Python
 # make bench       every benchmark, one after the other
 # make docs        the documentation site (site/)
 
@@ -12,7 +14,7 @@ TEST_WORKERS ?= 2
 # one BLAS thread per process: the tests run in parallel and must not depend on the thread count
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: all setup test reproduce lint format bench docs clean
+.PHONY: all setup test check test-oldest test-newest reproduce lint format bench docs clean
 
 all: test
 
@@ -26,7 +28,28 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 test: $(STAMP)
-	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadscope
+	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadscope --cov --cov-report=term:skip-covered
+
+# what needs neither a browser, nor processes, nor many draws
+FAST := tests/test_floors.py tests/test_model.py tests/test_package.py tests/recorded tests/kit tests/laws/test_closed_form.py \
+  tests/laws/test_atomic.py tests/world tests/theory/test_spikes.py tests/theory/test_planning.py tests/theory/test_as_printed.py
+
+check: lint
+	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) $(FAST)
+
+# the rooms that need the core's dependencies only
+CORE := tests/recorded tests/kit tests/laws tests/world tests/theory tests/simulation tests/pooling tests/trust tests/forecasting
+NEWEST ?= python3.13
+
+test-oldest:
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e . pytest pytest-xdist pytest-timeout hypothesis mpmath pandas
+	$(THREADS) .venv-oldest/bin/python -m pytest -q -n $(TEST_WORKERS) $(CORE)
+
+test-newest:
+	test -x .venv-newest/bin/python || $(NEWEST) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest pytest-xdist pytest-timeout hypothesis mpmath pandas
+	$(THREADS) .venv-newest/bin/python -m pytest -q -n $(TEST_WORKERS) $(CORE)
 
 reproduce: $(STAMP)
 	$(BIN)/spikepool reproduce --out reports
@@ -35,6 +58,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(THREADS) $(BIN)/python -m pytest -q tests/test_floors.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -47,4 +71,4 @@ docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) site reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-newest site reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,7 +6,9 @@ refused; every other reader here parses plain data with each length checked agai
 
 from __future__ import annotations
 
+import importlib
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,24 @@ from spikepool.kit import validation as check
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill")
 FILE_SUFFIXES = (".safetensors", ".npy", ".npz", ".gguf", ".parquet", ".arrow", ".feather", ".json", *PICKLE_SUFFIXES)
 KNOWN = "safetensors, npy, npz, GGUF, Parquet or Arrow"
+
+# Formats known by their first bytes. An npz archive is looked into, as one may hold pickles.
+MAGIC: dict[bytes, str] = {
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+    b"GGUF": "gguf",
+    b"PAR1": "arrow",
+    b"ARROW1": "arrow",
+}
+# format -> ``(file, tensor) -> TableSource``, or where in this room it is: a reader is imported when it is needed
+READERS: dict[str, str | Callable[[Path, str | None], TableSource]] = {
+    "npy": "numpy_files.open_npy",
+    "npz": "numpy_files.open_npz",
+    "gguf": "gguf_files.open_gguf",
+    "arrow": "arrow_files.open_arrow",
+    "index": "safetensors_files.open_index",
+    "safetensors": "safetensors_files.open_safetensors",
+}
 
 
 def open_table(path: Any, tensor: str | None = None, *, transpose: bool = False) -> TableSource:
@@ -69,30 +89,11 @@ def locate_file(path: Any) -> Path:
 
 
 def _open_file(file: Path, tensor: str | None) -> TableSource:
-    kind = recognise(file)
-    if kind == "npy":
-        from spikepool.data.numpy_files import open_npy
-
-        return open_npy(file, tensor)
-    if kind == "npz":
-        from spikepool.data.numpy_files import open_npz
-
-        return open_npz(file, tensor)
-    if kind == "gguf":
-        from spikepool.data.gguf_files import open_gguf
-
-        return open_gguf(file, tensor)
-    if kind == "arrow":
-        from spikepool.data.arrow_files import open_arrow
-
-        return open_arrow(file, tensor)
-    if kind == "index":
-        from spikepool.data.safetensors_files import open_index
-
-        return open_index(file, tensor)
-    from spikepool.data.safetensors_files import open_safetensors
-
-    return open_safetensors(file, tensor)
+    reader = READERS[recognise(file)]
+    if isinstance(reader, str):
+        module, name = reader.split(".")
+        reader = getattr(importlib.import_module(f"spikepool.data.{module}"), name)
+    return reader(file, tensor)
 
 
 def recognise(file: Path) -> str:
@@ -107,15 +108,11 @@ def recognise(file: Path) -> str:
         raise UnsafeFormatError(
             f"files ending in {file.suffix} are pickles, which run code when loaded", file.name, PICKLE_REMEDY
         )
-    if head.startswith(b"\x93NUMPY"):
-        return "npy"
-    if head.startswith(b"PK\x03\x04"):
+    kind = next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)
+    if kind == "npz":
         _refuse_pickled_archive(file)
-        return "npz"
-    if head.startswith(b"GGUF"):
-        return "gguf"
-    if head.startswith((b"PAR1", b"ARROW1")):
-        return "arrow"
+    if kind is not None:
+        return kind
     if file.name.endswith(".index.json"):
         return "index"
     # safetensors has no magic number: 8 bytes of header length, then JSON.
