@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from spikepool.explorer.theory import Panels
@@ -74,7 +75,7 @@ def _why_not(panels: Panels) -> list[str]:
 
 def transition_width(panels: Panels) -> float:
     """How far from a threshold, relative to it, single data sets go either way."""
-    return TRANSITION_WIDTH * float(panels.model.d) ** (-1 / 3)
+    return TRANSITION_WIDTH * math.pow(panels.model.d, -1 / 3)
 
 
 def at_threshold(panels: Panels) -> bool:
