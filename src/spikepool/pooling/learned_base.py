@@ -248,6 +248,10 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         source = self._source(X, mask)
         return map_any(source, FeatureRows(self._pooling, self.empty), self.n_features_out_, "pooling", self.progress)
 
+    @property
+    def _pool_block(self) -> FeatureRows:
+        return FeatureRows(self._pooling, self.empty)
+
     def fit_transform(self, X: Any, y: Any = None, mask: Any = None, groups: Any = None) -> Any:
         """Fit, then pool the same sequences; the mask serves both."""
         return self.fit(X, y, mask=mask, groups=groups).transform(X, mask=mask)

@@ -155,10 +155,11 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         source = read_tokens(self, X, mask, reset=True)
         self._start(source)
-        self._absorb(source)._conclude()
-        # the sums behind the estimate can be large, and would travel with every copy and pickle
-        del self._moments, self._probe
-        return self
+        try:
+            return self._absorb(source)._conclude()
+        finally:
+            # the sums behind the estimate can be large, and would travel with every copy and pickle
+            del self._moments, self._probe
 
     def partial_fit(self, X: Any, y: Any = None, mask: Any = None) -> SpectralPooling:
         """Add a shard of a stream; after the last one everything equals `fit` on the shards in order.
@@ -174,7 +175,12 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self._start(source)
         elif source.d != self.n_features_out_:
             raise ShapeError(f"shards before had {self.n_features_out_} features a token", source.d, "Match them")
-        self._absorb(source)
+        try:
+            self._absorb(source)
+        except BaseException:
+            if first:  # nothing has been seen yet; later shards leave the sums as they were
+                del self._moments, self._probe
+            raise
         for name in CONCLUSIONS:  # those of the stream so far
             self.__dict__.pop(name, None)
         return self
@@ -286,8 +292,12 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Pooled features (n, d); a lazy Dask array when X is one.
 
         Stored data (paths, URLs, Zarr arrays) are read chunk by chunk; the result is in memory. To write it to a
-        store of its own instead, see :func:`spikepool.pooling.write_pooled`.
+        store instead, see :func:`spikepool.write_pooled`.
         """
+        return map_any(self._source(X, mask), self._pool_block, self.n_features_out_, "pooling", self.progress)
+
+    def _source(self, X: Any, mask: Any) -> TokenInput:
+        """Sequences to pool, which must be like those seen in fit."""
         check_is_fitted(self, "weights_")
         source = read_tokens(self, X, mask, reset=False, any_length=self._bins is not None)
         if source.d != self.n_features_out_ or (self._bins is None and self.n_positions_ != source.T):
@@ -296,7 +306,11 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 (source.T, source.d),
                 "Pass sequences of the same length and dimension",
             )
-        return map_any(source, PooledRows(self.weights_, self._bins, self.empty), source.d, "pooling", self.progress)
+        return source
+
+    @property
+    def _pool_block(self) -> PooledRows:
+        return PooledRows(self.weights_, self._bins, self.empty)
 
     def fit_transform(self, X: Any, y: Any = None, mask: Any = None) -> Any:
         """Fit, then pool the same sequences; the mask serves both."""
