@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +20,6 @@ from spikepool.errors import (
     WeightsError,
 )
 from spikepool.kit.arrays import FloatArray
-
-Kind = TypeVar("Kind")
 
 # Rounding allowance for identities that hold exactly on paper (sum of weights, unit diagonal, symmetry).
 IDENTITY_TOLERANCE = 1e-8
@@ -126,13 +124,6 @@ def choice(value: Any, name: str, options: tuple[str, ...]) -> str:
     """`value` if it is one of `options`."""
     if not isinstance(value, str) or value not in options:
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, options))}", value, "Choose one of these")
-    return value
-
-
-def instance(value: Any, kind: type[Kind], name: str) -> Kind:
-    """`value` if it is a `kind`."""
-    if not isinstance(value, kind):
-        raise InvalidInputError(f"{name} must be a {kind.__name__}", value, f"Pass a {kind.__name__}")
     return value
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spikepool.errors import CorrelationError, InvalidInputError, NonFiniteError, ShapeError
 from spikepool.kit import validation as check
@@ -142,13 +141,3 @@ def as_law(source: Any, name: str = "law", *, rng: Any = 0) -> SpectralLaw:
         return AtomicLaw(array)
     matrix = check.symmetric_psd(array, name)
     return AtomicLaw(non_negative(np.asarray(np.linalg.eigvalsh(matrix), dtype=np.float64), name))
-
-
-def spectral_measure(matrix: FloatArray, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues t_i of a symmetric matrix and the coordinates of vectors b_k in its eigenbasis.
-
-    Returns ``(t, c)`` with c of shape (n, r): b_k' f(matrix) b_l = sum_i f(t_i) c_ik c_il.
-    """
-    values, basis = np.linalg.eigh(matrix)
-    coordinates: NDArray[np.float64] = basis.T @ vectors
-    return values, coordinates

@@ -85,14 +85,6 @@ def _average_transposed(v: FloatArray) -> FloatArray:
     return result
 
 
-def causal_matrix(T: int) -> FloatArray:
-    """Score-free causal attention matrix: uniform over earlier positions, the first row on itself."""
-    T = check.size(T, "T")
-    A = np.tril(np.ones((T, T)), -1) / np.maximum(np.arange(T), 1)[:, None]
-    A[0, 0] = 1.0
-    return A
-
-
 def optimal_weights(R: ArrayLike) -> FloatArray:
     """Weights of unit sum that maximise alpha/kappa (Theorem 5 of the paper).
 
