@@ -76,6 +76,9 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "pooling.write_pooled": ("write_pooled",),
     "pooling.learned": ("LearnedPoolingClassifier", "LearnedPoolingRegressor"),
     "trust.diagnosis": ("diagnose", "Diagnosis"),
+    "forecasting.forecast": ("forecast",),
+    "forecasting.result": ("Forecast",),
+    "forecasting.estimator": ("LearningCurveForecast",),
     "tables": ("TableSpectrum", "TableComparison", "compare_tables"),
 }
 _EXPORTS = {name: module for module, names in _ROOMS.items() for name in names}

@@ -137,9 +137,13 @@ def gcv_penalty(values: FloatArray, energy: FloatArray, total: float, n: int, fe
         return 0.0
     outside = max(total - float(energy.sum()), 0.0)
     grid = RELATIVE_PENALTIES * float(values.sum()) / min(n, features)
-    kept = grid[:, None] / (values + grid[:, None])  # 1 − shrinkage factor of each direction
+    return float(grid[int(np.argmin(gcv_scores(values, energy, outside, n, grid)))])
+
+
+def gcv_scores(values: FloatArray, energy: FloatArray, outside: float, n: int, penalties: FloatArray) -> FloatArray:
+    """n·GCV at each penalty; arguments as in :func:`gcv_penalty`, `outside` being the energy along no direction."""
+    kept = penalties[:, None] / (values + penalties[:, None])  # 1 − shrinkage factor of each direction
     residual = kept**2 @ energy + outside
     freedom = n - 1 - (1 - kept).sum(axis=1)
     # more parameters than rows interpolate at small penalties: 0/0, never the minimum
-    score = np.where(freedom > 1e-6 * n, residual / np.maximum(freedom, 1e-6 * n) ** 2, np.inf)
-    return float(grid[int(np.argmin(score))])
+    return np.where(freedom > 1e-6 * n, residual / np.maximum(freedom, 1e-6 * n) ** 2, np.inf)

@@ -1,0 +1,49 @@
+"""A forecast: measured points, curve with band, and target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spikepool.errors import require
+
+MEASURED, CURVE, TARGET = "black", "#4c78a8", "#d62728"
+
+
+def draw_forecast(forecast: Any, ax: Any = None) -> Any:
+    """Score against labelled rows on a log axis; returns the axes.
+
+    `forecast` has the fields of :class:`spikepool.Forecast`.
+    """
+    if ax is None:
+        _, ax = require("matplotlib.pyplot", "plot").subplots(figsize=(6.4, 4), layout="constrained")
+    level = f"{forecast.level * 100:.0f} %"
+    low, high = forecast.curve_interval.T
+    ax.fill_between(forecast.curve_n, low, high, color=CURVE, alpha=0.2, lw=0, label=f"{level} interval")
+    ax.plot(forecast.curve_n, forecast.curve_score, color=CURVE, lw=1.8, label="forecast")
+    ax.plot(forecast.n, forecast.score, "o", color=CURVE, ms=5)
+    ax.errorbar(
+        forecast.measured_n,
+        forecast.measured_score,
+        yerr=forecast.measured_error,
+        fmt="o",
+        color=MEASURED,
+        mfc="white",
+        ms=5,
+        lw=1,
+        label="measured in the pilot (± s.e.)",
+    )
+    ax.axvline(forecast.pilot_rows, color="0.6", lw=0.8, ls=":")
+    if forecast.target is not None:
+        reached = forecast.required_samples[1] is not None
+        label = f"target {forecast.target:g}" if reached else f"target {forecast.target:g}: not reached"
+        ax.axhline(forecast.target, color=TARGET, lw=1, ls="--", label=label)
+        if reached:
+            first, best, last = forecast.required_samples
+            right = forecast.curve_n[-1] if last is None else last
+            ax.plot([first, right], [forecast.target] * 2, color=TARGET, lw=4, alpha=0.35, solid_capstyle="butt")
+            ax.plot([best], [forecast.target], "D", color=TARGET, ms=6)
+    ax.set_xscale("log")
+    ax.set(xlabel="labelled rows", ylabel=f"{forecast.score_name} on new rows")
+    ax.set_xlim(forecast.curve_n[0] * 0.9, forecast.curve_n[-1] * 1.1)
+    ax.legend(frameon=False, loc="lower right")
+    return ax

@@ -1,0 +1,151 @@
+r"""The forecast curve: equivalents and power law together, with the spread over reweighted rows.
+
+Accuracies are combined on the probit scale z = Phi^{-1}(accuracy),
+
+    z(n) = (1 − omega) z_equivalents(n) + omega z_power(n),      omega = .25/(1 + (n/8n0)²),
+
+and the 90 % interval is z ± 1.645 sqrt(a sd² + b/n0 + c log2²(n/n0)), sd being the standard deviation of z over
+reweightings of the pilot's rows (exponential weights: the Bayesian bootstrap); b and c stand for what reweighting does
+not move, the draw of the training rows and the departure of the curve from its form. For regression the same is done
+with ln(MSE/var(y)), without the power law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from spikepool.forecasting.equivalents import equivalents
+from spikepool.forecasting.link import Link, fit_link
+from spikepool.forecasting.pilot import LOG_PENALTIES, Pilot
+from spikepool.forecasting.power_law import PowerLaw, fit_power_law
+from spikepool.forecasting.spectrum import fit_spectrum
+from spikepool.forecasting.target_power import PilotDesign, design_pilot, fit_target_power
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.progress import Progress
+
+REWEIGHTINGS = 30
+# Weight of the power law at the pilot, and the multiple of the pilot at which it has fallen to half.
+_POWER_LAW_WEIGHT, _POWER_LAW_REACH = 0.25, 8.0
+# Variance of the interval beyond the reweighting's: (factor of sd², b of b/n0, c of c log2²(n/n0)); calibrated on
+# the development tasks on the probit scale of accuracy and on the log scale of the error.
+ACCURACY_VARIANCE = (1.4, 1.2, 0.0005)
+ERROR_VARIANCE = (1.4, 0.5, 0.0003)
+# Accuracies are kept this far from 0 and 1 on the probit scale.
+_EDGE = 1e-5
+# Sizes, as multiples of the pilot, between which a target is looked for.
+_MULTIPLES = 2.0 ** np.arange(-5, 10.01, 0.125)
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """One fit: shares of the target's variance, link and power law (None for regression)."""
+
+    power: FloatArray
+    link: Link | None
+    law: PowerLaw | None
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Fitted curve; the first draw is the pilot as it is, the others are reweightings of its rows."""
+
+    pilot: Pilot
+    design: PilotDesign
+    draws: tuple[_Draw, ...]
+
+    @property
+    def classification(self) -> bool:
+        """Whether scores are accuracies (else R²)."""
+        return self.pilot.shares is not None
+
+    def mse(self, n: ArrayLike) -> FloatArray:
+        """Error of ridge at its best penalty in units of var(y), (len(n), draws)."""
+        sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
+        penalties = self.pilot.row_norm * 10.0**LOG_PENALTIES
+        known = equivalents(self.design.spectrum, self.design.bands, sizes, penalties)
+        shares = np.array([draw.power for draw in self.draws])
+        return np.asarray((known.mse @ shares.T).min(axis=1) * (1 + 1 / sizes[:, None]))
+
+    def transformed(self, n: ArrayLike) -> FloatArray:
+        """Probit z (classification) or −ln(MSE/var(y)) (regression) of each draw, (len(n), draws): larger is better."""
+        sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
+        mse = self.mse(sizes)
+        if not self.classification:
+            return -np.log(mse)
+        omega = _POWER_LAW_WEIGHT / (1 + (sizes / (_POWER_LAW_REACH * self.pilot.rows)) ** 2)
+        z = np.empty_like(mse)
+        for j, draw in enumerate(self.draws):
+            assert draw.link is not None
+            assert draw.law is not None
+            z[:, j] = (1 - omega) * _probit(draw.link(1 - mse[:, j])) + omega * _probit(draw.law.accuracy(sizes))
+        return z
+
+    def score(self, transformed: FloatArray) -> FloatArray:
+        """Accuracy or R² from the transformed scale."""
+        return np.asarray(ndtr(transformed) if self.classification else 1 - np.exp(-transformed))
+
+    def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Centre, lower and upper end on the transformed scale, each never falling with n."""
+        sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
+        z = self.transformed(sizes)
+        a, b, c = ACCURACY_VARIANCE if self.classification else ERROR_VARIANCE
+        far = np.maximum(np.log2(sizes / self.pilot.rows), 0)
+        spread = np.sqrt(a * z[:, 1:].var(axis=1, ddof=1) + b / self.pilot.rows + c * far**2)
+        half = float(ndtri((1 + level) / 2)) * spread
+        return z[:, 0], z[:, 0] - half, z[:, 0] + half
+
+    def required(self, target: float, level: float) -> tuple[float | None, float | None, float | None]:
+        """Rows at which the upper end, the centre and the lower end of the band reach the target; None if never."""
+        sizes = np.maximum(self.pilot.rows * _MULTIPLES, 4.0)
+        goal = float(ndtri(target)) if self.classification else -float(np.log(1 - target))
+        centre, low, high = self.band(sizes, level)
+        first, best, last = (_crossing(sizes, np.maximum.accumulate(curve), goal) for curve in (high, centre, low))
+        return first, best, last
+
+    @property
+    def limit(self) -> float:
+        """Score that no number of rows exceeds: that of R² = 1 − noise."""
+        draw = self.draws[0]
+        r2 = np.array([1 - draw.power[-1]])
+        return float(r2[0] if draw.link is None else draw.link(r2)[0])
+
+
+def fit_curve(pilot: Pilot, rng: np.random.Generator, progress: Progress | None = None) -> LearningCurve:
+    """Fit the curve to a pilot and to reweightings of its rows."""
+    spectrum = fit_spectrum(pilot.eigenvalues, pilot.spectrum_rows, pilot.dimension, pilot.row_norm)
+    design = design_pilot(pilot, spectrum)
+    draws = []
+    for number in range(REWEIGHTINGS + 1):
+        weights = np.ones(pilot.rows) if number == 0 else rng.exponential(size=pilot.rows)
+        power = fit_target_power(pilot, design, weights)
+        classes = pilot.shares is not None
+        draws.append(
+            _Draw(
+                power,
+                fit_link(pilot, weights) if classes else None,
+                fit_power_law(pilot, weights) if classes else None,
+            )
+        )
+        if progress is not None:
+            progress.advance()
+    return LearningCurve(pilot, design, tuple(draws))
+
+
+def _crossing(sizes: FloatArray, curve: FloatArray, goal: float) -> float | None:
+    """Smallest size at which a rising curve reaches the goal, log-linear between its points."""
+    reached = np.flatnonzero(curve >= goal)
+    if len(reached) == 0:
+        return None
+    i = int(reached[0])
+    if i == 0:
+        return float(sizes[0])
+    part = (goal - curve[i - 1]) / (curve[i] - curve[i - 1])
+    return float(np.exp(np.log(sizes[i - 1]) + part * np.log(sizes[i] / sizes[i - 1])))
+
+
+def _probit(accuracy: FloatArray) -> FloatArray:
+    return np.asarray(ndtri(np.clip(accuracy, _EDGE, 1 - _EDGE)))

@@ -1,0 +1,260 @@
+"""The question people ask: what will more labelled rows bring, and how many are enough?"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from spikepool.errors import ShapeError
+from spikepool.forecasting.curve import REWEIGHTINGS, LearningCurve, fit_curve
+from spikepool.forecasting.pilot import FRACTIONS, Pilot, measure_pilot, weighted_mean
+from spikepool.forecasting.pilot_input import ForecastWarning, read_features, read_pilot
+from spikepool.forecasting.pooled_tokens import pool_pilot
+from spikepool.forecasting.result import Forecast, Rows, SelfCheck
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.progress import Progress
+
+# Numbers of rows that are forecast when none are asked for, as multiples of the pilot.
+_DEFAULT_MULTIPLES = (1, 2, 4, 8)
+_SMALLEST_N = 8
+# Root mean square differences between curve and measured points up to which a fit is usual: about the 95th
+# percentile on the development tasks, plus the part that shrinks with the pilot.
+_USUAL_ERROR = (0.02, 0.6)
+# Standard errors by which the pilot's explained variance must exceed zero.
+_SIGNIFICANCE = 1.645
+
+
+def forecast(
+    C: Any,
+    y: Any,
+    n: ArrayLike | None = None,
+    target: float | None = None,
+    *,
+    task: str = "auto",
+    groups: Any = None,
+    unlabelled: Any = None,
+    pooling: Any = None,
+    mask: Any = None,
+    standardize: bool = False,
+    level: float = 0.9,
+    random_state: Any = 0,
+    progress: bool | None = None,
+) -> Forecast:
+    """Accuracy of ridge on `n` labelled rows, forecast from a pilot of fewer.
+
+    Ridge regression on ±1 class indicators, penalty by generalised cross-validation, is what is forecast: a strong
+    and the usual linear model on embeddings. The pilot's leave-one-out errors over penalties show in which principal
+    directions the target's power lies, the sample's spectrum shows how fast ridge learns each of them
+    (:mod:`spikepool.forecasting.equivalents`), and the pilot's own sizes show how explained variance turns into
+    accuracy. An inverse power law through the pilot enters with a quarter of the weight near it.
+
+    Parameters
+    ----------
+    C : array_like (n0, d), or tokens with `pooling`
+        Pooled features of the pilot, one row a document; at least 20 distinct rows, better 200.
+    y : array_like (n0,)
+        Labels of two or more classes, or real numbers.
+    n : array_like of int, optional
+        Numbers of labelled rows to forecast; 1, 2, 4 and 8 times the pilot by default. They may be below the pilot.
+    target : float, optional
+        Accuracy (or R²) for which rows are wanted.
+    task : {"auto", "classification", "regression"}
+        By default a y with fractions is regression, anything else classification.
+    groups : array_like (n0,), optional
+        Rows that belong together (sentences of one document, recordings of one person) and must not be on both sides
+        of a split. Identical rows are grouped in any case, and identical rows with the same label merged.
+    unlabelled : array_like (m, d), optional
+        More rows without labels; they sharpen the spectrum of small pilots.
+    pooling : estimator, optional
+        With tokens (n0, T, d) as `C`: an estimator with ``fit`` and ``transform``. A clone is fitted to the pilot; one
+        that uses labels is fitted in folds, so that no row is pooled by weights that have seen its label.
+    mask : array_like (n0, T), optional
+        Observed tokens, for `pooling`.
+    standardize : bool
+        Divide features by their standard deviation first; the forecast is then for ridge on features scaled so.
+    level : float
+        Level of the intervals.
+    random_state : int, Generator, ...
+        Seeds the draws of training sets and the reweightings.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal when it takes more than two seconds.
+
+    Returns
+    -------
+    Forecast
+
+    Warns
+    -----
+    ForecastWarning
+        Repeated rows, small pilots, classes with hardly a row, labels at chance, a curve that misses the pilot's own
+        points: each also in ``notes``, ``verdict`` or ``self_check`` of the result.
+
+    Notes
+    -----
+    The forecast assumes that the rows to come are drawn like the pilot. It knows nothing of a population that shifts,
+    and of classes the pilot has not met.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import spikepool as sp
+    >>> X, y = load_digits(return_X_y=True)
+    >>> f = sp.forecast(X[:300], y[:300], n=[600, 1200], target=0.93)
+    >>> bool((f.accuracy > 0.85).all() and (f.accuracy < 1).all())
+    True
+    """
+    curve, notes = fit_pilot(
+        C,
+        y,
+        task=task,
+        groups=groups,
+        unlabelled=unlabelled,
+        pooling=pooling,
+        mask=mask,
+        standardize=standardize,
+        random_state=random_state,
+        progress=progress,
+    )
+    result = summarise(curve, n, target, level=level, notes=notes)
+    for note in warnings_of(result):
+        warnings.warn(note, ForecastWarning, stacklevel=2)
+    return result
+
+
+def fit_pilot(
+    C: Any,
+    y: Any,
+    *,
+    task: str,
+    groups: Any,
+    unlabelled: Any,
+    pooling: Any,
+    mask: Any,
+    standardize: bool,
+    random_state: Any,
+    progress: bool | None,
+) -> tuple[LearningCurve, tuple[str, ...]]:
+    """Read, measure and fit; the curve and the notes on the pilot."""
+    rng = check.generator(random_state)
+    check.flag(standardize, "standardize")
+    if pooling is not None:
+        C, unlabelled = pool_pilot(pooling, C, y, mask=mask, groups=groups, unlabelled=unlabelled)
+    elif mask is not None:
+        raise ShapeError("mask belongs to tokens and needs a pooling", remedy="Pass pooling=, or drop the mask")
+    given = read_pilot(C, y, groups=groups, task=task, standardize=standardize)
+    more = None
+    if unlabelled is not None:
+        more = read_features(unlabelled, "unlabelled") / given.scale
+        if more.shape[1] != given.X.shape[1]:
+            raise ShapeError(f"unlabelled must have {given.X.shape[1]} columns", more.shape, "Pass the same features")
+    with Progress(len(FRACTIONS) + REWEIGHTINGS + 1, "forecast", show=progress) as bar:
+        pilot = measure_pilot(given.X, given.Y, given.labels, given.groups, rng, unlabelled=more, progress=bar)
+        return fit_curve(pilot, rng, bar), given.notes
+
+
+def summarise(
+    curve: LearningCurve, n: ArrayLike | None, target: float | None, *, level: float, notes: tuple[str, ...] = ()
+) -> Forecast:
+    """The forecast of a fitted curve at the sizes and for the target asked for."""
+    pilot = curve.pilot
+    level = check.fraction(level, "level", closed=False)
+    sizes = _sizes(n, pilot.rows)
+    if target is not None:
+        target = check.fraction(target, "target", closed=False)
+    required: Rows | None = None
+    if target is not None:
+        low, best, high = (None if x is None else int(np.ceil(x)) for x in curve.required(target, level))
+        required = (low, best, high)
+    measured_n, measured, error = _measured(pilot)
+    ends = [*sizes.tolist(), *measured_n.tolist(), *(rows for rows in required or () if rows is not None)]
+    grid = np.geomspace(min(ends), min(max(ends), 64 * max(pilot.rows, int(sizes.max()))), 80)
+    score, interval = _scores(curve, sizes, level)
+    curve_score, curve_interval = _scores(curve, grid, level)
+    gain = -pilot.sizes[0].chosen_excess / pilot.energy.mean()
+    learned = float(gain.mean()) > _SIGNIFICANCE * float(gain.std(ddof=1)) / np.sqrt(pilot.rows)
+    return Forecast(
+        task="classification" if curve.classification else "regression",
+        n=sizes,
+        score=score,
+        interval=interval,
+        mse=curve.mse(sizes)[:, 0],
+        level=level,
+        target=target,
+        required_samples=required,
+        limit=curve.limit,
+        chance=0.0 if pilot.shares is None else float(pilot.shares.max()),
+        pilot_rows=pilot.rows,
+        dimension=pilot.dimension,
+        classes=pilot.classes,
+        measured_n=measured_n,
+        measured_score=measured,
+        measured_error=error,
+        verdict="learning" if learned else "at chance",
+        self_check=_self_check(curve, measured_n, measured),
+        notes=notes,
+        curve_n=grid,
+        curve_score=curve_score,
+        curve_interval=curve_interval,
+    )
+
+
+def warnings_of(result: Forecast) -> list[str]:
+    """What a caller who does not print the forecast should hear."""
+    found = list(result.notes)
+    if result.verdict == "at chance":
+        found.append("the pilot's labels are at chance: no signal to extrapolate")
+    if not result.self_check.ok:
+        found.append("the fitted curve misses the pilot's own points by more than usual")
+    return found
+
+
+def _sizes(n: ArrayLike | None, rows: int) -> IntArray:
+    if n is None:
+        return np.array([rows * k for k in _DEFAULT_MULTIPLES], dtype=np.intp)
+    values = np.atleast_1d(check.finite_array(n, "n"))
+    if values.ndim != 1:
+        raise ShapeError(
+            "n must be a number or a list of numbers of rows", values.shape, "Pass for example [500, 1000]"
+        )
+    for value in values:
+        check.size(float(value), "n", minimum=_SMALLEST_N)
+    return values.astype(np.intp)
+
+
+def _scores(curve: LearningCurve, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
+    centre, low, high = curve.band(n, level)
+    return curve.score(centre), np.stack([curve.score(low), curve.score(high)], axis=1)
+
+
+def _measured(pilot: Pilot) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Sizes, scores and standard errors of the scores over rows that the pilot showed."""
+    variance = pilot.energy.mean()
+    points = []
+    for size in pilot.sizes:
+        if size.tested.sum() == 0:
+            continue
+        value = -size.chosen_excess / variance if pilot.shares is None else size.chosen_correct
+        mean = float(weighted_mean(value, size.tested))
+        rows = np.count_nonzero(size.tested)
+        spread = float(np.sqrt(weighted_mean((value - mean) ** 2, size.tested) / rows))
+        points.append((size.n, mean, spread))
+    n, score, error = np.array(points).T
+    return n.astype(np.intp), score, error
+
+
+def _self_check(curve: LearningCurve, n: IntArray, measured: FloatArray) -> SelfCheck:
+    pilot = curve.pilot
+    weight = n / n.sum()
+    centre, _, _ = curve.band(n, 0.9)
+    score_error = float(np.sqrt(weight @ (curve.score(centre) - measured) ** 2))
+    variance = pilot.energy.mean()
+    r2 = np.array(
+        [-float(weighted_mean(s.chosen_excess, s.tested)) / variance for s in pilot.sizes if s.tested.sum() > 0]
+    )
+    r2_error = float(np.sqrt(weight @ (1 - curve.mse(n)[:, 0] - r2) ** 2))
+    usual = _USUAL_ERROR[0] + _USUAL_ERROR[1] / np.sqrt(pilot.rows)
+    return SelfCheck(score_error, r2_error, bool(max(score_error, r2_error) <= usual))

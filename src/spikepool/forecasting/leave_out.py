@@ -1,0 +1,91 @@
+r"""Predictions for rows that a ridge fit has not seen: leave-one-group-out in closed form, and held-out rows.
+
+With the centred features X = U diag(sqrt s) V' and the hat matrix of a ridge fit with intercept,
+
+    H = 11'/n + U diag(s/(s + delta)) U',        y_g − f_{−g}(x_g) = (I − H_gg)^{-1} (y − H y)_g,
+
+one eigendecomposition serves every penalty delta and every group g of rows that leave together (g = one row:
+the residual over 1 − H_ii). The formula is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.gcv import gcv_scores
+
+# 1 − H_gg is singular where a group alone decides a direction (more features than rows, penalty near zero).
+_SMALLEST_FREEDOM = 1e-9
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """Singular vectors and squared singular values of centred features, null directions dropped."""
+
+    left: FloatArray
+    squared: FloatArray
+    right: FloatArray
+
+    @property
+    def rank(self) -> int:
+        """Number of directions with variance."""
+        return len(self.squared)
+
+
+def decompose(X: FloatArray) -> Decomposition:
+    """Thin singular value decomposition of centred features, by the smaller Gram matrix."""
+    n, d = X.shape
+    values, vectors = np.linalg.eigh(X.T @ X if d <= n else X @ X.T)
+    live = values > max(float(values[-1]), 0.0) * max(n, d) * np.finfo(np.float64).eps
+    values, vectors = values[live], vectors[:, live]
+    other = (X if d <= n else X.T) @ vectors / np.sqrt(values)
+    return Decomposition(other, values, vectors) if d <= n else Decomposition(vectors, values, other)
+
+
+def chosen_penalty(parts: Decomposition, Z: FloatArray, penalties: FloatArray) -> int:
+    """Index of the penalty with the least generalised cross-validation score for centred targets Z."""
+    energy = ((parts.left.T @ Z) ** 2).sum(axis=1)
+    outside = max(float((Z**2).sum() - energy.sum()), 0.0)
+    return int(np.argmin(gcv_scores(parts.squared, energy, outside, len(Z), penalties)))
+
+
+def leave_group_out(parts: Decomposition, Y: FloatArray, groups: IntArray, penalty: float) -> FloatArray:
+    """Predictions (n, k) of each row by the fit to all rows outside its group.
+
+    Parameters
+    ----------
+    parts : Decomposition
+        Of the centred features.
+    Y : array (n, k)
+        Targets, not centred.
+    groups : array (n,)
+        Group of each row; all different for leave-one-out.
+    penalty : float
+        delta of ‖Y − f‖² + delta‖coef‖².
+    """
+    n = len(Y)
+    level = Y.mean(axis=0)
+    Z = Y - level
+    share = parts.squared / (parts.squared + penalty)
+    residual = Z - parts.left @ (share[:, None] * (parts.left.T @ Z))
+    left_out = residual / np.maximum(1 - 1 / n - parts.left**2 @ share, _SMALLEST_FREEDOM)[:, None]
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=groups[order[0]] - 1))
+    lengths = np.diff(starts, append=n)
+    for size in np.unique(lengths[lengths > 1]):
+        rows = order[starts[lengths == size][:, None] + np.arange(size)]  # (groups of this size, size)
+        U = parts.left[rows]
+        hat = 1 / n + (U * share) @ U.transpose(0, 2, 1)
+        inverse = np.linalg.pinv(np.eye(size) - hat, rcond=_SMALLEST_FREEDOM, hermitian=True)
+        left_out[rows] = inverse @ residual[rows]
+    return np.asarray(Y - left_out)
+
+
+def predict_held_out(parts: Decomposition, Z: FloatArray, held_out: FloatArray, penalties: FloatArray) -> FloatArray:
+    """Predictions (penalties, m, k) of centred targets Z for held-out rows, centred like the training rows."""
+    coordinates = held_out @ (parts.right / np.sqrt(parts.squared))
+    shares = parts.squared / (parts.squared + penalties[:, None])
+    return np.asarray((coordinates * shares[:, None, :]) @ (parts.left.T @ Z))

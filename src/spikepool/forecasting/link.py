@@ -1,0 +1,141 @@
+r"""From R² to accuracy.
+
+Two classes with frequencies pi, 1 − pi: the fitted value of a row is normal around R²(y − ȳ) with variance
+var(y) R²(1 − R²), so that
+
+    accuracy = pi Phi((ȳ + 2R²(1 − pi))/sd) + (1 − pi) Phi(−(ȳ − 2R² pi)/sd),    ȳ = 2 pi − 1,
+
+moved on the probit scale by the shift that the pilot's own sizes show. K > 2 classes: the right class wins K − 1
+comparisons of unit normals with the margin s,
+
+    accuracy = G_K(exp(a + b ln sqrt(R²/(1 − R²)))),     G_K(s) = ∫ phi(z) Phi(z + s)^(K−1) dz,
+
+a and b fitted to the pilot's own sizes with a prior on b.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from spikepool.forecasting.pilot import Pilot, weighted_mean
+from spikepool.kit.arrays import FloatArray
+
+# Sizes of the pilot at which less than this is learned say nothing about the link.
+_LEAST_R2 = 0.01
+# Weight of a size n in the link: (n/n0)^2, the larger sizes being nearer to what is forecast.
+_SIZE_EXPONENT = 2.0
+# Two classes: share of the shift seen in the pilot that is kept; flat between .3 and 1 on the development tasks.
+_SHIFT_KEPT = 0.7
+# More classes: prior of the slope b = .85 − .05 ln K, and its weight in units of the variance of ln s over the sizes.
+_SLOPE, _SLOPE_PER_LOG_CLASS = 0.85, 0.05
+_SLOPE_WEIGHT = 1.0
+# Margin at s = 1 when no size of the pilot has learned anything.
+_DEFAULT_MARGIN = 2.0
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
+
+
+class Link(Protocol):
+    """Accuracy as a function of R²."""
+
+    def __call__(self, r2: FloatArray) -> FloatArray:
+        """Accuracy, not below the frequency of the largest class."""
+
+
+def winning_probability(margin: FloatArray, classes: int) -> FloatArray:
+    """G_K(s), the probability that N(s, 1) exceeds K − 1 independent standard normals."""
+    s = np.asarray(margin, dtype=np.float64)
+    return np.asarray(ndtr(_NODES + s[..., None]) ** (classes - 1) @ (_WEIGHTS / _WEIGHTS.sum()))
+
+
+@cache
+def _margins(classes: int) -> tuple[FloatArray, FloatArray]:
+    margin = np.linspace(0.0, 12.0, 600)
+    return winning_probability(margin, classes), margin
+
+
+def margin_of(accuracy: FloatArray, classes: int) -> FloatArray:
+    """Inverse of :func:`winning_probability`, by a table; 0 at or below 1/K."""
+    table, margin = _margins(classes)
+    return np.asarray(np.interp(accuracy, table, margin))
+
+
+@dataclass(frozen=True)
+class TwoClassLink:
+    """Gaussian scores of two classes, with a shift on the probit scale."""
+
+    share: float
+    shift: float
+
+    def __call__(self, r2: FloatArray) -> FloatArray:
+        """Accuracy at R²."""
+        accuracy = ndtr(_probit(gaussian_accuracy(r2, self.share)) + self.shift)
+        return np.asarray(np.maximum(accuracy, max(self.share, 1 - self.share)))
+
+
+def gaussian_accuracy(r2: FloatArray, share: float) -> FloatArray:
+    """Accuracy of two classes, the second with frequency `share`, when scores are Gaussian."""
+    r = np.clip(r2, 1e-6, 1 - 1e-6)
+    sd = np.sqrt(4 * share * (1 - share) * r * (1 - r))
+    level = 2 * share - 1
+    return np.asarray(
+        share * ndtr((level + 2 * r * (1 - share)) / sd) + (1 - share) * ndtr(-(level - 2 * r * share) / sd)
+    )
+
+
+@dataclass(frozen=True)
+class ManyClassLink:
+    """K-class probit whose log margin is linear in ln sqrt(R²/(1 − R²))."""
+
+    classes: int
+    largest_share: float
+    level: float
+    slope: float
+
+    def __call__(self, r2: FloatArray) -> FloatArray:
+        """Accuracy at R²."""
+        margin = np.exp(self.level + self.slope * _log_ratio(r2))
+        return np.asarray(np.maximum(winning_probability(margin, self.classes), self.largest_share))
+
+
+def fit_link(pilot: Pilot, weights: FloatArray) -> Link:
+    """The link that the pilot's sizes show, for rows with the given weights."""
+    assert pilot.shares is not None
+    variance = float(weighted_mean(pilot.energy, weights))
+    seen = []
+    for size in pilot.sizes:
+        w = weights * size.tested
+        if w.sum() > 0:
+            r2 = -float(weighted_mean(size.chosen_excess, w)) / variance
+            seen.append((size.n / pilot.rows, r2, float(weighted_mean(size.chosen_correct, w))))
+    learned = np.array([point for point in seen if point[1] > _LEAST_R2]).reshape(-1, 3)
+    fraction, r2s, accuracy = learned.T
+    # none or all right among n rows is no evidence of an infinite margin
+    accuracy = np.clip(accuracy, 0.5 / pilot.rows, 1 - 0.5 / pilot.rows)
+    weight = fraction**_SIZE_EXPONENT
+    weight = weight / max(float(weight.sum()), 1e-300)
+    if pilot.classes == 2:
+        share = float(pilot.shares[1])
+        shift = float(weight @ (ndtri(accuracy) - _probit(gaussian_accuracy(r2s, share))))
+        return TwoClassLink(share, _SHIFT_KEPT * shift)
+    slope = _SLOPE - _SLOPE_PER_LOG_CLASS * float(np.log(pilot.classes))
+    level = float(np.log(_DEFAULT_MARGIN))
+    if len(r2s):
+        x, y = _log_ratio(r2s), np.log(np.maximum(margin_of(accuracy, pilot.classes), 0.02))
+        dx, dy = x - weight @ x, y - weight @ y
+        slope = (_SLOPE_WEIGHT * slope + float(weight @ (dx * dy))) / (_SLOPE_WEIGHT + float(weight @ dx**2))
+        level = float(weight @ y - slope * (weight @ x))
+    return ManyClassLink(pilot.classes, float(pilot.shares.max()), level, slope)
+
+
+def _log_ratio(r2: FloatArray) -> FloatArray:
+    r = np.clip(r2, 1e-4, 1 - 1e-4)
+    return np.asarray(0.5 * np.log(r / (1 - r)))
+
+
+def _probit(accuracy: FloatArray) -> FloatArray:
+    return np.asarray(ndtri(np.clip(accuracy, 1e-9, 1 - 1e-9)))

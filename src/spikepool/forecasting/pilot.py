@@ -1,0 +1,220 @@
+"""What a labelled pilot shows of itself: errors of ridge at its own size and at smaller ones, row by row.
+
+Everything that follows is fitted to these statistics, and its uncertainty comes from reweighting the rows, so they
+are kept by row: the excess |f|² − 2 f·(y − ȳ) of the squared error over |y − ȳ|², at each penalty and at the one that
+generalised cross-validation chooses, and whether the class was right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spikepool.forecasting.leave_out import chosen_penalty, decompose, leave_group_out, predict_held_out
+from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.progress import Progress
+
+# Penalties in units of the mean squared norm of a centred row. One dominant direction (a decoder's attention sink)
+# puts the useful ones as far down as 1e-5.
+LOG_PENALTIES = np.arange(-8.0, 2.41, 0.4)
+# Penalties whose leave-one-out error is within this much of the best (in units of the target variance) go on to the
+# smaller sizes, at most so many of them.
+_PENALTY_WINDOW = 0.35
+_MOST_PENALTIES = 11
+# Fractions of the pilot that are trained on to see the curve below it: .8 · 2^(−j/2).
+FRACTIONS = 0.8 * 2.0 ** (-np.arange(7) / 2)
+_FEWEST_ROWS = 12
+# Training sets drawn at each fraction: the larger ones overlap more and cost more.
+_DRAWS_LARGE, _DRAWS_SMALL = 5, 10
+_LARGE_FRACTION = 0.35
+
+
+@dataclass(frozen=True)
+class PilotSize:
+    """Errors at one training size.
+
+    Attributes
+    ----------
+    n : int
+        Rows trained on.
+    tested : array (rows,)
+        How often each row was tested.
+    excess : array (rows, penalties)
+        Mean of |f|² − 2 f·(y − ȳ) over the times a row was tested.
+    chosen_excess, chosen_correct : array (rows,)
+        The same, and the frequency of the right class, at the penalty chosen by generalised cross-validation.
+    """
+
+    n: int
+    tested: FloatArray
+    excess: FloatArray
+    chosen_excess: FloatArray
+    chosen_correct: FloatArray
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Statistics of a pilot.
+
+    Attributes
+    ----------
+    rows, dimension : int
+        Labelled rows (distinct ones) and features.
+    shares : array (classes,) or None
+        Class frequencies; None for regression.
+    energy : array (rows,)
+        |y − ȳ|² of each row; its mean is the target variance.
+    row_norm : float
+        Mean squared norm of a centred row, the trace of the covariance.
+    penalties : array
+        Those of `sizes`.
+    eigenvalues : array
+        Of X'X over `spectrum_rows` rows, labelled and unlabelled.
+    sizes : tuple of PilotSize
+        The pilot itself (leave-one-out) first, then smaller ones.
+    """
+
+    rows: int
+    dimension: int
+    shares: FloatArray | None
+    energy: FloatArray
+    row_norm: float
+    penalties: FloatArray
+    eigenvalues: FloatArray
+    spectrum_rows: int
+    sizes: tuple[PilotSize, ...]
+
+    @property
+    def classes(self) -> int:
+        """Number of classes; 0 for regression."""
+        return 0 if self.shares is None else len(self.shares)
+
+
+def weighted_mean(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Mean over rows."""
+    return np.asarray(weights @ values / weights.sum())
+
+
+def measure_pilot(
+    X: FloatArray,
+    Y: FloatArray,
+    labels: IntArray | None,
+    groups: IntArray,
+    rng: np.random.Generator,
+    *,
+    unlabelled: FloatArray | None = None,
+    progress: Progress | None = None,
+) -> Pilot:
+    """Leave-one-group-out at the pilot's size and random training sets at fractions of it.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Features, with some variance.
+    Y : array (n, k)
+        Targets: ±1 indicators of `labels`, or real numbers.
+    labels : array (n,) or None
+        Class of each row, from 0; None for regression.
+    groups : array (n,)
+        Rows of one group are never on both sides.
+    unlabelled : array (m, d), optional
+        More rows, for the spectrum only.
+    """
+    n, d = X.shape
+    level = Y.mean(axis=0)
+    centred = X - X.mean(axis=0)
+    row_norm = float((centred**2).sum()) / (n - 1)
+    parts = decompose(centred)
+    penalties = row_norm * 10.0**LOG_PENALTIES
+    energy = ((Y - level) ** 2).sum(axis=1)
+    excess = np.empty((n, len(penalties)))
+    chosen = chosen_penalty(parts, Y - level, penalties)
+    correct = np.zeros(n)
+    for j, penalty in enumerate(penalties):
+        f = leave_group_out(parts, Y, groups, float(penalty))
+        excess[:, j] = _excess(f - level, Y - level)
+        if j == chosen and labels is not None:
+            correct = (f.argmax(axis=1) == labels).astype(np.float64)
+    mean = excess.mean(axis=0)
+    window = np.flatnonzero(mean <= mean.min() + _PENALTY_WINDOW * energy.mean())
+    kept = np.unique(np.linspace(window[0], window[-1], min(len(window), _MOST_PENALTIES)).round().astype(np.intp))
+    number = np.unique(groups, return_inverse=True)[1]
+    leaving = float(np.bincount(number)[number].mean())  # rows that leave with a row, itself included
+    own = PilotSize(round(n - leaving), np.ones(n), excess[:, kept], excess[:, chosen], correct)
+
+    values, rows = parts.squared, n
+    if unlabelled is not None:
+        together = np.vstack([X, unlabelled])
+        values, rows = decompose(together - together.mean(axis=0)).squared, len(together)
+    if d > parts.rank:  # the same inner products in fewer columns
+        X = parts.left * np.sqrt(parts.squared)
+    sizes = [own]
+    for fraction in FRACTIONS:
+        if round(fraction * n) >= _FEWEST_ROWS:
+            sizes.append(_measure_fraction(X, Y, labels, groups, float(fraction), penalties[kept], rng))
+        if progress is not None:
+            progress.advance()
+    shares = None if labels is None else np.bincount(labels) / n
+    return Pilot(n, d, shares, energy, row_norm, penalties[kept], values, rows, tuple(sizes))
+
+
+def _measure_fraction(
+    X: FloatArray,
+    Y: FloatArray,
+    labels: IntArray | None,
+    groups: IntArray,
+    fraction: float,
+    penalties: FloatArray,
+    rng: np.random.Generator,
+) -> PilotSize:
+    """Errors of training sets of a fraction of the rows on rows outside their groups."""
+    n, level = len(Y), Y.mean(axis=0)
+    size = round(fraction * n)
+    tested, correct, chosen_excess = np.zeros(n), np.zeros(n), np.zeros(n)
+    excess = np.zeros((n, len(penalties)))
+    trained = []
+    for _ in range(_DRAWS_LARGE if fraction > _LARGE_FRACTION else _DRAWS_SMALL):
+        train, test = _split(groups, size, rng)
+        if len(test) == 0 or len(train) < 2:
+            continue
+        centre, mean = X[train].mean(axis=0), Y[train].mean(axis=0)
+        parts = decompose(X[train] - centre)
+        if parts.rank == 0:  # a draw of identical rows
+            continue
+        Z = Y[train] - mean
+        f = predict_held_out(parts, Z, X[test] - centre, penalties) + (mean - level)
+        chosen = chosen_penalty(parts, Z, penalties)
+        tested[test] += 1
+        excess[test] += _excess(f, Y[test] - level).T
+        chosen_excess[test] += _excess(f[chosen], Y[test] - level)
+        if labels is not None:
+            correct[test] += (f[chosen] + level).argmax(axis=1) == labels[test]
+        trained.append(len(train))
+    times = np.maximum(tested, 1)
+    return PilotSize(
+        round(float(np.mean(trained))) if trained else size,
+        tested,
+        excess / times[:, None],
+        chosen_excess / times,
+        correct / times,
+    )
+
+
+def _excess(f: FloatArray, centred: FloatArray) -> FloatArray:
+    """|f|² − 2 f·(y − ȳ), the squared error without |y − ȳ|²."""
+    return np.asarray((f * (f - 2 * centred)).sum(axis=-1))
+
+
+def _split(groups: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """About `size` training rows in whole groups, and rows of the other groups to test, at most max(500, n/5)."""
+    n = len(groups)
+    number = np.unique(groups, return_inverse=True)[1]
+    order = rng.permutation(number.max() + 1)
+    before = np.concatenate([[0], np.cumsum(np.bincount(number)[order])[:-1]])
+    inside = np.empty(len(order), dtype=bool)
+    inside[order] = before < size  # whole groups until the size is reached
+    rows = rng.permutation(n)
+    train = rows[inside[number[rows]]]
+    test = rows[~inside[number[rows]]]
+    return train, test[: max(500, n // 5)]

@@ -1,0 +1,192 @@
+"""Reading a labelled pilot: classes or numbers, groups, repeated rows, scale, and what to warn about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError, SizeError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
+
+TASKS = ("auto", "classification", "regression")
+# With fewer rows no part of the curve can be measured; up to the second number it can, and badly.
+FEWEST_ROWS, SMALL_PILOT = 20, 60
+_FEW_ROWS_OF_A_CLASS = 5
+# Whole numbers of which more than this share are distinct may be classes or amounts: the caller has to say.
+_AMBIGUOUS_SHARE = 0.8
+# Repeated rows are always merged; from this share on it is worth a word.
+_REPEATED_SHARE = 0.02
+# Squares of larger features overflow in the Gram matrix of many rows.
+_LARGEST_FEATURE = 1e100
+
+
+class ForecastWarning(UserWarning):
+    """The pilot is such that its forecast deserves less belief, or counts its rows in another way."""
+
+
+@dataclass(frozen=True)
+class PilotInput:
+    """A pilot ready to be measured.
+
+    Attributes
+    ----------
+    X : array (n, d)
+        Features of distinct rows.
+    Y : array (n, k)
+        ±1 indicators of the classes, or targets.
+    labels : array (n,) or None
+        Class of each row from 0; None for regression.
+    classes : array or None
+        The classes as they were given.
+    groups : array (n,)
+        Rows that stay together.
+    kept : array (n,)
+        Which of the given rows these are.
+    scale : array (d,)
+        What the features were divided by.
+    notes : tuple of str
+        What the reader of the forecast should know of the pilot.
+    """
+
+    X: FloatArray
+    Y: FloatArray
+    labels: IntArray | None
+    classes: AnyArray | None
+    groups: IntArray
+    kept: IntArray
+    scale: FloatArray
+    notes: tuple[str, ...]
+
+
+def read_features(C: Any, name: str = "C") -> FloatArray:
+    """Pooled features as a finite (n, d) array. The one place where other sources of rows would be read."""
+    features = check.finite_array(C, name, ndim=2)
+    largest = float(np.abs(features).max())
+    if largest > _LARGEST_FEATURE:
+        raise InvalidInputError(f"squares of {name} overflow; the largest entry is", largest, "Rescale the features")
+    return features
+
+
+def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | None, AnyArray | None]:
+    """Targets (n, k), labels and classes; the last two are None for regression."""
+    check.choice(task, "task", TASKS)
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim not in (1, 2) or len(values) != rows:
+        raise ShapeError(f"y must have one entry for each of the {rows} rows", values.shape, "Pass y of shape (n,)")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise NonFiniteError("y contains NaN or infinities", remedy="Remove the rows without a label")
+    if task == "auto":
+        task = _guess_task(values)
+    if task == "regression":
+        Y = check.finite_array(values, "y").reshape(rows, -1)
+        if not (np.ptp(Y, axis=0) > 0).any():
+            raise InvalidInputError("y is constant", float(Y[0, 0]), "Pass targets that differ")
+        return Y, None, None
+    if values.ndim == 2:
+        raise ShapeError("y must be one label a row", values.shape, "Pass y of shape (n,), or task='regression'")
+    try:
+        classes, labels = np.unique(values, return_inverse=True)
+    except TypeError as err:
+        raise InvalidInputError("y mixes labels that cannot be ordered", remedy="Pass all text or all numbers") from err
+    if len(classes) < 2:
+        raise InvalidInputError("y has one class only", classes[0], "Pass labels of two classes or more")
+    if len(classes) == rows:
+        raise InvalidInputError(
+            "every row has a class of its own", len(classes), "Pass labels that repeat, or task='regression'"
+        )
+    labels = labels.astype(np.intp).ravel()
+    return np.where(labels[:, None] == np.arange(len(classes)), 1.0, -1.0), labels, classes
+
+
+def _guess_task(values: AnyArray) -> str:
+    if values.ndim == 2:
+        return "regression"
+    if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
+        return "regression"
+    if values.dtype.kind in "fiu":
+        distinct = len(np.unique(values))
+        if distinct > _AMBIGUOUS_SHARE * len(values):
+            raise InvalidInputError(
+                f"y has {distinct} different whole numbers in {len(values)} rows: classes or amounts",
+                remedy="Pass task='classification' or task='regression'",
+            )
+    return "classification"
+
+
+def read_groups(groups: Any, rows: int) -> IntArray:
+    """Group numbers (n,); every row its own group when None."""
+    if groups is None:
+        return np.arange(rows)
+    values = np.asarray(groups)
+    if values.shape != (rows,):
+        raise ShapeError(f"groups must have one entry for each of the {rows} rows", values.shape, "Pass shape (n,)")
+    number = np.unique(values, return_inverse=True)[1].astype(np.intp).ravel()
+    if number.max() < 4:
+        raise SizeError(
+            "groups must be at least 5, to leave some out", int(number.max()) + 1, "Use finer groups, or none"
+        )
+    return number
+
+
+def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standardize: bool = False) -> PilotInput:
+    """Check a pilot; merge repeated rows, keep rows with the same features in one group, and scale when asked."""
+    X = read_features(C)
+    Y, labels, classes = read_targets(y, len(X), task)
+    number = read_groups(groups, len(X))
+    if (np.ptp(X, axis=0) == 0).all():
+        raise InvalidInputError("the features are constant", X.shape, "Pass features that differ between rows")
+    notes = []
+
+    same_features = _row_numbers(X)
+    same_row = _row_numbers(np.column_stack([same_features, Y]))
+    kept = np.sort(np.unique(same_row, return_index=True)[1])
+    repeated = len(X) - len(kept)
+    if repeated >= max(_REPEATED_SHARE * len(X), 2):
+        notes.append(f"{repeated} of {len(X)} rows repeat another one and were merged: n counts distinct rows")
+    number = _joined(number, same_features)
+    X, Y, number = X[kept], Y[kept], number[kept]
+    labels = None if labels is None else labels[kept]
+
+    if len(X) < FEWEST_ROWS:
+        raise SizeError(f"a pilot needs at least {FEWEST_ROWS} distinct rows", len(X), "Label more rows")
+    if len(X) < SMALL_PILOT:
+        notes.append(f"a pilot of {len(X)} rows says little: the interval is the message")
+    if labels is not None:
+        counts = np.bincount(labels)
+        few = int((counts < _FEW_ROWS_OF_A_CLASS).sum())
+        if few:
+            notes.append(
+                f"{few} of {len(counts)} classes have fewer than {_FEW_ROWS_OF_A_CLASS} rows: "
+                "the accuracy of these is hardly measured, and classes without a row are not counted"
+            )
+    # the features' own units cancel, and squares stay in range
+    scale = np.full(X.shape[1], max(float(np.abs(X - X.mean(axis=0)).max()), 1e-300))
+    if standardize:
+        spread = X.std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0)
+    return PilotInput(X / scale, Y, labels, classes, number, kept, scale, tuple(notes))
+
+
+def _row_numbers(X: FloatArray) -> IntArray:
+    """Number of each row, the same for identical rows."""
+    rows = np.ascontiguousarray(X + 0.0)  # one zero, not two
+    keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+    return np.unique(keys, return_inverse=True)[1].astype(np.intp).ravel()
+
+
+def _joined(first: IntArray, second: IntArray) -> IntArray:
+    """Components of rows that share a number in either of two groupings."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n, a = len(first), int(first.max()) + 1
+    rows = np.concatenate([np.arange(n), np.arange(n)])
+    columns = np.concatenate([n + first, n + a + second])
+    size = n + a + int(second.max()) + 1
+    graph = coo_array((np.ones(2 * n), (rows, columns)), shape=(size, size))
+    return np.asarray(connected_components(graph, directed=False)[1][:n], dtype=np.intp)

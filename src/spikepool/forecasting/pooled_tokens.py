@@ -1,0 +1,62 @@
+"""Features of a pilot's tokens, by a pooling that is fitted again on the pilot and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.model_selection import GroupKFold
+from sklearn.utils import get_tags
+
+from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.forecasting.pilot_input import read_groups
+from spikepool.kit.arrays import AnyArray, FloatArray
+
+FOLDS = 5
+
+
+def pool_pilot(
+    pooling: Any, tokens: Any, y: Any, *, mask: Any = None, groups: Any = None, unlabelled: Any = None
+) -> tuple[FloatArray, FloatArray | None]:
+    """Pooled features (n, d) of the pilot and of unlabelled tokens.
+
+    A pooling that does not look at labels is fitted once, to the pilot's tokens. One that does would carry the labels
+    of the left-out rows into their features, and leave-one-out would flatter: it is fitted in five folds, and each
+    row is pooled by the fit that has not seen it. The folds' weights differ a little, as the weights of different
+    training sets do.
+    """
+    if not (hasattr(pooling, "fit") and hasattr(pooling, "transform") and hasattr(pooling, "get_params")):
+        raise InvalidInputError(
+            "pooling must be an estimator with fit and transform", pooling, "Pass for example SpectralPooling()"
+        )
+    source = np.asarray(tokens)
+    observed = None if mask is None else np.asarray(mask)
+    labels = np.asarray(y)
+    if source.ndim < 2 or len(source) != len(labels):
+        raise ShapeError("tokens and y must have one entry a row", source.shape, "Pass (n, T, d) and (n,)")
+
+    def fitted(rows: AnyArray) -> Any:
+        return clone(pooling).fit(source[rows], labels[rows], **_masked(observed, rows))
+
+    everything = np.arange(len(source))
+    whole = fitted(everything)
+    more = None if unlabelled is None else np.asarray(whole.transform(unlabelled), dtype=np.float64)
+    if not _looks_at_labels(pooling):
+        return np.asarray(whole.transform(source, **_masked(observed, everything)), dtype=np.float64), more
+    features: FloatArray | None = None
+    for train, test in GroupKFold(FOLDS).split(everything, groups=read_groups(groups, len(source))):
+        part = np.asarray(fitted(train).transform(source[test], **_masked(observed, test)), dtype=np.float64)
+        if features is None:
+            features = np.empty((len(source), part.shape[1]))
+        features[test] = part
+    assert features is not None
+    return features, more
+
+
+def _masked(mask: AnyArray | None, rows: AnyArray) -> dict[str, AnyArray]:
+    return {} if mask is None else {"mask": mask[rows]}
+
+
+def _looks_at_labels(pooling: Any) -> bool:
+    return bool(is_classifier(pooling) or is_regressor(pooling) or get_tags(pooling).target_tags.required)

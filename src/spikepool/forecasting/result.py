@@ -1,0 +1,205 @@
+"""What a forecast says: numbers with intervals, rows for a target, and how well the pilot's own curve was met."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spikepool.kit.arrays import FloatArray, IntArray
+
+Rows = tuple[int | None, int | None, int | None]
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    """The fitted curve against what the pilot measured at its own sizes.
+
+    Attributes
+    ----------
+    score_error, r2_error : float
+        Root mean square difference of accuracy (regression: R²) and of R² over the sizes, larger ones weighing more.
+    ok : bool
+        Whether both are within what was usual on the tasks the method was made on.
+    """
+
+    score_error: float
+    r2_error: float
+    ok: bool
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What :func:`spikepool.forecast` found; print it, plot it, or use the fields.
+
+    Attributes
+    ----------
+    task : {"classification", "regression"}
+        What `score` is: accuracy, or R².
+    n : array of int
+        Numbers of labelled rows asked about.
+    score : array
+        Forecast accuracy (regression: R²) of ridge on so many rows, on rows it has not seen.
+    interval : array (len(n), 2)
+        Interval of the stated level for the score.
+    mse : array
+        Mean squared error of the ±1 class indicators (regression: of y) in units of their variance, 1 − R².
+    level : float
+        Level of the interval.
+    target : float or None
+        Score that was asked for.
+    required_samples : tuple (low, best, high) or None
+        Rows at which the upper end of the band, the forecast and the lower end of the band reach the target; None in
+        a place where that never happens.
+    limit : float
+        Score that the forecast approaches with ever more rows.
+    chance : float
+        Score of knowing nothing: the frequency of the largest class (regression: 0).
+    pilot_rows, dimension, classes : int
+        Distinct rows, features and classes (0 for regression) of the pilot.
+    measured_n, measured_score, measured_error : arrays
+        What the pilot showed: training sizes, scores, and standard errors of these from the rows.
+    verdict : {"learning", "at chance"}
+        "at chance": the pilot's own error is no better than knowing nothing, by its standard error.
+    self_check : SelfCheck
+        How well the curve meets the measured points.
+    notes : tuple of str
+        What to know about the pilot.
+    """
+
+    task: str
+    n: IntArray
+    score: FloatArray
+    interval: FloatArray
+    mse: FloatArray
+    level: float
+    target: float | None
+    required_samples: Rows | None
+    limit: float
+    chance: float
+    pilot_rows: int
+    dimension: int
+    classes: int
+    measured_n: IntArray
+    measured_score: FloatArray
+    measured_error: FloatArray
+    verdict: str
+    self_check: SelfCheck
+    notes: tuple[str, ...]
+    curve_n: FloatArray
+    curve_score: FloatArray
+    curve_interval: FloatArray
+
+    @property
+    def accuracy(self) -> FloatArray:
+        """The score of a classification; AttributeError for a regression, whose score is R²."""
+        if self.task != "classification":
+            raise AttributeError("a regression has no accuracy; use .r2 or .score")
+        return self.score
+
+    @property
+    def r2(self) -> FloatArray:
+        """1 − mse."""
+        return np.asarray(1 - self.mse)
+
+    @property
+    def score_name(self) -> str:
+        """Accuracy or R², as a word."""
+        return "accuracy" if self.task == "classification" else "R²"
+
+    def target_line(self) -> str:
+        """One sentence on the target."""
+        if self.target is None or self.required_samples is None:
+            return "no target"
+        low, best, high = self.required_samples
+        head = f"{self.score_name} {_short(self.target)}: "
+        if best is None:
+            line = f"not reached: the limit is about {_short(self.limit)}"
+            return head + (line if low is None else f"{line}; the interval allows it from {low:,} rows on")
+        end = "no upper bound" if high is None else f"{high:,}"
+        line = f"about {best:,} rows ({low:,} to {end})"
+        return head + (f"{line}; the pilot has {self.pilot_rows:,}" if best <= self.pilot_rows else line)
+
+    def lines(self) -> list[str]:
+        """Everything above and below the table."""
+        kind = f"{self.classes} classes" if self.task == "classification" else "regression"
+        own, error = float(self.measured_score[0]), float(self.measured_error[0])
+        check = self.self_check
+        found = [
+            f"ridge on {self.pilot_rows:,} rows x {self.dimension:,} features, {kind}: measured {self.score_name} "
+            f"{_short(own)} ± {_short(error)} (chance {_short(self.chance)})",
+            f"self-check: the curve meets the pilot's own points to {_short(check.score_error)} in {self.score_name}, "
+            f"{_short(check.r2_error)} in R²: {'as usual' if check.ok else 'worse than usual, believe it less'}",
+        ]
+        if self.verdict == "at chance":
+            found.append("at chance: the pilot shows no signal; more rows may, and the forecast cannot know")
+        return found + [f"note: {note}" for note in self.notes]
+
+    def summary(self) -> str:
+        """A readable table."""
+        name = self.score_name
+        rows = [f"{'rows':>10}  {name:>8}  {self.level * 100:.0f} % interval   1 − R²"]
+        for n, score, (low, high), mse in zip(self.n, self.score, self.interval, self.mse, strict=True):
+            rows.append(f"{n:>10,}  {_short(score):>8}  {_short(low):>5} to {_short(high):<6}   {_short(mse):>6}")
+        first, *others = self.lines()
+        target = [] if self.target is None else [self.target_line()]
+        return "\n".join([first, *rows, *target, *others])
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook."""
+        head = "".join(
+            f"<th>{c}</th>" for c in ("rows", self.score_name, f"{self.level * 100:.0f} % interval", "1 − R²")
+        )
+        body = "".join(
+            f"<tr><td>{n:,}</td><td>{_short(score)}</td><td>{_short(low)} to {_short(high)}</td>"
+            f"<td>{_short(mse)}</td></tr>"
+            for n, score, (low, high), mse in zip(self.n, self.score, self.interval, self.mse, strict=True)
+        )
+        text = ([] if self.target is None else [self.target_line()]) + self.lines()
+        below = "".join(f"<p>{html.escape(line)}</p>" for line in text)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, ready for JSON."""
+        return {
+            "task": self.task,
+            "verdict": self.verdict,
+            "pilot": {"rows": self.pilot_rows, "dimension": self.dimension, "classes": self.classes},
+            "measured": {
+                "n": self.measured_n.tolist(),
+                "score": self.measured_score.tolist(),
+                "standard_error": self.measured_error.tolist(),
+            },
+            "n": self.n.tolist(),
+            "score": self.score.tolist(),
+            "interval": self.interval.tolist(),
+            "level": self.level,
+            "mse": self.mse.tolist(),
+            "limit": self.limit,
+            "chance": self.chance,
+            "target": self.target,
+            "required_samples": None if self.required_samples is None else list(self.required_samples),
+            "self_check": {
+                "score_error": self.self_check.score_error,
+                "r2_error": self.self_check.r2_error,
+                "ok": self.self_check.ok,
+            },
+            "notes": list(self.notes),
+        }
+
+    def plot(self, ax: Any = None) -> Any:
+        """Measured points, forecast with band, and target; returns the axes."""
+        from spikepool.drawing.forecast import draw_forecast
+
+        return draw_forecast(self, ax)
+
+
+def _short(value: float) -> str:
+    """Three decimals without the leading zero."""
+    text = f"{value:.3f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
