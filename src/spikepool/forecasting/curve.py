@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri
 
 from spikepool.forecasting.equivalents import equivalents
 from spikepool.forecasting.link import Link, fit_link
-from spikepool.forecasting.pilot import LOG_PENALTIES, Pilot
+from spikepool.forecasting.pilot import Pilot
 from spikepool.forecasting.power_law import PowerLaw, fit_power_law
 from spikepool.forecasting.spectrum import fit_spectrum
 from spikepool.forecasting.target_power import PilotDesign, design_pilot, fit_target_power
@@ -65,8 +65,7 @@ class LearningCurve:
     def mse(self, n: ArrayLike) -> FloatArray:
         """Error of ridge at its best penalty in units of var(y), (len(n), draws)."""
         sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
-        penalties = self.pilot.row_norm * 10.0**LOG_PENALTIES
-        known = equivalents(self.design.spectrum, self.design.bands, sizes, penalties)
+        known = equivalents(self.design.spectrum, self.design.bands, sizes, self.design.penalties)
         shares = np.array([draw.power for draw in self.draws])
         return np.asarray((known.mse @ shares.T).min(axis=1) * (1 + 1 / sizes[:, None]))
 

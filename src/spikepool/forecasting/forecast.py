@@ -148,9 +148,10 @@ def fit_pilot(
     given = read_pilot(C, y, groups=groups, task=task, standardize=standardize)
     more = None
     if unlabelled is not None:
-        more = read_features(unlabelled, "unlabelled") / given.scale
+        more = read_features(unlabelled, "unlabelled")
         if more.shape[1] != given.X.shape[1]:
             raise ShapeError(f"unlabelled must have {given.X.shape[1]} columns", more.shape, "Pass the same features")
+        more = more / given.scale
     with Progress(len(FRACTIONS) + REWEIGHTINGS + 1, "forecast", show=progress) as bar:
         pilot = measure_pilot(given.X, given.Y, given.labels, given.groups, rng, unlabelled=more, progress=bar)
         return fit_curve(pilot, rng, bar), given.notes
@@ -175,7 +176,7 @@ def summarise(
     score, interval = _scores(curve, sizes, level)
     curve_score, curve_interval = _scores(curve, grid, level)
     gain = -pilot.sizes[0].chosen_excess / pilot.energy.mean()
-    learned = float(gain.mean()) > _SIGNIFICANCE * float(gain.std(ddof=1)) / np.sqrt(pilot.rows)
+    learned = float(gain.mean()) > _SIGNIFICANCE * float(gain.std(ddof=1)) / np.sqrt(pilot.rows) + 1e-9
     return Forecast(
         task="classification" if curve.classification else "regression",
         n=sizes,

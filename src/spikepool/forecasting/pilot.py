@@ -135,7 +135,7 @@ def measure_pilot(
         f = leave_group_out(parts, Y, groups, float(penalty))
         excess[:, j] = _excess(f - level, Y - level)
         if j == chosen and labels is not None:
-            correct = (f.argmax(axis=1) == labels).astype(np.float64)
+            correct = (_winner(f) == labels).astype(np.float64)
     mean = excess.mean(axis=0)
     window = np.flatnonzero(mean <= mean.min() + _PENALTY_WINDOW * energy.mean())
     kept = np.unique(np.linspace(window[0], window[-1], min(len(window), _MOST_PENALTIES)).round().astype(np.intp))
@@ -189,7 +189,7 @@ def _measure_fraction(
         excess[test] += _excess(f, Y[test] - level).T
         chosen_excess[test] += _excess(f[chosen], Y[test] - level)
         if labels is not None:
-            correct[test] += (f[chosen] + level).argmax(axis=1) == labels[test]
+            correct[test] += _winner(f[chosen] + level) == labels[test]
         trained.append(len(train))
     times = np.maximum(tested, 1)
     return PilotSize(
@@ -204,6 +204,11 @@ def _measure_fraction(
 def _excess(f: FloatArray, centred: FloatArray) -> FloatArray:
     """|f|² − 2 f·(y − ȳ), the squared error without |y − ȳ|²."""
     return np.asarray((f * (f - 2 * centred)).sum(axis=-1))
+
+
+def _winner(f: FloatArray) -> IntArray:
+    """Class of the largest fitted indicator; ties up to rounding go to the first class, not to the rounding."""
+    return np.asarray(np.round(f, 9).argmax(axis=1))
 
 
 def _split(groups: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:

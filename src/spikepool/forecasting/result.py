@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.showing import html_table, html_text, plain
 
 Rows = tuple[int | None, int | None, int | None]
 
@@ -116,7 +116,7 @@ class Forecast:
         low, best, high = self.required_samples
         head = f"{self.score_name} {_short(self.target)}: "
         if best is None:
-            line = f"not reached: the limit is about {_short(self.limit)}"
+            line = f"not reached: the limit is about {_short(self.limit, 2)}"
             return head + (line if low is None else f"{line}; the interval allows it from {low:,} rows on")
         end = "no upper bound" if high is None else f"{high:,}"
         line = f"about {best:,} rows ({low:,} to {end})"
@@ -152,45 +152,21 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         """The table for a notebook."""
-        head = "".join(
-            f"<th>{c}</th>" for c in ("rows", self.score_name, f"{self.level * 100:.0f} % interval", "1 − R²")
-        )
-        body = "".join(
-            f"<tr><td>{n:,}</td><td>{_short(score)}</td><td>{_short(low)} to {_short(high)}</td>"
-            f"<td>{_short(mse)}</td></tr>"
+        header = ("rows", self.score_name, f"{self.level * 100:.0f} % interval", "1 − R²")
+        rows = [
+            (f"{n:,}", _short(score), f"{_short(low)} to {_short(high)}", _short(mse))
             for n, score, (low, high), mse in zip(self.n, self.score, self.interval, self.mse, strict=True)
-        )
+        ]
         text = ([] if self.target is None else [self.target_line()]) + self.lines()
-        below = "".join(f"<p>{html.escape(line)}</p>" for line in text)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+        return html_table(header, rows) + html_text("\n".join(text))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, ready for JSON."""
-        return {
-            "task": self.task,
-            "verdict": self.verdict,
-            "pilot": {"rows": self.pilot_rows, "dimension": self.dimension, "classes": self.classes},
-            "measured": {
-                "n": self.measured_n.tolist(),
-                "score": self.measured_score.tolist(),
-                "standard_error": self.measured_error.tolist(),
-            },
-            "n": self.n.tolist(),
-            "score": self.score.tolist(),
-            "interval": self.interval.tolist(),
-            "level": self.level,
-            "mse": self.mse.tolist(),
-            "limit": self.limit,
-            "chance": self.chance,
-            "target": self.target,
-            "required_samples": None if self.required_samples is None else list(self.required_samples),
-            "self_check": {
-                "score_error": self.self_check.score_error,
-                "r2_error": self.self_check.r2_error,
-                "ok": self.self_check.ok,
-            },
-            "notes": list(self.notes),
-        }
+        fields = asdict(self)
+        for drawn in ("curve_n", "curve_score", "curve_interval"):
+            del fields[drawn]
+        fields["accuracy" if self.task == "classification" else "r2"] = fields["score"]
+        return dict(plain(fields))
 
     def plot(self, ax: Any = None) -> Any:
         """Measured points, forecast with band, and target; returns the axes."""
@@ -199,7 +175,7 @@ class Forecast:
         return draw_forecast(self, ax)
 
 
-def _short(value: float) -> str:
-    """Three decimals without the leading zero."""
-    text = f"{value:.3f}"
+def _short(value: float, digits: int = 3) -> str:
+    """A few decimals without the leading zero."""
+    text = f"{value:.{digits}f}"
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text

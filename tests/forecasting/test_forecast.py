@@ -1,0 +1,458 @@
+"""A forecast against what happens, against scikit-learn's learning curve, against the model, and on hard pilots."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.linear_model import RidgeClassifierCV
+from sklearn.model_selection import ShuffleSplit, learning_curve
+
+import spikepool as sp
+from spikepool.forecasting.pilot_input import ForecastWarning
+from spikepool.kit.gcv import fit_ridge
+
+pytestmark = pytest.mark.filterwarnings("ignore::spikepool.forecasting.pilot_input.ForecastWarning")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    return X[order], y[order]
+
+
+@pytest.fixture(scope="module")
+def digits_forecast(digits):
+    X, y = digits
+    return sp.forecast(X[:200], y[:200], n=[100, 200, 400, 800], target=0.92)
+
+
+def classes(rng, n, d=40, K=3, gap=1.2, means=None):
+    means = np.random.default_rng(99).standard_normal((K, d)) * gap / np.sqrt(d) * 2 if means is None else means
+    y = rng.integers(0, len(means), n)
+    return rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -0.3 + means[y], y
+
+
+def accuracy_at(n, draw, trials=6, seed=1):
+    """Accuracy of ridge on n fresh rows, by doing it."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(trials):
+        X, y = draw(rng, n)
+        new, right = draw(rng, 4000)
+        fit = fit_ridge(X, np.where(y[:, None] == np.arange(y.max() + 1), 1.0, -1.0))
+        found.append((fit.predict(new).argmax(axis=1) == right).mean())
+    return float(np.mean(found))
+
+
+def test_digits_come_out_as_forecast(digits, digits_forecast):
+    X, y = digits
+    f = digits_forecast
+    assert f.n.tolist() == [100, 200, 400, 800]
+    assert f.interval.shape == (4, 2)
+    assert (f.interval[:, 0] < f.accuracy).all()
+    assert (f.accuracy < f.interval[:, 1]).all()
+    assert (np.diff(f.accuracy) > 0).all()
+    for n, (low, high) in zip(f.n[1:], f.interval[1:], strict=True):
+        found = []
+        for seed in range(5):
+            order = np.random.default_rng(seed).permutation(len(y))
+            train, test = order[:n], order[n:]
+            fit = fit_ridge(X[train], np.where(y[train][:, None] == np.arange(10), 1.0, -1.0))
+            found.append((fit.predict(X[test]).argmax(axis=1) == y[test]).mean())
+        assert low <= np.mean(found) <= high
+
+
+@pytest.mark.parametrize("K", [2, 6])
+def test_generated_classes_come_out_as_forecast(K):
+    means = np.random.default_rng(3).standard_normal((K, 60)) * 0.1
+
+    def draw(rng, n):
+        return classes(rng, n, d=60, means=means)
+
+    X, y = draw(np.random.default_rng(0), 300)
+    f = sp.forecast(X, y, n=[1200])
+    truth = accuracy_at(1200, draw)
+    assert f.interval[0, 0] <= truth <= f.interval[0, 1]
+    assert abs(f.accuracy[0] - truth) < 0.04
+
+
+def test_measured_points_are_the_learning_curve(digits):
+    """Sizes below the pilot, by scikit-learn's own splitting and ridge."""
+    X, y = digits
+    X, y = X[:300], y[:300]
+    f = sp.forecast(X, y)
+    norm = ((X - X.mean(axis=0)) ** 2).sum() / 299
+    ridge = RidgeClassifierCV(alphas=norm * np.logspace(-4, 2, 13))
+    split = ShuffleSplit(40, test_size=60, random_state=0)
+    wanted = [240, 120, 60]
+    sizes, _, scores = learning_curve(ridge, X, y, train_sizes=wanted, cv=split)
+    for size, score in zip(sizes, scores, strict=True):
+        measured = f.measured_score[int(np.argmin(np.abs(f.measured_n - size)))]
+        assert measured == pytest.approx(score.mean(), abs=3 * score.std() / np.sqrt(40) + 0.025)
+
+
+def test_agrees_with_the_theory_of_the_model():
+    gaps = []
+    for seed, (d, mu, L) in enumerate([(60, 1.2, 3), (120, 1.0, 4), (80, 1.5, 3), (60, 0.8, 5)]):
+        model = sp.SequenceModel(d=d, V=4 * d, N=1000, R=sp.prefix_correlation(T=10, L=L), mu=mu)
+        w = sp.mean_weights(10)
+        sample = model.sample(rng=seed)
+        f = sp.forecast(sample.pooled(w).T, sample.latent[:, 0], n=[3000])
+        theory = sp.optimal_ridge(model, w, n_train=3000).accuracy
+        assert f.interval[0, 0] - 0.01 <= theory <= f.interval[0, 1] + 0.01
+        gaps.append(abs(f.accuracy[0] - theory))
+    assert np.median(gaps) < 0.02
+
+
+def test_regression_forecasts_r2():
+    rng = np.random.default_rng(5)
+    d, beta = 80, np.random.default_rng(1).standard_normal(80) * np.arange(1, 81) ** -0.5
+
+    def draw(n):
+        X = rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -0.5
+        signal = X @ beta
+        return X, signal + 1.0 * rng.standard_normal(n)
+
+    X, y = draw(200)
+    f = sp.forecast(X, y, n=[800, 1600], target=0.2)
+    assert f.task == "regression"
+    np.testing.assert_allclose(f.r2, f.score)
+    np.testing.assert_allclose(f.mse, 1 - f.r2)
+    with pytest.raises(AttributeError, match="r2"):
+        _ = f.accuracy
+    train, target = draw(1600)
+    new, right = draw(5000)
+    fit = fit_ridge(train, target[:, None])
+    r2 = 1 - ((fit.predict(new)[:, 0] - right) ** 2).mean() / right.var()
+    assert f.interval[1, 0] <= r2 <= f.interval[1, 1]
+    shifted = sp.forecast(X, 1000 + 7 * y, n=[800, 1600])  # units of y do not matter
+    np.testing.assert_allclose(shifted.r2, f.r2, rtol=1e-6)
+
+
+def test_units_and_seeds(digits):
+    X, y = digits
+    f = sp.forecast(X[:150], y[:150], n=[600])
+    again = sp.forecast(X[:150], y[:150], n=[600], random_state=0)
+    np.testing.assert_array_equal(f.accuracy, again.accuracy)
+    np.testing.assert_allclose(sp.forecast(X[:150] * 1e-30, y[:150], n=[600]).accuracy, f.accuracy, rtol=1e-6)
+    named = np.array(list("abcdefghij"))[y[:150]]
+    np.testing.assert_allclose(sp.forecast(X[:150], named, n=[600]).accuracy, f.accuracy)
+    other = sp.forecast(X[:150], y[:150], n=[600], random_state=1)
+    assert other.accuracy[0] == pytest.approx(f.accuracy[0], abs=0.02)
+    scaled = sp.forecast(X[:150] * np.arange(1, 65), y[:150], n=[600], standardize=True)
+    np.testing.assert_allclose(scaled.accuracy, sp.forecast(X[:150], y[:150], n=[600], standardize=True).accuracy)
+
+
+def test_global_random_state_is_untouched(digits):
+    X, y = digits
+    np.random.seed(3)  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    sp.forecast(X[:60], y[:60] % 2)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+# targets
+
+
+def test_required_rows_lie_on_the_curve(digits, digits_forecast):
+    f = digits_forecast
+    low, best, high = f.required_samples
+    assert low <= best
+    assert high is None or best <= high
+    X, y = digits
+    at = sp.forecast(X[:200], y[:200], n=[low, best])
+    assert at.accuracy[1] == pytest.approx(0.92, abs=2e-3)
+    assert at.interval[0, 1] == pytest.approx(0.92, abs=4e-3)
+    assert f"about {best:,} rows" in str(f)
+
+
+def test_a_target_beyond_the_limit_is_not_reached():
+    X, y = classes(np.random.default_rng(0), 400, gap=0.6, K=2)
+    f = sp.forecast(X, y, target=0.999)
+    assert f.required_samples[1] is None
+    assert f.limit < 0.99
+    assert "not reached: the limit is about ." in str(f)
+    assert f.to_dict()["required_samples"][1] is None
+
+
+def test_a_target_the_pilot_has_reached_is_said_so(digits):
+    X, y = digits
+    f = sp.forecast(X[:300], y[:300], target=0.5)
+    assert f.required_samples[1] < 300
+    assert "the pilot has 300" in str(f)
+
+
+# pilots that are hard
+
+
+def test_labels_at_chance_stay_there():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 50))
+    for K in (2, 4):
+        with pytest.warns(ForecastWarning, match="at chance"):
+            f = sp.forecast(X, np.arange(300) % K, n=[600, 2400])
+        assert f.verdict == "at chance"
+        assert "at chance" in str(f)
+        assert (f.accuracy < f.chance + 0.09).all()
+        assert f.interval[0, 0] <= 1 / K + 0.02
+
+
+def test_chance_of_unequal_classes_is_the_largest():
+    rng = np.random.default_rng(1)
+    f = sp.forecast(rng.standard_normal((400, 30)), (rng.random(400) < 0.1).astype(int), n=[800])
+    assert f.chance == pytest.approx(0.9, abs=0.04)
+    assert f.accuracy[0] == pytest.approx(f.chance, abs=0.02)
+
+
+def test_unequal_classes_come_out_as_forecast():
+    means = np.zeros((2, 40))
+    means[1, :8] = 0.9
+
+    def draw(rng, n):
+        y = (rng.random(n) < 0.12).astype(int)
+        return rng.standard_normal((n, 40)) + means[y], y
+
+    X, y = draw(np.random.default_rng(2), 400)
+    f = sp.forecast(X, y, n=[1600])
+    assert f.interval[0, 0] <= accuracy_at(1600, draw) <= f.interval[0, 1]
+    assert f.accuracy[0] >= f.chance
+
+
+def test_a_separable_pilot_is_near_one_with_a_lower_end():
+    X, y = classes(np.random.default_rng(3), 120, gap=8.0)
+    f = sp.forecast(X, y, n=[120, 480], target=0.999)
+    assert f.measured_score[0] == 1.0
+    assert (f.accuracy > 0.97).all()
+    assert (f.accuracy <= 1).all()
+    assert f.interval[0, 0] < 0.9999
+    assert f.required_samples[0] is not None
+
+
+def test_repeated_rows_do_not_flatter(digits):
+    """Every row twice: leave-one-out would see the twin; merged, the forecast is that of the distinct rows."""
+    rng = np.random.default_rng(4)
+    X, y = rng.standard_normal((150, 100)), rng.integers(0, 2, 150)
+    with pytest.warns(ForecastWarning, match="150 of 300 rows repeat"):
+        f = sp.forecast(np.vstack([X, X]), np.concatenate([y, y]), n=[600])
+    assert f.pilot_rows == 150
+    assert f.measured_score[0] < 0.65
+    plain = sp.forecast(X, y, n=[600])
+    assert f.accuracy[0] == pytest.approx(plain.accuracy[0], abs=0.02)
+
+
+def test_rows_with_the_same_features_and_other_labels_stay_together():
+    rng = np.random.default_rng(5)
+    X = np.repeat(rng.standard_normal((60, 80)), 2, axis=0)
+    y = np.tile([0, 1], 60)  # the features say nothing: one of each
+    f = sp.forecast(X, y, n=[480])
+    assert f.pilot_rows == 120
+    assert f.measured_score[0] == 0.5  # whatever is said of the features is right once
+    assert f.verdict == "at chance"
+
+
+def test_groups_are_left_out_together():
+    """Rows of a group share a label and a random offset: splits through groups would look perfect."""
+    rng = np.random.default_rng(6)
+    offsets = np.repeat(rng.standard_normal((40, 60)) * 3, 6, axis=0)
+    y = np.repeat(rng.integers(0, 2, 40), 6)
+    X, groups = offsets + rng.standard_normal((240, 60)), np.repeat(np.arange(40), 6)
+    assert sp.forecast(X, y).measured_score[0] > 0.9
+    grouped = sp.forecast(X, y, groups=groups)
+    assert grouped.measured_score[0] < 0.7
+    assert grouped.verdict == "at chance"
+    with pytest.raises(sp.SizeError, match="groups"):
+        sp.forecast(X, y, groups=np.arange(240) % 3)
+
+
+def test_few_rows_and_few_rows_of_a_class_are_said():
+    X, y = classes(np.random.default_rng(7), 45, gap=0.5)
+    with pytest.warns(ForecastWarning, match="45 rows says little"):
+        small = sp.forecast(X, y, n=[360])
+    X2, y2 = classes(np.random.default_rng(7), 450, gap=0.5)
+    assert np.ptp(small.interval[0]) > 1.4 * np.ptp(sp.forecast(X2, y2, n=[3600]).interval[0])
+    y3 = y2.copy()
+    y3[:2] = 7
+    with pytest.warns(ForecastWarning, match="1 of 4 classes have fewer than 5 rows"):
+        assert np.isfinite(sp.forecast(X2, y3).accuracy).all()
+    with pytest.raises(sp.SizeError, match="at least 20"):
+        sp.forecast(X[:15], y[:15])
+
+
+def test_constant_columns_are_nothing_and_constant_features_an_error():
+    X, y = classes(np.random.default_rng(8), 200)
+    f = sp.forecast(X, y, n=[800])
+    wide = sp.forecast(np.column_stack([X, np.ones((200, 1)) * 5]), y, n=[800])
+    assert wide.accuracy[0] == pytest.approx(f.accuracy[0], abs=0.01)
+    with pytest.raises(sp.InvalidInputError, match="constant"):
+        sp.forecast(np.ones((100, 5)), y[:100])
+
+
+def test_more_features_than_rows_and_one_dominant_direction():
+    means = np.random.default_rng(3).standard_normal((3, 500)) * 0.03
+
+    def draw(rng, n, sink=0.0):
+        X, y = classes(rng, n, d=500, means=means)
+        X[:, 0] += sink * rng.standard_normal(n)
+        return X, y
+
+    X, y = draw(np.random.default_rng(0), 150)
+    f = sp.forecast(X, y, n=[600])
+    truth = accuracy_at(600, draw, trials=3)
+    assert f.interval[0, 0] <= truth <= f.interval[0, 1]
+    X, y = draw(np.random.default_rng(0), 150, sink=3e3)  # a sink of ten million times the variance of a direction
+    sunk = sp.forecast(X, y, n=[600])
+    assert sunk.interval[0, 0] <= truth <= sunk.interval[0, 1]
+
+
+def test_bad_input_is_named(digits):
+    X, y = digits[0][:100], digits[1][:100]
+    holed = X.copy()
+    holed[3, 2] = np.nan
+    with pytest.raises(sp.NonFiniteError, match="C"):
+        sp.forecast(holed, y)
+    with pytest.raises(sp.NonFiniteError, match="y"):
+        sp.forecast(X, np.where(y == 3, np.nan, y))
+    with pytest.raises(sp.InvalidInputError, match="one class"):
+        sp.forecast(X, np.zeros(100, dtype=int))
+    with pytest.raises(sp.InvalidInputError, match="class of its own"):
+        sp.forecast(X, [f"label {i}" for i in range(100)])
+    with pytest.raises(sp.InvalidInputError, match="classes or amounts"):
+        sp.forecast(X, np.arange(100))
+    with pytest.raises(sp.InvalidInputError, match="y is constant"):
+        sp.forecast(X, np.full(100, 1.5), task="regression")
+    with pytest.raises(sp.ShapeError, match="100 rows"):
+        sp.forecast(X, y[:50])
+    with pytest.raises(sp.ShapeError, match="C"):
+        sp.forecast(X[0], y)
+    with pytest.raises(sp.SizeError, match="n"):
+        sp.forecast(X, y, n=[100, 1.5])
+    with pytest.raises(sp.SizeError, match="at least"):
+        sp.forecast(X, y, n=[2])
+    with pytest.raises(sp.DomainError, match="target"):
+        sp.forecast(X, y, target=1.2)
+    with pytest.raises(sp.InvalidInputError, match="task"):
+        sp.forecast(X, y, task="ranking")
+    with pytest.raises(sp.ShapeError, match="unlabelled"):
+        sp.forecast(X, y, unlabelled=X[:, :5])
+    with pytest.raises(sp.ShapeError, match="mask"):
+        sp.forecast(X, y, mask=np.ones((100, 3)))
+    with pytest.raises(sp.InvalidInputError, match="pooling"):
+        sp.forecast(X, y, pooling="mean")
+    with pytest.raises(sp.InvalidInputError, match="ordered"):
+        sp.forecast(X, np.array([1, "a"] * 50, dtype=object))
+
+
+# tokens, unlabelled rows
+
+
+def test_tokens_are_pooled_by_a_fit_to_the_pilot():
+    rng = np.random.default_rng(9)
+    tokens, y = rng.standard_normal((150, 6, 20)), rng.integers(0, 2, 150)
+    tokens[:, 0, :4] += 1.5 * (2 * y - 1)[:, None]
+    pooling = sp.SpectralPooling("causal").fit(tokens[:50])
+    before = pooling.weights_.copy()
+    f = sp.forecast(tokens, y, n=[600], pooling=pooling)
+    np.testing.assert_array_equal(pooling.weights_, before)  # the caller's is not refitted
+    by_hand = sp.forecast(clone(pooling).fit(tokens).transform(tokens), y, n=[600])
+    np.testing.assert_allclose(f.accuracy, by_hand.accuracy)
+    mask = np.ones((150, 6), dtype=bool)
+    mask[:, 5] = False
+    masked = sp.forecast(tokens, y, n=[600], pooling=sp.SpectralPooling("mean"), mask=mask)
+    shorter = sp.forecast(tokens[:, :5].mean(axis=1), y, n=[600])
+    np.testing.assert_allclose(masked.measured_score, shorter.measured_score)
+    reduced = sp.forecast(tokens.reshape(150, -1), y, n=[600], pooling=PCA(5))
+    assert reduced.dimension == 5
+
+
+class Cheat(PCA):
+    """A pooling that learns the labels of the rows it is fitted to by heart."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X, y=None):
+        self.known_ = {row.tobytes(): label for row, label in zip(X, y, strict=True)}
+        return self
+
+    def transform(self, X):
+        learned = np.array([self.known_.get(row.tobytes(), 0.5) for row in X])
+        return np.column_stack([learned, X])
+
+
+def test_a_pooling_that_saw_the_labels_does_not_flatter():
+    rng = np.random.default_rng(10)
+    X, y = rng.standard_normal((200, 10)), rng.integers(0, 2, 200)
+    assert sp.forecast(Cheat().fit(X, y).transform(X), y).measured_score[0] == 1.0
+    honest = sp.forecast(X, y, pooling=Cheat())
+    assert honest.verdict == "at chance"
+    assert honest.measured_score[0] < 0.65
+
+
+def test_unlabelled_rows_sharpen_the_spectrum_only():
+    means = np.random.default_rng(3).standard_normal((3, 100)) * 0.35
+    X, y = classes(np.random.default_rng(0), 100, d=100, means=means)
+    more, _ = classes(np.random.default_rng(1), 1500, d=100, means=means)
+    f = sp.forecast(X, y, n=[400], unlabelled=more)
+    plain = sp.forecast(X, y, n=[400])
+    np.testing.assert_allclose(f.measured_score, plain.measured_score)
+    assert f.accuracy[0] != plain.accuracy[0]
+    assert f.accuracy[0] == pytest.approx(plain.accuracy[0], abs=0.05)
+
+
+# faces
+
+
+def test_estimator_gives_the_same_forecast(digits, digits_forecast):
+    X, y = digits
+    fitted = sp.LearningCurveForecast().fit(X[:200], y[:200])
+    np.testing.assert_allclose(fitted.predict([100, 200, 400, 800]), digits_forecast.accuracy)
+    assert fitted.forecast(target=0.92).required_samples == digits_forecast.required_samples
+    assert clone(sp.LearningCurveForecast(level=0.8)).level == 0.8
+    narrow = sp.LearningCurveForecast(level=0.5).fit(X[:200], y[:200]).forecast([400])
+    assert np.ptp(narrow.interval[0]) < np.ptp(digits_forecast.interval[2])
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError):
+        sp.LearningCurveForecast().predict([100])
+
+
+def test_result_shows_itself(digits_forecast):
+    f = digits_forecast
+    as_json = json.loads(json.dumps(f.to_dict()))
+    assert as_json["accuracy"] == f.accuracy.tolist()
+    assert as_json["self_check"]["ok"] is True
+    text = str(f)
+    assert "self-check" in text
+    assert "800" in text
+    page = f._repr_html_()
+    assert page.count("<tr>") == 5
+    assert "self-check" in page
+
+
+def test_default_sizes_and_silence(digits):
+    X, y = digits
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f = sp.forecast(X[:150], y[:150] % 2)
+    assert f.n.tolist() == [150, 300, 600, 1200]
+    assert f.notes == ()
+
+
+def test_plot_shows_points_curve_band_and_target(digits_forecast):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    ax = Figure().subplots()
+    assert digits_forecast.plot(ax) is ax
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert {"forecast", "target 0.92", "90 % interval"} <= set(labels)
+    assert ax.get_xscale() == "log"
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), digits_forecast.curve_score)
