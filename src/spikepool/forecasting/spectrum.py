@@ -20,7 +20,7 @@ from scipy.optimize import nnls
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.numerics import find_root
+from spikepool.kit.roots import find_root
 
 _PENALTIES = 61
 _GRID = 90
