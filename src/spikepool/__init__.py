@@ -26,6 +26,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
         "NoOptimumError",
         "UnreachableError",
         "ConvergenceError",
+        "UnresolvedPointWarning",
         "OnSupportError",
         "MemoryBudgetError",
         "MissingDependencyError",

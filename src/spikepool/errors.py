@@ -186,6 +186,10 @@ class ConvergenceError(SpikepoolError, ArithmeticError):
         self.residual = residual
 
 
+class UnresolvedPointWarning(RuntimeWarning):
+    """Some of many points did not converge: they are NaN in the result, the others are right. Names the first ones."""
+
+
 class OnSupportError(DomainError):
     """The Stieltjes transform was asked for at a real point inside the support, where it has two values."""
 

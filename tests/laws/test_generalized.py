@@ -276,10 +276,9 @@ def test_a_point_that_does_not_converge_raises_with_the_point_and_the_remedy(mon
     law = sp.GeneralizedLaw([1.0], [1.0, 2.0], 0.5)
     law.intervals()
     monkeypatch.setattr(_separable, "solve", stuck)
-    with pytest.raises(sp.ConvergenceError, match="residual") as caught:
+    with pytest.raises(sp.ConvergenceError, match="no solution") as caught:
         law.pdf(1.0)
     assert caught.value.point == 1.0
-    assert caught.value.residual == 0.5
     with pytest.raises(sp.ConvergenceError):
         law.stieltjes(1 + 1j)
 

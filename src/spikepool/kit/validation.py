@@ -25,6 +25,8 @@ from spikepool.kit.arrays import FloatArray
 IDENTITY_TOLERANCE = 1e-8
 # The same for numbers that were rounded to single precision.
 SINGLE_TOLERANCE = 1e-6
+# Sums of squares of larger pooling weights, and products of these, would overflow.
+LARGEST_WEIGHT = 1e50
 
 # Sizes enter formulas as floats; beyond this they would not be whole numbers any more.
 LARGEST_SIZE = 1 << 53
@@ -178,6 +180,13 @@ def unit_diagonal(matrix: FloatArray, name: str = "R") -> None:
         )
 
 
+def moderate_weights(w: FloatArray, name: str = "weights") -> None:
+    """Raise for weights whose squares, or the squares of these, are not floats."""
+    largest = float(np.abs(w).max(initial=0.0))
+    if largest > LARGEST_WEIGHT:
+        raise WeightsError(f"{name} must be at most {LARGEST_WEIGHT:g} in size", largest, "Pass weights of order one")
+
+
 def weight_vector(value: ArrayLike, T: int | None = None, name: str = "weights") -> FloatArray:
     """Pooling weights: (T,), finite, summing to one.
 
@@ -186,6 +195,7 @@ def weight_vector(value: ArrayLike, T: int | None = None, name: str = "weights")
     w = finite_array(value, name, ndim=1)
     if T is not None and len(w) != T:
         raise WeightsError(f"{name} must have one entry for each of the {T} positions", w, f"Pass {T} numbers")
+    moderate_weights(w, name)
     total = float(w.sum())
     error = abs(total - 1) / max(1.0, float(np.abs(w).sum()))
     if error <= IDENTITY_TOLERANCE:

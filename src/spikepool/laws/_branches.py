@@ -204,7 +204,8 @@ def _inner_windows(pop: Population, bound: float) -> tuple[FloatArray, FloatArra
 
     def excess(x: FloatArray, _: Any = None) -> tuple[FloatArray, FloatArray]:
         _, Q, C = pop.cubes(-x)
-        return Q - bound, 2 * (C - Q) / x
+        with np.errstate(invalid="ignore", over="ignore"):  # next to a pole both are infinite
+            return Q - bound, 2 * (C - Q) / x
 
     deep, where = dips_below(excess, low, high)
     low, high, where = low[deep], high[deep], where[deep]

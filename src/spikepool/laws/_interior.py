@@ -3,20 +3,20 @@
 A point of an interval starts from a half circle between the values of y at the two edges (exact for one atom each).
 When many points are asked for, a skeleton of solved points is refined first until interpolation between them predicts
 new ones; points then need two or three evaluations each. A point on which Newton fails is followed down from far
-above the real axis; if that fails too, an error is raised.
+above the real axis; if that fails too, it is NaN, and the caller names it.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from spikepool.errors import ConvergenceError
+from spikepool.errors import ConvergenceError, UnresolvedPointWarning
 from spikepool.kit.arrays import ComplexArray, FloatArray
-from spikepool.kit.roots import SolverReport
 from spikepool.laws import _separable
 from spikepool.laws._population import Population
 
@@ -42,7 +42,7 @@ class Interior:
         self._skeletons: dict[int, tuple[FloatArray, ComplexArray]] = {}
 
     def solve(self, flat: FloatArray) -> tuple[NDArray[np.bool_], ComplexArray]:
-        """Mask of the points inside the intervals, and y at them."""
+        """Mask of the points inside the intervals, and y at them; NaN where it was not found."""
         ends = self._intervals
         place = np.searchsorted(ends[:, 0], flat, side="right") - 1
         inside = (place >= 0) & (flat < ends[np.maximum(place, 0), 1]) & (flat > ends[np.maximum(place, 0), 0])
@@ -71,8 +71,7 @@ class Interior:
         if not report.converged.all():
             again = ~report.converged
             second = _separable.descend(self._usage, self._noise, x[again].astype(np.complex128))
-            require(second, x[again])
-            y[again] = second.value
+            y[again] = np.where(second.converged, second.value, np.nan)
         return y
 
     def _theta(self, k: int, x: FloatArray) -> FloatArray:
@@ -96,11 +95,21 @@ class Interior:
         if k not in self._skeletons:
             theta = np.pi * (np.arange(_SKELETON_FIRST) + 0.5) / _SKELETON_FIRST
             y = self._newton(self._x(k, theta), self._arc(k, theta))
+            theta, y = theta[np.isfinite(y)], y[np.isfinite(y)]
+            if len(theta) < 2:
+                raise ConvergenceError(
+                    "no solution of the separable equations inside the interval that starts at",
+                    float(self._intervals[k, 0]),
+                    "Merge atoms that nearly coincide",
+                    point=float(self._intervals[k, 0]),
+                )
             coarse = np.ones(len(theta) - 1, dtype=bool)
             while coarse.any() and len(theta) < _SKELETON_LAST:
                 fresh = ((theta[1:] + theta[:-1]) / 2)[coarse]
                 guess = _interpolate(theta, y, fresh)
                 solved = self._newton(self._x(k, fresh), guess)
+                found = np.isfinite(solved)
+                fresh, guess, solved = fresh[found], guess[found], solved[found]
                 poor = np.abs(guess / solved - 1) > 1e-3
                 order = np.argsort(np.concatenate([theta, fresh]), kind="stable")
                 flags = np.concatenate([np.zeros(len(theta), bool), poor])[order]
@@ -111,17 +120,25 @@ class Interior:
         return self._skeletons[k]
 
 
-def require(report: SolverReport, points: NDArray[Any]) -> None:
-    """Raise for the first point that has not converged."""
-    if not report.converged.all():
-        bad = int(np.argmin(report.converged))
+def settle(found: NDArray[np.bool_], points: NDArray[Any], *, strict: bool) -> None:
+    """Name the points that were not found: in an error if `strict` or when there is no other, else in a warning."""
+    lost = np.flatnonzero(~found)
+    if not len(lost):
+        return
+    first = points[lost[0]].item()
+    if strict or len(lost) == len(points):
         raise ConvergenceError(
-            f"no solution of the separable equations at z = {points[bad]:.17g}; the residual is",
-            float(report.residual[bad]),
+            "no solution of the separable equations at",
+            first,
             "Move the point away from an edge of the support, or merge atoms that nearly coincide",
-            point=points[bad].item(),
-            residual=float(report.residual[bad]),
+            point=first,
         )
+    named = ", ".join(f"{points[i]:.17g}" for i in lost[:3])
+    warnings.warn(
+        f"{len(lost)} of {len(points)} points did not converge and are NaN: {named}{', ...' if len(lost) > 3 else ''}",
+        UnresolvedPointWarning,
+        stacklevel=4,
+    )
 
 
 def _interpolate(nodes: FloatArray, values: ComplexArray, at: FloatArray) -> ComplexArray:

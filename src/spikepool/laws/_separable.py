@@ -113,7 +113,6 @@ def solve(
             state = State(usage, noise, z[i], y[i])
             rho = state.merit
             usable = np.isfinite(state.r) & np.isfinite(state.jacobian) & (y[i].imag < 0)
-            contraction[i] = np.where(usable, np.abs(1 - state.jacobian), np.inf)
             # a T-step is always progress; the factor only absorbs rounding
             accepted = usable & ((rho <= merit[i] * (1 - 1e-12)) | (shrink[i] == 0))
             step = -state.r / state.jacobian
@@ -126,6 +125,7 @@ def solve(
             newton[good], picard[good] = step[accepted], -state.r[accepted]
             residual[good], best_step[good] = error[accepted], size[accepted]
             attainable[good] = state.attainable[accepted]
+            contraction[good] = np.abs(1 - state.jacobian[accepted])  # of the point kept, not of a trial that failed
             finished = accepted & ((error <= _RESIDUAL) | (size <= _STEP))
             done = finished | stalled
             converged[i[done]] = True
@@ -142,8 +142,26 @@ def solve(
     accepted_residual = np.maximum(_ACCEPTED_RESIDUAL, attainable)
     # at an edge, where the certificate holds with equality, an error of the residual enters y by its square root
     certified = contraction <= 1 + np.maximum(1e-6, np.sqrt(accepted_residual))
+    close = np.flatnonzero(converged & ~certified & (y.imag < 0))
+    if len(close):
+        certified[close] = contraction[close] <= 1 + _edge_error(usage, noise, z[close], y[close], attainable[close])
     converged &= (y.imag < 0) & certified & ((residual <= accepted_residual) | (best_step <= _ACCEPTED_STEP))
     return SolverReport(y, residual, converged, steps)
+
+
+def _edge_error(
+    usage: Population, noise: Population, z: NDArray[Any], y: ComplexArray, rounding: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What `rounding` of the residual may add to |1 − J| at an edge, J the Jacobian and J' its slope in log y.
+
+    There r ≈ J' (log y − log y_0)²/2, so an r of that size displaces log y by sqrt(2r/|J'|) and J by sqrt(2r|J'|). For
+    a narrow band, next to a pole of s, J' is of the order of one over its relative width.
+    """
+    turn = np.exp(1j * 0.01 * np.minimum(np.abs(np.angle(y)), np.pi - np.abs(np.angle(y))))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        ahead, behind = (State(usage, noise, z, point).jacobian for point in (y * turn, y / turn))
+        slope = np.abs(ahead - behind) / (2 * np.abs(np.angle(turn)))
+    return np.asarray(np.nan_to_num(2 * np.sqrt(2 * rounding * slope), posinf=0.0))
 
 
 def descend(usage: Population, noise: Population, z: ComplexArray) -> SolverReport:

@@ -15,7 +15,7 @@ from spikepool.kit.arrays import ComplexArray, FloatArray
 from spikepool.kit.roots import find_root
 from spikepool.laws import _separable
 from spikepool.laws._gaps import GapFinder
-from spikepool.laws._interior import Interior, require
+from spikepool.laws._interior import Interior, settle
 from spikepool.laws._population import population
 from spikepool.laws.base import SMALLEST_POINT, SpectralLaw, complex_points, like_input, probabilities, real_points
 from spikepool.laws.measures import as_law
@@ -24,6 +24,8 @@ from spikepool.laws.measures import as_law
 _DELTA_RANGE = (1e-14, 1e14)
 # A transform next to a hard edge at zero, in units of the mean: s moves like the square root of z, or less.
 _HARD_EDGE = 1e-14
+# Where the search for a quantile looks instead of a point that is not found, as a share of the interval.
+_ASIDE = 1e-7
 
 
 class GeneralizedLaw(SpectralLaw):
@@ -50,11 +52,14 @@ class GeneralizedLaw(SpectralLaw):
         a band of width of order sqrt(delta); at 1e-14 doubles resolve a band to about 1e-9 of its width. A *continuous*
         law of A is not resolved at a small delta, nor one of M at a large one: a :class:`ConvergenceError` then asks
         for its quantiles as atoms.
+    strict : bool
+        What happens to a point that does not converge: among others it is NaN and named in an
+        :class:`UnresolvedPointWarning`; alone, or when `strict`, it raises :class:`ConvergenceError`.
 
     Notes
     -----
     Every returned number comes from a solution that passed a residual test and a certificate of uniqueness (see
-    ``laws/_separable.py``); a point that does not pass raises :class:`ConvergenceError`. The distribution function
+    ``laws/_separable.py``). The distribution function
     needs no integration: with U(z) = ∫ log(x − z) dF(x),
 
         U = log(−z) + ∫ log(1 + ẽ a) dH_A(a) + (1/delta) ∫ log(1 + e t) dH(t) + z e ẽ/delta,
@@ -70,7 +75,8 @@ class GeneralizedLaw(SpectralLaw):
            [17.3073, 73.8242]])
     """
 
-    def __init__(self, noise: Any, usage: Any, delta: float) -> None:
+    def __init__(self, noise: Any, usage: Any, delta: float, *, strict: bool = False) -> None:
+        self.strict: bool = check.flag(strict, "strict")
         self.noise: SpectralLaw = as_law(noise, "noise")
         self.usage: SpectralLaw = as_law(usage, "usage")
         self.delta: float = check.positive(delta, "delta")
@@ -153,12 +159,18 @@ class GeneralizedLaw(SpectralLaw):
         """Intervals of the continuous part, (k, 2); edges from Q Q̃ = s² (see ``laws/_gaps.py``)."""
         return self._intervals.copy()
 
+    def _inside(self, flat: FloatArray) -> tuple[NDArray[np.bool_], ComplexArray]:
+        """Points inside the intervals and y at them; those that are not found are named."""
+        inside, y = self._interior.solve(flat)
+        settle(np.isfinite(y), flat[inside], strict=self.strict)
+        return inside, y
+
     def pdf(self, x: ArrayLike) -> Any:
         """Density of the continuous part, Im s/(π delta x); infinite at a hard edge 0."""
         points = real_points(x)
         flat = points.ravel()
         density = np.zeros(flat.shape)
-        inside, y = self._interior.solve(flat)
+        inside, y = self._inside(flat)
         s, _ = self._usage.terms(y)
         density[inside] = s.imag / (np.pi * self.delta * flat[inside])
         if self._intervals[0, 0] == 0:
@@ -168,20 +180,28 @@ class GeneralizedLaw(SpectralLaw):
     def cdf(self, x: ArrayLike) -> Any:
         """Mass of [0, x], from the logarithmic potential: no integration."""
         points = real_points(x)
-        flat = points.ravel()
+        mass = self._mass(points.ravel())
+        settle(np.isfinite(mass), points.ravel(), strict=self.strict)
+        return like_input(mass, points)
+
+    def _mass(self, flat: FloatArray) -> FloatArray:
+        """The distribution function; NaN at points that are not found."""
         # off the intervals: the mass of the gap the point is in
         mass = self._cumulative[np.searchsorted(self._intervals[:, 1], flat, side="right")]
         mass = np.where(flat < 0, 0.0, mass)
         inside, y = self._interior.solve(flat)
-        xs = flat[inside]
+        found = np.isfinite(y)
+        mass[np.flatnonzero(inside)[~found]] = np.nan
+        rows, y = np.flatnonzero(inside)[found], y[found]
+        xs = flat[rows]
         s, _ = self._usage.terms(y)
         yt = -xs / (s * y)
         angles = self._noise.angle(yt) + self._usage.angle(y) + xs * (1 / (y * yt)).imag
         value = 1 - angles / (np.pi * self.delta)
         # each point belongs to an interval whose ends have known mass: rounding may not leave it
         place = np.searchsorted(self._intervals[:, 0], xs, side="right") - 1
-        mass[inside] = np.clip(value, self._cumulative[place], self._cumulative[place + 1])
-        return like_input(mass, points)
+        mass[rows] = np.clip(value, self._cumulative[place], self._cumulative[place + 1])
+        return mass
 
     def ppf(self, q: ArrayLike) -> Any:
         """Quantile function, by bracketed root finding on the distribution function."""
@@ -199,19 +219,16 @@ class GeneralizedLaw(SpectralLaw):
             return np.asarray(np.where(t < 0.5, left[k] + width * t**3, right[k] - width * (1 - t) ** 3))
 
         def excess(t: FloatArray, k: NDArray[np.intp]) -> FloatArray:
-            return np.asarray(self.cdf(x_of(t, k))) - target[k]
+            at = x_of(t, k)
+            value = self._mass(at)
+            lost = np.isnan(value)
+            if lost.any():  # a trial point that is not found: its neighbour tells as much
+                value[lost] = self._mass(at[lost] + _ASIDE * (right[k] - left[k])[lost])
+            return value - target[k]
 
         root = find_root(excess, np.zeros(len(target)), np.ones(len(target)), xtol=1e-13)
-        if not root.converged.all():
-            bad = int(np.argmin(root.converged))
-            raise ConvergenceError(
-                "a quantile was not found",
-                float(target[bad]),
-                "Ask for a level further from an end of an interval",
-                point=float(target[bad]),
-                residual=float(root.residual[bad]),
-            )
-        result[above] = x_of(root.value, np.arange(len(target)))
+        settle(root.converged, target, strict=self.strict)
+        result[above] = np.where(root.converged, x_of(root.value, np.arange(len(target))), np.nan)
         return like_input(result, levels)
 
     def stieltjes(self, z: ArrayLike) -> Any:
@@ -236,16 +253,17 @@ class GeneralizedLaw(SpectralLaw):
         m = np.empty(len(flat), dtype=np.complex128)
         real = flat.imag == 0
         if real.any():
-            y, yt, _ = self.real_solution(flat[real].real)
+            y, yt, _ = self._off_support(flat[real].real, strict=self.strict)
             with np.errstate(divide="ignore"):
                 m[real] = self._stieltjes_from(y, yt, flat[real].real)
         if not real.all():
             upper = np.where(flat[~real].imag < 0, flat[~real].conj(), flat[~real])
             report = _separable.descend(self._usage, self._noise, upper)
-            require(report, upper)
-            y = report.value
+            settle(report.converged, upper, strict=self.strict)
+            y = np.where(report.converged, report.value, np.nan)
             s, _ = self._usage.terms(y)
-            value = self._stieltjes_from(y, -upper / (s * y), upper)
+            with np.errstate(invalid="ignore"):  # a point that was lost
+                value = self._stieltjes_from(y, -upper / (s * y), upper)
             m[~real] = np.where(flat[~real].imag < 0, value.conj(), value)
         return like_input(m if np.iscomplexobj(np.asarray(z)) else m.real, points)
 
@@ -272,7 +290,7 @@ class GeneralizedLaw(SpectralLaw):
         """
         points = real_points(x)
         flat = points.ravel()
-        inside, y = self._interior.solve(flat)
+        inside, y = self._inside(flat)
         if not inside.all():
             raise DomainError(
                 "x must lie inside the intervals of the continuous part",
@@ -289,8 +307,12 @@ class GeneralizedLaw(SpectralLaw):
         ------
         OnSupportError
             At a point of the support.
+        ConvergenceError
+            At a point that is not found.
         """
-        flat = check.finite_array(z, "z", ndim=1, empty=True)
+        return self._off_support(check.finite_array(z, "z", ndim=1, empty=True), strict=True)
+
+    def _off_support(self, flat: FloatArray, *, strict: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
         ends = self._intervals
         place = np.searchsorted(ends[:, 1], flat, side="left")
         on = (place < len(ends)) & (flat >= ends[np.minimum(place, len(ends) - 1), 0])
@@ -307,6 +329,7 @@ class GeneralizedLaw(SpectralLaw):
         for k in np.unique(place):
             rows = place == k
             s[rows], y[rows], yt[rows] = self._finder.solve(flat[rows], self._finder.gaps[k])
+        settle(np.isfinite(s), flat, strict=strict)
         return y, yt, s
 
     @property

@@ -247,6 +247,7 @@ def _token_weights(weights: ArrayLike, N: int, T: int) -> FloatArray:
         return check.weight_vector(w, T)
     if w.shape != (N, T):
         raise WeightsError(f"weights must be ({T},) or ({N}, {T})", w, "Pass one weight per position")
+    check.moderate_weights(w)
     if np.abs(w.sum(axis=1) - 1).max() > check.IDENTITY_TOLERANCE * max(1.0, float(np.abs(w).sum(axis=1).max())):
         raise WeightsError("weights must sum to one in each sequence", w.sum(axis=1), "Divide rows by their sums")
     return w

@@ -135,6 +135,7 @@ def pooling_weights(w: ArrayLike, model: SequenceWorld) -> FloatArray:
             array,
             "Pass one row for each sequence, or one vector of length T",
         )
+    check.moderate_weights(array)
     error = np.abs(array.sum(axis=1) - 1)
     if np.any(error > check.IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(array).sum(axis=1))):
         worst = int(error.argmax())
