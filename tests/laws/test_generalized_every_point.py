@@ -59,7 +59,9 @@ def losing(monkeypatch):
 
     def flawed(usage, noise, z, *args, **kwargs):
         report = solve(usage, noise, z, *args, **kwargs)
-        return SolverReport(report.value, report.residual, report.converged & (np.abs(np.real(z) - 1.1) > 1e-3), report.steps)
+        return SolverReport(
+            report.value, report.residual, report.converged & (np.abs(np.real(z) - 1.1) > 1e-3), report.steps
+        )
 
     monkeypatch.setattr(_separable, "solve", flawed)
 
