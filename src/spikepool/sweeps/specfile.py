@@ -26,25 +26,29 @@ A file has the parts of :class:`spikepool.sweeps.SweepSpec`::
 
 The kinds of R and their parameters are those of :mod:`spikepool.world.correlation`: ``prefix`` (T, L), ``markov``
 (T, rho), ``equicorrelation`` (T, rho), ``spiked`` (T, strength, support, signs, normalize), and ``identity`` (T).
+The form of a file is that of ``spec.schema.json`` beside this module, which editors can check it against.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from spikepool.errors import InvalidInputError, SpikepoolError
+from spikepool.errors import InvalidInputError, SpikepoolError, require
 from spikepool.kit import validation as check
 from spikepool.model import SequenceModel
-from spikepool.sweeps.spec import ARRAY_FIELDS, FIELDS, SweepSpec
+from spikepool.sweeps.spec import ARRAY_FIELDS, SweepSpec
 from spikepool.world.correlation import named_correlation
 
-_TOP = ("model", "weights", "sweep", "trials", "seed", "k", "exact")
 _REQUIRED = ("d", "V", "N", "R", "mu")
+_OPTIONS = ("trials", "seed", "k", "exact")
 
 
 def load_spec(path: str | Path) -> SweepSpec:
@@ -69,61 +73,62 @@ def load_spec(path: str | Path) -> SweepSpec:
         raise
 
 
+@cache
+def _validator() -> Any:
+    """The checker of ``spec.schema.json``, the versioned description of what a file may say."""
+    jsonschema = require("jsonschema", "sweeps")
+    schema = json.loads(files("spikepool.sweeps").joinpath("spec.schema.json").read_text(encoding="utf-8"))
+    return jsonschema.Draft202012Validator(schema)
+
+
+def _check_form(content: Mapping[str, Any]) -> None:
+    """Raise for the mistake that says most about the form of a file: keys, types, what is missing."""
+    exceptions = require("jsonschema", "sweeps").exceptions
+    errors = list(_validator().iter_errors(content))
+    worst = exceptions.best_match(errors)
+    if worst is not None:
+        where = ".".join(str(part) for part in worst.absolute_path) or "the file"
+        # everything that is wrong at that place; what lies inside an "anyOf" is the best match's own message
+        messages = [error.message for error in errors if error.absolute_path == worst.absolute_path] or [worst.message]
+        wanted = worst.schema.get("description")
+        raise InvalidInputError(
+            f"{where}: {'; '.join(messages)}", remedy=f"Give {wanted}" if wanted else "Correct the file"
+        )
+
+
 def _spec(content: Mapping[str, Any]) -> SweepSpec:
-    _only(content, _TOP, "the file")
-    for name in ("model", "weights"):
-        if name not in content:
-            raise InvalidInputError(f"the file has no [{name}]", sorted(content), f"Add [{name}]")
-    fields = _table(content["model"], "[model]")
-    _only(fields, FIELDS, "[model]")
-    values = _table(content.get("sweep", {}), "[sweep]")
-    _only(values, FIELDS, "[sweep]")
-    axes = {name: _axis(name, value) for name, value in values.items()}
+    _check_form(content)
+    fields = dict(content["model"])
+    axes = {name: _axis(name, value) for name, value in content.get("sweep", {}).items()}
     both = sorted(set(fields) & set(axes))
     if both:
         raise InvalidInputError("given in both [model] and [sweep]", both[0], "Drop it from [model]")
     for name, axis in axes.items():
-        fields[name] = next(iter(axis.values() if isinstance(axis, Mapping) else axis), None)
+        fields[name] = next(iter(axis.values() if isinstance(axis, Mapping) else axis))
     missing = [name for name in _REQUIRED if name not in fields]
     if missing:
         raise InvalidInputError("[model] lacks the field", missing[0], "Give it there or in [sweep]")
-    if isinstance(fields["R"], Mapping):
-        fields["R"] = _correlation(fields["R"], "[model] R")
-    options = {name: content[name] for name in ("trials", "seed", "k", "exact") if name in content}
+    fields["R"] = _correlation(fields["R"], "[model] R")
+    options = {name: content[name] for name in _OPTIONS if name in content}
     return SweepSpec(model=SequenceModel(**fields), weights=content["weights"], axes=axes, **options)
 
 
 def _axis(name: str, value: Any) -> Any:
     where = f"[sweep] {name}"
     if name in ARRAY_FIELDS:
-        table = _table(value, where)
-        return {
-            label: _correlation(item, f"{where} {label!r}") if isinstance(item, Mapping) else item
-            for label, item in table.items()
-        }
+        return {label: _correlation(item, f"{where} {label!r}") for label, item in value.items()}
     if isinstance(value, Mapping):
-        _only(value, ("start", "stop", "count"), where)
-        try:
-            start, stop, count = (value[key] for key in ("start", "stop", "count"))
-        except KeyError as err:
-            raise InvalidInputError(f"{where} lacks", err.args[0], "Give start, stop and count") from err
-        ends = (check.finite_number(start, f"{where} start"), check.finite_number(stop, f"{where} stop"))
-        return np.linspace(*ends, check.size(count, f"{where} count"))
+        ends = (
+            check.finite_number(value["start"], f"{where} start"),
+            check.finite_number(value["stop"], f"{where} stop"),
+        )
+        return np.linspace(*ends, value["count"])
     return value
 
 
-def _correlation(table: Mapping[str, Any], where: str) -> Any:
-    parameters = dict(table)
-    return named_correlation(parameters.pop("kind", None), where, **parameters)
-
-
-def _table(value: Any, where: str) -> dict[str, Any]:
+def _correlation(value: Any, where: str) -> Any:
+    """An array as it is, or the correlation that a table describes."""
     if not isinstance(value, Mapping):
-        raise InvalidInputError(f"{where} must be a table", value, "Write key = value lines under it")
-    return dict(value)
-
-
-def _only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    for key in table:
-        if key not in known:
-            raise InvalidInputError(f"{where} has an unknown key", key, f"Use one of {', '.join(known)}")
+        return value
+    parameters = dict(value)
+    return named_correlation(parameters.pop("kind"), where, **parameters)
