@@ -38,6 +38,7 @@ STEADY = slice(2, None)  # k >= 5
 SIZES = (250, 500, 1000, 2000, 4000)
 PLANNED = (1000, 2000, 4000)
 RESAMPLES = 10
+ROUND = 5
 
 
 def texts_of(corpus: str) -> list[str]:
@@ -114,18 +115,23 @@ def one_subsample(features: np.ndarray, truth: np.ndarray, n: int, seed: int) ->
 
 
 def measure_corpora(cache: Path, corpora, sets, sizes, draws: int, out: Path) -> None:
+    """Subsamples of every cell in rounds of `ROUND`, so that an interrupted run has some of all; resumed by a rerun."""
     results = json.loads(out.read_text()) if out.exists() else {}
-    for n in sizes:
+    for upto in range(ROUND, draws + ROUND, ROUND):
         for corpus in corpora:
             for name in sets:
-                key, path = f"{corpus} {name} {n}", cache / f"{corpus}_{name}.npy"
-                if key in results or not path.exists():
+                path = cache / f"{corpus}_{name}.npy"
+                if not path.exists():
                     continue
                 features = np.load(path)
                 truth = top(features.astype(float))
-                results[key] = [one_subsample(features, truth, n, seed) for seed in range(draws)]
-                out.write_text(json.dumps(results))
-                print(key, *summary_row(results[key]), flush=True)
+                for n in sizes:
+                    cells = results.setdefault(f"{corpus} {name} {n}", [])
+                    if len(cells) >= min(upto, draws):
+                        continue
+                    cells += [one_subsample(features, truth, n, seed) for seed in range(len(cells), min(upto, draws))]
+                    out.write_text(json.dumps(results))
+                    print(corpus, name, n, len(cells), *summary_row(cells), flush=True)
 
 
 def summary_row(cells: list[dict]) -> list[str]:
@@ -145,20 +151,88 @@ def summary_row(cells: list[dict]) -> list[str]:
     ]
 
 
+def pooled_noise(rng, d, V, N, T, frequencies) -> np.ndarray:
+    """Mean over T tokens drawn with `frequencies` from a table of isotropic noise, without any signal."""
+    tokens = rng.choice(V, size=(N, T), p=frequencies / frequencies.sum())
+    usage = np.zeros((N, V))
+    np.add.at(usage, (np.repeat(np.arange(N), T), tokens.ravel()), 1 / T)
+    return usage @ rng.standard_normal((V, d))
+
+
+def frequent(V: int, count: int, share: float) -> np.ndarray:
+    """The first `count` tokens together take `share` of the text."""
+    f = np.ones(V)
+    f[:count] = share / (1 - share) * (V - count) / count
+    return f
+
+
+NEGATIVE = {
+    "isotropic": lambda rng, d, V, N, T: rng.standard_normal((N, d)),
+    "pooled, uniform tokens": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, T, np.ones(V)),
+    "Zipf 0.5": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, T, np.arange(1.0, V + 1) ** -0.5),
+    "Zipf 1": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, T, np.arange(1.0, V + 1) ** -1.0),
+    "Zipf 1.5": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, T, np.arange(1.0, V + 1) ** -1.5),
+    "T = 1": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, 1, np.ones(V)),
+    "one frequent word": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, T, frequent(V, 1, 0.1)),
+    "five frequent words": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, T, frequent(V, 5, 0.1)),
+    "variances 0.5 to 2": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.sqrt(rng.uniform(0.5, 2, d)),
+    "variances 0.2 to 5": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.sqrt(rng.uniform(0.2, 5, d)),
+    "log variances 0.2 to 5": lambda rng, d, V, N, T: (
+        rng.standard_normal((N, d)) * np.exp(rng.uniform(np.log(0.2), np.log(5), d) / 2)
+    ),
+}
+# d, V, N, T
+CONTROL_SIZES = (
+    (300, 480, 600, 10),
+    (200, 800, 1000, 10),
+    (100, 5000, 500, 10),
+    (384, 2000, 1000, 20),
+    (64, 1000, 400, 6),
+)
+
+
+def measure_controls(draws: int, full: bool, out: Path) -> None:
+    """Verdicts on noise. "signal" is decided before anything is simulated, so that by default only that is asked."""
+    from spikepool.trust.memory_rows import MemoryRows
+    from spikepool.trust.regimes import read_isotropic
+
+    results = json.loads(out.read_text()) if out.exists() else {}
+    for name, make in NEGATIVE.items():
+        for d, V, N, T in CONTROL_SIZES:
+            key = f"{name} | d={d} V={V} N={N} T={T}"
+            if key in results:
+                continue
+            verdicts: dict[str, int] = {}
+            for seed in range(draws):
+                x = make(np.random.default_rng([17, seed]), d, V, N, T)
+                if full:
+                    verdict = quiet(x).verdict
+                else:
+                    verdict = read_isotropic(MemoryRows(x), None, 1.0).verdict or "coloured or poor fit"
+                verdicts[verdict] = verdicts.get(verdict, 0) + 1
+            results[key] = verdicts
+            out.write_text(json.dumps(results, indent=1))
+            print(key, verdicts, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("features", "corpora"))
+    parser.add_argument("what", choices=("features", "corpora", "controls"))
     parser.add_argument("--cache", type=Path, default=ROOT / "features")
     parser.add_argument("--corpora", nargs="*", default=CORPORA)
     parser.add_argument("--sets", nargs="*", default=CONTEXTUAL + STATIC)
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--out", type=Path, default=RESULTS / "trust_corpora.json")
+    parser.add_argument("--draws", type=int)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--full", action="store_true", help="controls: simulate what is coloured as well")
     options = parser.parse_args()
     if options.what == "features":
         make_features(options.cache)
+    elif options.what == "controls":
+        measure_controls(options.draws or 200, options.full, options.out or RESULTS / "trust_controls.json")
     else:
-        measure_corpora(options.cache, options.corpora, options.sets, options.sizes, options.draws, options.out)
+        out = options.out or RESULTS / "trust_corpora.json"
+        measure_corpora(options.cache, options.corpora, options.sets, options.sizes, options.draws or 20, out)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,30 @@ def test_stated_errors_are_the_observed_scatter():
     assert 0.6 < np.mean(stated) / np.std(differences, ddof=1) < 1.9
 
 
+@pytest.mark.parametrize("mu", [1.25, 1.6])
+def test_errors_with_known_gains_are_the_observed_scatter(mu):
+    # at 1.25 one draw in eight shows no outlier: what is seen there has been selected
+    model, w = sp.SequenceModel(300, 480, 600, R, mu), WEIGHTS["mean"]
+    alpha = float(w @ R @ w)
+    differences, stated, inside = [], [], []
+    for seed in range(40):
+        C, u, _ = pooled(model, w, 200 + seed)
+        report = diagnose(C, V=model.V, weights=w, alpha=alpha)
+        if not report.outliers:
+            continue
+        top, truth = report.outliers[0], (report.components[0] @ u) ** 2
+        differences.append(top.alignment - truth)
+        stated.append(top.alignment_standard_error)
+        inside.append(top.interval[0] <= truth <= top.interval[1])
+    differences, stated = np.array(differences), np.array(stated)
+    assert len(differences) > 25
+    # the scatter is known to an eighth, its bias to a sixth of it
+    assert 0.7 < stated.mean() / differences.std(ddof=1) < 1.5
+    assert abs(differences.mean()) < 0.4 * differences.std(ddof=1)
+    assert np.mean(np.abs(differences) < 2 * stated) > 0.88
+    assert np.mean(inside) > 0.8
+
+
 def test_false_outliers_are_rare_in_pure_noise():
     rng = np.random.default_rng(1)
     shapes = [(400, 100), (150, 300), (100, 100), (60, 30), (1000, 50)]

@@ -9,6 +9,7 @@ rows are few for k, has a vote that grows with n/k.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +18,11 @@ import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.trust.draws import World, leading, overlaps, overlaps_with_axes
+from spikepool.trust.effort import effort
 from spikepool.trust.population import population_spectrum
 from spikepool.trust.row_scales import candidates
 from spikepool.trust.sample import Sample
 
-# Pairs of simulated halves for each hypothesis, and draws of the whole.
-_PAIRS = 4
-_DRAWS = 16
 # A hypothesis whose halves differ from the data's by this more (mean over k >= 5) has e times less weight.
 _HALVES_SCALE = 0.01
 # Hypotheses with less weight are not drawn from.
@@ -101,12 +100,15 @@ def overlap_of(value: FloatArray) -> FloatArray:
 def simulate(sample: Sample, rng: np.random.Generator) -> Simulated:
     """Fit the hypotheses to `sample`, weigh them, and draw."""
     n, ks, count = sample.n_effective, sample.ks, int(sample.ks[-1])
+    work = effort(n, len(sample.values))
     observed, steady = sample.halves.mean(axis=0), steady_spans(sample.ks)
     scales = candidates(sample.norms, sample.whitened, sample.values, sample.n_whitened, sample.counts)
     worlds, halves, differences = {}, {}, {}
     for name, s in _distinct(scales).items():
-        worlds[name] = World(population_spectrum(sample.values, s, n, rng), s)
-        halves[name] = np.mean([_half_overlaps(worlds[name], n, ks, rng) for _ in range(_PAIRS)], axis=0)
+        worlds[name] = World(
+            population_spectrum(sample.values, s, n, rng, rounds=work.rounds, draws=work.round_draws), s
+        )
+        halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, rng)
         differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
     weights = _weights(differences)
 
@@ -120,7 +122,7 @@ def simulate(sample: Sample, rng: np.random.Generator) -> Simulated:
             ]
         return found
 
-    drawn = draws(n, _DRAWS)
+    drawn = draws(n, work.draws)
     votes = np.array([vote for vote, _ in drawn])
     spans = angle(np.array([spans for _, (spans, _) in drawn]))
     single = np.array([single for _, (_, single) in drawn])
@@ -164,10 +166,11 @@ def _distinct(scales: dict[str, FloatArray]) -> dict[str, FloatArray]:
     return found
 
 
-def _half_overlaps(world: World, n: int, ks: IntArray, rng: np.random.Generator) -> FloatArray:
-    """Overlaps between two independent draws of half the rows each."""
-    first, second = (leading(world, max(n // 2, int(ks[-1]) + 2), int(ks[-1]), rng) for _ in range(2))
-    return overlaps(first, second, ks)[0]
+def _half_overlaps(world: World, n: int, ks: IntArray, count: int, rng: np.random.Generator) -> FloatArray:
+    """Mean overlap between independent draws of half the rows each, over all pairs of `count` of them."""
+    rows = max(n // 2, int(ks[-1]) + 2)
+    drawn = [leading(world, rows, int(ks[-1]), rng) for _ in range(count)]
+    return np.asarray(np.mean([overlaps(a, b, ks)[0] for a, b in itertools.combinations(drawn, 2)], axis=0))
 
 
 def _weights(differences: dict[str, float]) -> dict[str, float]:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spikepool.errors import DomainError, InvalidInputError, MemoryBudgetError, ShapeError
+from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.theory import spikes
-from spikepool.trust import regimes, row_warnings
-from spikepool.trust.bulk_fit import BulkFit, edge_factor, fit_bulk, fit_word
+from spikepool.trust import row_warnings
+from spikepool.trust.bulk_fit import BulkFit, edge_factor
 from spikepool.trust.coloured import (
     HALVES_TOLERANCE,
     LEAST_AGREEMENT,
@@ -25,15 +25,12 @@ from spikepool.trust.coloured import (
     steady_spans,
 )
 from spikepool.trust.isotropic import DiagnosedOutlier, explain
-from spikepool.trust.memory_rows import MemoryRows
+from spikepool.trust.opening import open_rows
 from spikepool.trust.planning import Curve, curve, required_rows
-from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span, fit_text
-from spikepool.trust.rows import Rows, group_numbers
+from spikepool.trust.regimes import IsotropicReading, read_isotropic
+from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
+from spikepool.trust.rows import Rows
 
-# The d x d covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.
-_LARGEST_DIMENSION = 20_000
-# Squares of squares of larger features, and of the inverse of smaller ones, overflow.
-_LARGEST_FEATURE = 1e70
 # Independent rows below which halves and spans are not simulated.
 _FEWEST_ROWS = 20
 # Single components that are reported. One is resolved when its interval is no wider than this, more than half of it
@@ -70,18 +67,8 @@ class _Findings:
     population: FloatArray | None = None
 
 
-@dataclass(frozen=True)
-class _Isotropic:
-    """The isotropic reading of the rows: the fitted bulk, and how many outliers count."""
-
-    fit: BulkFit
-    n_outliers: int
-    verdict: str | None  # None: the rows are not isotropic pooled noise
-    reason: str
-
-
 def diagnose(
-    C: ArrayLike,
+    C: Any,
     V: int | None = None,
     weights: ArrayLike | None = None,
     *,
@@ -100,8 +87,9 @@ def diagnose(
 
     Parameters
     ----------
-    C : array_like of shape (n_samples, d)
-        Pooled features, one row a sequence; at least four of each. They are centred here.
+    C : array_like, memory map, Zarr or Dask array, or path, of shape (n_samples, d)
+        Pooled features, one row a sequence; at least four of each. They are centred here. More than 512 MB (as float64)
+        are read in blocks, twice, and never held.
     V : int, optional
         Vocabulary size; fitted from the bulk when not given.
     weights : array_like of shape (T,), optional
@@ -141,14 +129,6 @@ def diagnose(
     >>> report.verdict
     'no signal'
     """
-    features = check.finite_array(C, "C", ndim=2)
-    n, d = features.shape
-    if n < 4 or d < 4:
-        raise ShapeError("C must have at least 4 samples and 4 features", features.shape, "Pass (n_samples, d)")
-    if min(n, d) > _LARGEST_DIMENSION:
-        raise MemoryBudgetError(
-            f"the smaller side of C must be at most {_LARGEST_DIMENSION}", features.shape, "Reduce the dimension first"
-        )
     target = check.fraction(target, "target", closed=False)
     V = None if V is None else check.size(V, "V", minimum=2)
     w = None if weights is None else check.weight_vector(weights)
@@ -158,11 +138,10 @@ def diagnose(
         if kappa is None:
             raise InvalidInputError("alpha needs the weights as well", alpha, "Pass weights=w")
     rng = check.generator(random_state)
-    group = None if groups is None else group_numbers(groups, n)
-
-    rows = _rows(features)
+    rows, group = open_rows(C, groups, rng)
+    n, d = rows.n, rows.d
     factor = 1.0 if V is None or w is None else edge_factor(w, d, V, n)
-    isotropic = _read_isotropic(rows, None if V is None else d / V, factor)
+    isotropic = read_isotropic(rows, None if V is None else d / V, factor)
     noise = None if kappa is None else isotropic.fit.law.scale / kappa
     gain = None if alpha is None or noise is None else alpha * noise
     units = rows.copies if group is None else group
@@ -209,42 +188,7 @@ def diagnose(
     )
 
 
-def _rows(features: FloatArray) -> Rows:
-    """The rows with their spectrum, of a size that squares can hold and not all equal."""
-    largest = float(np.abs(features).max())
-    if largest > 0 and not 1 / _LARGEST_FEATURE <= largest <= _LARGEST_FEATURE:
-        raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
-    rows = MemoryRows(features)
-    if rows.values[0] <= 1e-14 * max(float(np.sum(rows.mean**2)), 1e-300):
-        raise InvalidInputError("all rows of C are equal", remedy="Pass features that vary between samples")
-    return rows
-
-
-def _read_isotropic(rows: Rows, delta: float | None, factor: float) -> _Isotropic:
-    """Fit the bulk of isotropic pooled noise, and tell a signal from tokens that are frequent."""
-    fit = fit_bulk(rows.values, rows.d / (rows.n - 1), delta, factor)
-    words = fit_text(fit.distance, rows.d)
-    if fit_word(fit.distance, rows.d) == "poor":
-        return _Isotropic(fit, 0, None, f"not the bulk of isotropic noise ({words})")
-    count = fit.n_outliers
-    if count:
-        scores = rows.scores(count + regimes.BLUR_COMPONENTS)
-        inside = scores[:, count:]
-        if inside.shape[1] and regimes.edge_is_blurred(inside):
-            # twice the margin where tokens are few or unequal: their own eigenvalues stray beyond the edge
-            count = int(np.sum(rows.values[:count] > fit.edge + 2 * fit.margin))
-    if not count:
-        return _Isotropic(fit, 0, "no signal", f"nothing beyond the bulk of isotropic noise ({words})")
-    if regimes.counts_tokens(scores[:, :count]):
-        reason = (
-            f"{count} eigenvalue(s) beyond an isotropic bulk, scored like counts of frequent tokens or a rare class"
-        )
-        return _Isotropic(fit, count, None, reason)
-    bulk = f"scale {fit.law.scale:.4g}, d/V {fit.law.delta:.3g}, edge {fit.edge:.4g} (+{fit.margin:.2g})"
-    return _Isotropic(fit, count, "signal", f"{count} outlier(s) beyond isotropic noise ({bulk}; {words})")
-
-
-def _signal(rows: Rows, isotropic: _Isotropic, found: _Findings, target: float, gain: float | None) -> _Findings:
+def _signal(rows: Rows, isotropic: IsotropicReading, found: _Findings, target: float, gain: float | None) -> _Findings:
     values = rows.values[: isotropic.n_outliers]
     outliers = tuple(explain(float(value), isotropic.fit, rows.d, target, gain) for value in values)
     components = tuple(

@@ -12,12 +12,15 @@ many rows a sum of Wishart matrices by Bartlett's decomposition, one for each gr
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.trust.effort import LARGE_SIDE
 
 # Rows of a block of the direct draw: bounds its memory whatever the number of rows.
 _BLOCK_ENTRIES = 4_000_000
@@ -97,6 +100,11 @@ def leading(world: World, n: int, count: int, rng: np.random.Generator) -> Float
 def top_vectors(matrix: FloatArray, count: int) -> FloatArray:
     """Eigenvectors of the `count` largest eigenvalues of a symmetric matrix, largest first."""
     d = len(matrix)
+    if d > LARGE_SIDE and count < d // 8:
+        with contextlib.suppress(ArpackNoConvergence):
+            # a fixed start, so that the same matrix gives the same vectors
+            values, vectors = eigsh(matrix, count, which="LA", v0=np.ones(d), tol=1e-8)
+            return np.asarray(vectors[:, np.argsort(values)[::-1]])
     _, vectors = scipy.linalg.eigh(matrix, subset_by_index=(d - count, d - 1), check_finite=False)
     return np.asarray(vectors[:, ::-1])
 

@@ -7,12 +7,10 @@ import numpy as np
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.trust import row_warnings
 from spikepool.trust.draws import overlaps, top_right_vectors, top_vectors
+from spikepool.trust.effort import effort
 from spikepool.trust.row_scales import whitened_count
 from spikepool.trust.rows import equal_rows, row_hashes
 from spikepool.trust.sample import Sample, effective_rows, group_likeness, span_sizes
-
-SPLITS = 4
-RESAMPLES = 10
 
 
 class MemoryRows:
@@ -67,7 +65,7 @@ class MemoryRows:
         n_distinct = self.n if grouped else len(sizes)
         n_whitened = whitened_count(n_distinct, self.d)
         ks = span_sizes(len(sizes), self.d)
-        count = int(ks[-1])
+        count, work = int(ks[-1]), effort(n_distinct, self.d)
         scores = self.scores(n_whitened) / np.sqrt(np.maximum(self.values[:n_whitened], np.finfo(float).tiny))
         whitened, norms, effective = np.mean(scores**2, axis=1), self.norms, n_distinct
         # rows of each unit, by unit
@@ -86,7 +84,7 @@ class MemoryRows:
             return np.asarray(self.x[np.concatenate([order[starts[u] : starts[u + 1]] for u in chosen])])
 
         halves = []
-        for _ in range(SPLITS):
+        for _ in range(work.splits):
             shuffled = rng.permutation(len(sizes))
             cut = int(np.searchsorted(np.cumsum(sizes[shuffled]), self.n / 2)) + 1
             cut = min(cut, len(sizes) - 1)
@@ -97,7 +95,7 @@ class MemoryRows:
         contiguous = overlaps(components(self.x[:middle], count), components(self.x[middle:], count), ks)[0]
         again = [
             overlaps(components(rows_of(rng.integers(0, len(sizes), len(sizes))), count), self.vectors[:count].T, ks)
-            for _ in range(RESAMPLES)
+            for _ in range(work.resamples)
         ]
         return Sample(
             n_effective=effective,

@@ -9,10 +9,8 @@ import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.trust.coloured import SMALLEST_STEADY_SPAN, Simulated, angle, overlap_of
+from spikepool.trust.effort import effort
 
-# Numbers of rows at which the curve is drawn, as multiples of the sample's; past and future.
-MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-_DRAWS = 4
 # A range wider than this factor is no plan.
 _WIDEST_RANGE = 12.0
 
@@ -53,9 +51,10 @@ def curve(simulated: Simulated, n: int) -> Curve:
     The scatter of an overlap shrinks with the loss 1 − O, on the angle as its root; what extrapolation adds keeps the
     interval at half its width at n or more.
     """
+    work = effort(n, len(simulated.tau))
     smallest = 2 * int(simulated.ks[-1])
-    rows = np.unique([max(int(n * multiple), smallest) for multiple in MULTIPLES] + [n])
-    overlap = np.array([simulated.overlap if m == n else simulated.at(int(m), _DRAWS) for m in rows])
+    rows = np.unique([max(int(n * multiple), smallest) for multiple in work.multiples] + [n])
+    overlap = np.array([simulated.overlap if m == n else simulated.at(int(m), work.curve_draws) for m in rows])
     overlap = np.maximum.accumulate(overlap, axis=0)
     share = np.sqrt((1 - overlap) / np.maximum(1 - simulated.overlap, 1e-9))
     width = simulated.half_width * np.clip(share, 0.5, 1.5)

@@ -17,7 +17,7 @@ _FLOOR = 1e-12  # of the largest eigenvalue: what is below is rounding
 
 
 def population_spectrum(
-    values: FloatArray, scales: FloatArray, n: int, rng: np.random.Generator, *, rounds: int = 2, draws: int = 3
+    values: FloatArray, scales: FloatArray, n: int, rng: np.random.Generator, *, rounds: int = 2, draws: int = 2
 ) -> FloatArray:
     """Population eigenvalues (d,), descending, with the trace of the sample's.
 

@@ -11,7 +11,6 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import html_table, html_text, plain
 from spikepool.laws.free_product import FreeProductLaw
-from spikepool.trust.bulk_fit import fit_word
 from spikepool.trust.isotropic import DiagnosedOutlier
 from spikepool.trust.planning import Curve
 from spikepool.trust.row_warnings import Caution
@@ -286,8 +285,3 @@ def _samples_text(outlier: DiagnosedOutlier, target: float) -> str:
     if outlier.required_samples is None:
         return f"no number of samples reaches {target:g}" if outlier.alignment > 0 else "too close to the edge to plan"
     return f"{outlier.required_samples} samples for {target:g}"
-
-
-def fit_text(distance: float, d: int) -> str:
-    """How well the isotropic bulk fits."""
-    return f"distance {distance:.4f}, {fit_word(distance, d)} fit"

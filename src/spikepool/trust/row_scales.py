@@ -22,7 +22,7 @@ _SMALLEST = 1e-3
 
 def whitened_count(n: int, d: int) -> int:
     """Leading components that the whitened statistic averages over: enough to be steady, few enough to be real."""
-    return int(min(max(5, min(d / 2, n / 8, 100)), d, n - 1))
+    return int(max(1, min(max(5, min(d / 2, n / 8, 100)), d, n - 1)))
 
 
 def norm_scatter(values: FloatArray, n: int) -> float:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from spikepool.trust.sample import Sample
 
 
+# Squares of squares of larger features, and of the inverse of smaller ones, overflow.
+LARGEST_FEATURE = 1e70
+
+
 class Rows(Protocol):
     """Rows with their spectrum, in memory or streamed; see :class:`spikepool.trust.memory_rows.MemoryRows`."""
 

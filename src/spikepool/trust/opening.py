@@ -1,0 +1,56 @@
+"""The one place where features enter: arrays, memory maps, Zarr and Dask arrays, paths; in memory or streamed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spikepool.data.opening import is_stored, open_blocks
+from spikepool.errors import DomainError, InvalidInputError, MemoryBudgetError, ShapeError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import IntArray
+from spikepool.trust.memory_rows import MemoryRows
+from spikepool.trust.rows import LARGEST_FEATURE, Rows, group_numbers
+from spikepool.trust.streamed_rows import StreamedRows
+
+# Rows of more bytes, as float64, are streamed: splits and resamples of them would be copied many times over.
+STREAMED_BYTES = 512 * 2**20
+# The covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.
+_LARGEST_DIMENSION = 20_000
+
+
+def open_rows(C: Any, groups: Any, rng: np.random.Generator) -> tuple[Rows, IntArray | None]:
+    """The rows with their spectrum, and the groups as numbers."""
+    stored = is_stored(C)
+    if stored:
+        source = open_blocks(C, name="C")
+        shape = source.shape
+        if len(shape) != 2:
+            raise ShapeError(f"C must have 2 dimensions, not {len(shape)}", shape, "Pool the sequences first")
+        if source.dtype.kind not in "fiub":
+            raise InvalidInputError("C must be real numbers", source.dtype, "Pass a numeric array")
+    else:
+        features = check.finite_array(C, "C", ndim=2)
+        shape = features.shape
+    n, d = shape
+    if n < 4 or d < 4:
+        raise ShapeError("C must have at least 4 samples and 4 features", shape, "Pass (n_samples, d)")
+    if min(n, d) > _LARGEST_DIMENSION:
+        raise MemoryBudgetError(
+            f"the smaller side of C must be at most {_LARGEST_DIMENSION}", shape, "Reduce the dimension first"
+        )
+    group = None if groups is None else group_numbers(groups, n)
+    rows: Rows
+    if 8 * n * d > STREAMED_BYTES and d <= n:
+        rows = StreamedRows(source if stored else open_blocks(features, name="C"), group, rng)
+    else:
+        if stored:
+            features = check.finite_array(np.concatenate([np.asarray(x) for _, x in source.chunks()]), "C")
+        largest = float(np.abs(features).max())
+        if largest > 0 and not 1 / LARGEST_FEATURE <= largest <= LARGEST_FEATURE:
+            raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
+        rows = MemoryRows(features)
+    if rows.values[0] <= 1e-14 * max(float(np.sum(rows.mean**2)), 1e-300):
+        raise InvalidInputError("all rows of C are equal", remedy="Pass features that vary between samples")
+    return rows, group

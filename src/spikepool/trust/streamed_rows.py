@@ -1,0 +1,186 @@
+"""Rows read in blocks: covariance by halves in a first pass, norms and whitened squares of the rows in a second.
+
+Nothing of the size of the rows is kept but a few numbers a row. Four covariances (random halves, cut by the order of
+the rows) cost no more than one, and their sums are the halves to compare. There is one random split instead of four
+and no resampling: at the sizes that are streamed, halves scatter little, and resampling would take a pass for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.data.blocks import BlockSource
+from spikepool.errors import DomainError, NonFiniteError
+from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
+from spikepool.trust import row_warnings
+from spikepool.trust.draws import overlaps, top_vectors
+from spikepool.trust.memory_rows import descending
+from spikepool.trust.row_scales import whitened_count
+from spikepool.trust.rows import LARGEST_FEATURE, equal_rows, row_hashes
+from spikepool.trust.sample import Sample, effective_rows, group_likeness, span_sizes
+
+# Rows of a block as float64: chunks of the source that hold more are cut.
+_BLOCK_BYTES = 32 * 2**20
+# Row statistics kept for the scales of simulated rows; a million would only slow their drawing down.
+_KEPT_ROWS = 100_000
+
+
+def blocks(source: BlockSource) -> Iterator[tuple[int, FloatArray]]:
+    """First row and content, as float64, of every block; each chunk is read once a pass."""
+    step = max(1, _BLOCK_BYTES // (8 * source.shape[1]))
+    for start, chunk in source.chunks():
+        for first in range(0, len(chunk), step):
+            part = np.asarray(chunk[first : first + step], dtype=np.float64)
+            if not np.isfinite(part).all():
+                row = start + first + int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0])
+                raise NonFiniteError(f"C contains NaN or infinities in row {row}", remedy="Remove or impute them first")
+            yield start + first, part
+
+
+class StreamedRows:
+    """The statistics of :class:`spikepool.trust.memory_rows.MemoryRows`, of rows that are read twice and never held.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Two-dimensional.
+    group : array of int of shape (n,), or None
+        Groups of rows that stay together; without, equal rows do.
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, source: BlockSource, group: IntArray | None, rng: np.random.Generator) -> None:
+        self.source = source
+        self.n, self.d = source.shape
+        self._group = group
+        self._chosen = row_warnings.neighbour_rows(self.n, rng)
+        self._side = None if group is None else rng.integers(0, 2, int(group.max()) + 1).astype(bool)
+        self._first_pass()
+        self._second_pass()
+
+    def _half_of(self, start: int, hashes: NDArray[np.uint64]) -> BoolArray:
+        """Random half of the rows of a block: by their group, or by a bit of their hash; equal rows stay together."""
+        if self._group is None or self._side is None:
+            return np.asarray((hashes >> np.uint64(41)) & np.uint64(1) == 1)
+        return np.asarray(self._side[self._group[start : start + len(hashes)]])
+
+    def _first_pass(self) -> None:
+        n, d = self.n, self.d
+        hashes = np.empty(n, dtype=np.uint64)
+        counts, sums, squares = np.zeros((2, 2)), np.zeros((2, 2, d)), np.zeros((2, 2, d, d))
+        neighbours = np.empty((len(self._chosen), d))
+        shift, first_row, last_row = np.zeros(d), np.zeros(d), np.zeros(d)
+        products = largest = 0.0
+        for start, x in blocks(self.source):
+            largest = max(largest, float(np.abs(x).max()))
+            if largest > LARGEST_FEATURE:
+                raise DomainError("squares of the features overflow; the largest is", largest, "Rescale them")
+            rows = slice(start, start + len(x))
+            hashes[rows] = row_hashes(x)
+            here = (self._chosen >= start) & (self._chosen < start + len(x))
+            neighbours[here] = x[self._chosen[here] - start]
+            if start == 0:
+                shift = x.mean(axis=0)  # near the mean, so that nothing cancels
+                first_row = x[0] - shift
+            y = x - shift
+            products += float(np.einsum("ij,ij->", y[1:], y[:-1]) + last_row @ y[0])
+            last_row = y[-1].copy()
+            random = self._half_of(start, hashes[rows])
+            late = np.arange(start, start + len(x)) >= n // 2
+            for i in (0, 1):
+                for j in (0, 1):
+                    part = y[(random == bool(i)) & (late == bool(j))]
+                    counts[i, j] += len(part)
+                    sums[i, j] += part.sum(axis=0)
+                    squares[i, j] += part.T @ part
+        if largest > 0 and largest < 1 / LARGEST_FEATURE:
+            raise DomainError("squares of the features underflow; the largest is", largest, "Rescale them")
+        total = sums.sum(axis=(0, 1))
+        offset = total / n
+        self.mean = shift + offset
+        covariance = squares.sum(axis=(0, 1))
+        mean_norm = (float(np.trace(covariance)) - n * float(offset @ offset)) / n
+        covariance = (covariance - n * np.outer(offset, offset)) / (n - 1)
+        self.values, self.vectors = descending(covariance)
+        pairs = products - float(offset @ (2 * total - first_row - last_row)) + (n - 1) * float(offset @ offset)
+        self.lag = pairs / (n - 1) / max(mean_norm, np.finfo(float).tiny)
+        self.copies, self.counts = equal_rows(hashes)
+        self.ks = span_sizes(int(self._group.max()) + 1 if self._group is not None else len(self.counts), d)
+        count = int(self.ks[-1])
+
+        def half(axis: int, which: int) -> FloatArray:
+            m, s, q = (np.take(a, which, axis=axis).sum(axis=0) for a in (counts, sums, squares))
+            return top_vectors(q - np.outer(s, s) / max(m, 1.0), count)
+
+        self._halves = overlaps(half(0, 0), half(0, 1), self.ks)[0]
+        self._contiguous = overlaps(half(1, 0), half(1, 1), self.ks)[0]
+        self._neighbours = neighbours - self.mean
+
+    def _second_pass(self) -> None:
+        n, group = self.n, self._group
+        units = self.copies if group is None else group
+        self._n_whitened = whitened_count(n if group is not None else len(self.counts), self.d)
+        directions = self.vectors[: self._n_whitened].T / np.sqrt(
+            np.maximum(self.values[: self._n_whitened], np.finfo(float).tiny)
+        )
+        self.norms, self._whitened = np.empty(n), np.empty(n)
+        self._group_sums = np.zeros((int(units.max()) + 1 if group is not None else 1, self._n_whitened))
+        nearest = np.full(len(self._chosen), np.inf)
+        chosen_norms = np.einsum("ij,ij->i", self._neighbours, self._neighbours)
+        for start, x in blocks(self.source):
+            rows = slice(start, start + len(x))
+            x = x - self.mean
+            self.norms[rows] = np.einsum("ij,ij->i", x, x)
+            scores = x @ directions
+            self._whitened[rows] = np.mean(scores**2, axis=1)
+            if group is not None:
+                np.add.at(self._group_sums, group[rows], scores)
+            for part in range(start, start + len(x), 2000):
+                cut, local = slice(part, min(part + 2000, start + len(x))), slice(part - start, part - start + 2000)
+                found = row_warnings.nearest_distances(
+                    self._neighbours, chosen_norms, units[self._chosen], x[local], self.norms[cut], units[cut]
+                )
+                nearest = np.minimum(nearest, found)
+        self._near_share = row_warnings.near_share(nearest, float(self.norms.mean()))
+
+    def scores(self, count: int) -> FloatArray:
+        """Projections (n, count) on the first components: one more pass."""
+        directions = self.vectors[:count].T
+        found = np.empty((self.n, directions.shape[1]))
+        for start, x in blocks(self.source):
+            found[start : start + len(x)] = (x - self.mean) @ directions
+        return found
+
+    def near_duplicate_share(self, units: IntArray, rng: np.random.Generator) -> float:
+        """Share of rows with a nearly equal row of another unit, from the second pass."""
+        return self._near_share
+
+    def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample:
+        """What the simulation has to explain."""
+        norms, whitened, effective, counts = self.norms, self._whitened, self.n, None
+        if grouped:
+            sizes = np.bincount(units)
+            squares = float(self._whitened.sum()) * self._n_whitened
+            effective = effective_rows(sizes, group_likeness(self._group_sums, squares, sizes))
+        elif len(self.counts) < self.n:
+            first = np.unique(units, return_index=True)[1]
+            norms, whitened, effective, counts = norms[first], whitened[first], len(first), self.counts
+        if len(norms) > _KEPT_ROWS:
+            kept = rng.choice(len(norms), _KEPT_ROWS, replace=False)
+            norms, whitened, counts = norms[kept], whitened[kept], None if counts is None else counts[kept]
+        return Sample(
+            n_effective=effective,
+            ks=self.ks,
+            values=self.values,
+            norms=norms,
+            whitened=whitened,
+            n_whitened=self._n_whitened,
+            counts=counts,
+            halves=self._halves[None],
+            contiguous=self._contiguous,
+            resampled=None,
+            resampled_single=None,
+        )
