@@ -5,6 +5,7 @@
 # make test-oldest, make test-newest   the core with the oldest dependencies, and with the newest Python
 # make bench       every benchmark, one after the other
 # make docs        the documentation site (site/)
+# make dist        wheel and sdist (dist/), used in clean environments: core alone, then [all]
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +15,7 @@ TEST_WORKERS ?= 2
 # one BLAS thread per process: the tests run in parallel and must not depend on the thread count
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: all setup test check test-oldest test-newest reproduce lint format bench docs clean
+.PHONY: all setup test check test-oldest test-newest reproduce lint format bench docs dist clean
 
 all: test
 
@@ -69,6 +70,9 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+dist: $(STAMP)
+	$(BIN)/python packaging/check_dist.py --constraints constraints.txt
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest site reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,6 +23,7 @@ FLOORS = {
     "forecasting": 7,
     "tables": 7,
     "sweeps": 8,
+    "answers": 8,
     "reproduce": 9,
     "cli": 10,
     "explorer": 10,

@@ -80,6 +80,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "forecasting.forecast": ("forecast",),
     "forecasting.result": ("Forecast",),
     "forecasting.estimator": ("LearningCurveForecast",),
+    "answers": ("report", "DataReport"),
     "tables": ("TableSpectrum", "TableComparison", "compare_tables"),
 }
 _EXPORTS = {name: module for module, names in _ROOMS.items() for name in names}

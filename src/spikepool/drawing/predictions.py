@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from spikepool.drawing import palette, plotting
+from spikepool.drawing.palette import INK, METHODS
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.base import SpectralLaw
 
@@ -132,4 +133,15 @@ def draw_trials(
     handles, labels = ax.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     ax.legend(once.values(), once.keys(), loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0)
+    return ax
+
+
+def draw_weights(weights: FloatArray, ax: Any = None) -> Any:
+    """Pooling weights by position, beside those of the mean."""
+    ax = plotting.own_axes(ax)
+    positions = np.arange(1, len(weights) + 1)
+    ax.bar(positions, weights, color=METHODS["learned"].color, alpha=0.8)
+    ax.axhline(1 / len(weights), color=INK, linestyle=":", linewidth=1.2, label="mean")
+    ax.set(xlabel="position", ylabel="weight")
+    ax.legend()
     return ax

@@ -1,0 +1,200 @@
+"""Ask the three questions of one data set, in order; a question that cannot be answered says why."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spikepool import __version__
+from spikepool.answers import sentences
+from spikepool.answers.result import Answer, DataReport
+from spikepool.data.blocks import BlockSource
+from spikepool.data.user_files import load_rows, open_rows
+from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import AnyArray
+from spikepool.trust.diagnosis import UncenteredWarning, diagnose
+
+CHOOSE = "which pooling serves these tokens best?"
+TRUST = "which components of the features are real?"
+PLAN = "what will more labelled rows bring?"
+# Overlap of a span from which the report calls it known.
+SPAN_TARGET = 0.9
+
+
+def report(
+    X: Any,
+    y: Any = None,
+    *,
+    mask: Any = None,
+    groups: Any = None,
+    target: float | None = None,
+    random_state: Any = 0,
+    progress: bool | None = None,
+) -> DataReport:
+    """Choose, trust, plan: three answers about one data set, each with its verdict, its picture and the next step.
+
+    Parameters
+    ----------
+    X : array of shape (n, T, d) or (n, d), or a path
+        Tokens, or features that are pooled already.
+    y : array of shape (n,), optional
+        Labels, or real numbers. Without them poolings are compared by :class:`spikepool.SpectralPooling`, and
+        nothing is forecast.
+    mask : array of shape (n, T), optional
+        True where a token is observed.
+    groups : array of shape (n,), optional
+        Rows that belong together and must not be split.
+    target : float, optional
+        Accuracy (or R²) to plan for.
+    random_state : int or numpy Generator
+    progress : bool, optional
+        Show progress bars; by default on a terminal or in a notebook, when the work is long.
+
+    Returns
+    -------
+    DataReport
+
+    Notes
+    -----
+    Learned weights have seen the labels of their rows. The forecast therefore refits the pooling within its own folds,
+    and the diagnosis of features pooled by learned weights describes those features, not an unseen sample.
+    """
+    rows = open_rows(X) if isinstance(X, str) or hasattr(X, "__fspath__") else X
+    shape = np.shape(rows) if not isinstance(rows, BlockSource) else rows.shape
+    if len(shape) not in (2, 3):
+        raise ShapeError("X must be features (n, d) or tokens (n, T, d)", shape, "Pass one of these shapes")
+    if mask is not None and len(shape) == 2:
+        raise InvalidInputError("a mask belongs to tokens (n, T, d)", shape, "Drop the mask")
+    labels = None if y is None else np.asarray(y)
+    if labels is not None and labels.shape != (shape[0],):
+        raise ShapeError("y needs one value a row", labels.shape, f"Pass {shape[0]} values")
+    if target is not None:
+        check.fraction(target, "target", closed=False)
+    regression = labels is not None and is_regression(labels)
+    options = {"random_state": random_state, "progress": progress}
+    if len(shape) == 2:
+        features = load_rows(rows)
+        choose = Answer(
+            CHOOSE,
+            "The rows are pooled already, so there is nothing to choose.",
+            "Pass tokens (n, T, d) instead of features to compare poolings.",
+        )
+        pooling = None
+    else:
+        choose = _choose(rows, labels, mask, groups, regression, options)
+        pooling = choose.result
+        features = np.asarray(pooling.transform(rows, mask=mask)) if pooling is not None else _mean(rows, mask)
+    trust = _trust(features, groups, random_state)
+    plan = _plan(rows, features, labels, mask, groups, target, pooling, options)
+    if choose.result is None and trust.result is None and plan.result is None:
+        raise InvalidInputError(f"none of the questions can be answered: {trust.notes[0]}", shape, "Check the data")
+    return DataReport(_describe(shape, labels, regression), choose, trust, plan, __version__)
+
+
+def is_regression(labels: AnyArray) -> bool:
+    """Whether labels are numbers with fractions; whole numbers and text are classes."""
+    return labels.dtype.kind == "f" and bool(np.any(labels != np.round(labels)))
+
+
+def _describe(shape: tuple[int, ...], labels: AnyArray | None, regression: bool) -> str:
+    n = f"{shape[0]:,}"
+    rows = f"{n} rows of {shape[1]:,} features" if len(shape) == 2 else f"{n} rows of {shape[1]} tokens x {shape[2]:,}"
+    if labels is None:
+        return f"{rows}, no labels"
+    return f"{rows}, {'a real target' if regression else f'{len(np.unique(labels))} classes'}"
+
+
+def _asked(question: str, ask: Callable[[], Answer]) -> Answer:
+    """The answer, or why there is none; warnings become notes."""
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            answer = ask()
+        except SpikepoolError as err:
+            reason = " ".join(str(err).split())
+            return Answer(question, "Not answered.", reason, notes=(reason,))
+    # features are centred here, so that a mean that dominates them uncentred is no concern
+    told = [w for w in raised if issubclass(w.category, UserWarning) and w.category is not UncenteredWarning]
+    said = dict.fromkeys(str(w.message) for w in told)
+    fresh = tuple(text for text in said if text not in answer.notes and text not in answer.details())
+    return Answer(
+        question, answer.verdict, answer.advice, answer.result, (*answer.notes, *fresh), pictures=answer.pictures
+    )
+
+
+def _choose(rows: Any, labels: Any, mask: Any, groups: Any, regression: bool, options: dict[str, Any]) -> Answer:
+    from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
+    from spikepool.pooling.spectral import SpectralPooling
+
+    def ask() -> Answer:
+        if labels is None:
+            fitted: Any = SpectralPooling(progress=options["progress"]).fit(rows, mask=mask)
+            verdict, advice = sentences.spectral(fitted)
+            return Answer(CHOOSE, verdict, advice, fitted, pictures=(lambda ax: _draw_weights(ax, fitted.weights_),))
+        kind = LearnedPoolingRegressor if regression else LearnedPoolingClassifier
+        fitted = kind(**options).fit(rows, labels, mask=mask, groups=groups)
+        verdict, advice = sentences.choose(fitted, "R²" if regression else "accuracy")
+        pictures = [lambda ax: fitted.plot(ax)] if fitted.candidates_ else []
+        if fitted.decision_ in ("query", "positions"):
+            pictures.append(lambda ax: fitted.plot(ax, "weights"))
+        return Answer(CHOOSE, verdict, advice, fitted, pictures=tuple(pictures))
+
+    return _asked(CHOOSE, ask)
+
+
+def _draw_weights(ax: Any, weights: Any) -> Any:
+    from spikepool.drawing.predictions import draw_weights
+
+    return draw_weights(weights, ax)
+
+
+def _mean(rows: Any, mask: Any) -> AnyArray:
+    from spikepool.pooling.spectral import SpectralPooling
+
+    return np.asarray(SpectralPooling(weights="mean").fit(rows, mask=mask).transform(rows, mask=mask))
+
+
+def _trust(features: AnyArray, groups: Any, random_state: Any) -> Answer:
+    def ask() -> Answer:
+        found = diagnose(features, target=SPAN_TARGET, groups=groups, random_state=random_state)
+        verdict, advice = sentences.trust(found)
+        kinds = ("spans", "rows") if found.verdict == "coloured" else ("spectrum",)
+        pictures = tuple((lambda ax, kind=kind: found.plot(ax, kind=kind)) for kind in kinds)
+        return Answer(TRUST, verdict, advice, found, pictures=pictures)
+
+    return _asked(TRUST, ask)
+
+
+def _plan(
+    rows: Any,
+    features: AnyArray,
+    labels: AnyArray | None,
+    mask: Any,
+    groups: Any,
+    target: float | None,
+    pooling: Any,
+    options: dict[str, Any],
+) -> Answer:
+    from sklearn.base import clone
+
+    from spikepool.forecasting.forecast import forecast
+
+    if labels is None:
+        return Answer(PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels.")
+
+    def ask() -> Answer:
+        learned = getattr(pooling, "decision_", None) in ("query", "positions")
+        if learned:
+            # weights that have seen the labels would flatter the forecast: they are refitted within its folds
+            again = clone(pooling).set_params(pooling=pooling.decision_)
+            found = forecast(rows, labels, target=target, pooling=again, mask=mask, groups=groups, **options)
+        else:
+            found = forecast(features, labels, target=target, groups=groups, **options)
+        verdict, advice = sentences.plan(found)
+        return Answer(PLAN, verdict, advice, found, notes=tuple(found.notes), pictures=(lambda ax: found.plot(ax),))
+
+    return _asked(PLAN, ask)

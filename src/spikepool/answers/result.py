@@ -1,0 +1,165 @@
+"""The answers: what was asked, what was found, what to do next; for people, programs, notebooks and pages."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spikepool.errors import InvalidInputError, SpikepoolError
+from spikepool.kit.showing import html_page, html_text, plain, to_json
+
+ENDINGS = (".html", ".htm", ".json")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question about the data, answered or not.
+
+    Attributes
+    ----------
+    question : str
+    verdict : str
+        What was found, in a sentence.
+    advice : str
+        What to do next.
+    result : object or None
+        The fitted estimator, diagnosis or forecast behind it; None when the question could not be answered.
+    notes : tuple of str
+        What to know about the data, and warnings raised on the way.
+    pictures : tuple of callables
+        Each draws one picture on the axes it is given.
+    """
+
+    question: str
+    verdict: str
+    advice: str
+    result: Any = None
+    notes: tuple[str, ...] = ()
+    pictures: tuple[Callable[[Any], Any], ...] = field(default=(), repr=False)
+
+    def details(self) -> str:
+        """The result's own printed form, or nothing."""
+        return str(self.result.summary()) if self.result is not None else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        record: dict[str, Any] = {
+            "question": self.question,
+            "answered": self.result is not None,
+            "verdict": self.verdict,
+            "advice": self.advice,
+            "notes": list(self.notes),
+            "result": _result_record(self.result),
+        }
+        return record
+
+
+def _result_record(result: Any) -> Any:
+    if result is None:
+        return None
+    if hasattr(result, "to_dict"):
+        return plain(result.to_dict())
+    candidates = [
+        {"name": c.name, "score": c.score, "gain": c.gain, "error": c.error} for c in getattr(result, "candidates_", ())
+    ]
+    return plain({"decision": result.decision_, "weights": result.weights_, "candidates": candidates})
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What :func:`spikepool.report` found; print it, look at it in a notebook, or :meth:`save` it as a page.
+
+    Attributes
+    ----------
+    source : str
+        The data in a few words.
+    choose, trust, plan : Answer
+        Which pooling, which components, what more rows will bring.
+    """
+
+    source: str
+    choose: Answer
+    trust: Answer
+    plan: Answer
+    version: str
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """The three answers by name, in order."""
+        return {"choose": self.choose, "trust": self.trust, "plan": self.plan}
+
+    def summary(self) -> str:
+        """The verdicts and advice as text."""
+        lines = [self.source]
+        for name, answer in self.answers.items():
+            lines += ["", f"{name.upper()}  {answer.question}", f"  {answer.verdict}", f"  Next: {answer.advice}"]
+            lines += [f"  Note: {note}" for note in answer.notes]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        answers = {name: answer.to_dict() for name, answer in self.answers.items()}
+        return {"spikepool": self.version, "source": self.source, **answers}
+
+    def plot(self) -> Any:
+        """Figure with the main picture of each answer, one below the other."""
+        from spikepool.drawing.plotting import new_figure
+
+        drawn = [(name, a.pictures[0]) for name, a in self.answers.items() if a.pictures]
+        figure, axes = new_figure(max(len(drawn), 1), 1, width=7.5, height=3.4 * max(len(drawn), 1))
+        for ax, (name, picture) in zip(axes[:, 0], drawn, strict=False):
+            picture(ax)
+            ax.set_title(name, loc="left")
+        return figure
+
+    def to_html(self) -> str:
+        """One self-contained page: every answer with its verdict, next step, pictures and numbers."""
+        body = [f"<h1>Choose, trust, plan</h1><p class='muted'>{html.escape(self.source)}</p>"]
+        for name, answer in self.answers.items():
+            body.append(_section(name, answer, pictures=True))
+        body.append(f"<footer class='muted'>spikepool {html.escape(self.version)}</footer>")
+        return html_page(f"spikepool report: {self.source}", "\n".join(body))
+
+    def _repr_html_(self) -> str:
+        """Verdicts, advice and numbers for a notebook; pictures with :meth:`plot`."""
+        return "".join(_section(name, answer, pictures=False) for name, answer in self.answers.items())
+
+    def save(self, path: Any) -> Path:
+        """Write the report as a page (.html) or as numbers (.json); returns the path."""
+        file = Path(path)
+        if file.suffix.lower() not in ENDINGS:
+            raise InvalidInputError("a report is saved as .html or .json", str(path), "Choose one of these endings")
+        text = to_json(self.to_dict()) if file.suffix.lower() == ".json" else self.to_html()
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as err:
+            raise SpikepoolError(f"cannot write {file}: {err.strerror or err}", remedy="Choose another place") from err
+        return file
+
+
+def _section(name: str, answer: Answer, *, pictures: bool) -> str:
+    parts = [
+        f"<section id='{name}'><h2>{name.capitalize()}: {html.escape(answer.question)}</h2>",
+        f"<p class='verdict'>{html.escape(answer.verdict)}</p>",
+        f"<p class='next'><strong>Next:</strong> {html.escape(answer.advice)}</p>",
+    ]
+    if pictures:
+        parts += [f"<div class='picture'>{_svg(picture)}</div>" for picture in answer.pictures]
+    parts += [f"<p class='muted'>Note: {html.escape(note)}</p>" for note in answer.notes]
+    if answer.result is not None:
+        parts.append(f"<details><summary>The numbers</summary>{html_text(answer.details())}</details>")
+    return "".join(parts) + "</section>"
+
+
+def _svg(picture: Callable[[Any], Any]) -> str:
+    from spikepool.drawing.plotting import new_figure, svg_text
+
+    figure, axes = new_figure(width=8.2, height=3.4)
+    picture(axes[0, 0])
+    return svg_text(figure)

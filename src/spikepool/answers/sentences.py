@@ -1,0 +1,148 @@
+"""Verdicts and next steps in words. Each function takes a result and returns (verdict, advice)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spikepool.kit.showing import number
+
+NAMES = {
+    "mean": "the mean of the tokens",
+    "last": "the last token",
+    "first": "the first token",
+    "ramp": "a ramp over positions",
+    "max": "the maximum over tokens",
+    "concat": "mean, last and first token side by side",
+    "positions": "learned weights by position",
+    "query": "one learned query (attentive pooling)",
+}
+# Gain of the forecast from four times the rows below which more rows are called of little use.
+LITTLE_GAIN = 0.01
+
+
+def choose(fitted: Any, score_name: str) -> tuple[str, str]:
+    """The pooling that a labelled comparison chose."""
+    name = fitted.decision_
+    words = NAMES.get(name, name)
+    if not fitted.candidates_:
+        return (
+            f"Pooling by {words}; nothing was compared.",
+            "Pass tokens of more than one position to compare poolings.",
+        )
+    scores = {c.name: c for c in fitted.candidates_}
+    if name == "mean":
+        best = max((c for c in fitted.candidates_ if c.name != "mean"), key=lambda c: c.gain)
+        return (
+            f"Keep the mean ({score_name} {scores['mean'].score:.3f}): nothing was better beyond doubt "
+            f"(best: {NAMES.get(best.name, best.name)}, {_points(best.gain, best.error)}).",
+            "Pool by the mean; more labelled rows could still tell small differences apart.",
+        )
+    gain = _points(fitted.improvement_, fitted.improvement_error_)
+    return (
+        f"Pool by {words}: {score_name} {scores[name].score:.3f} against {scores['mean'].score:.3f} for the mean, "
+        f"a gain of {gain} on rows not used for the weights.",
+        f'Use LearnedPooling{"Classifier" if score_name == "accuracy" else "Regressor"}(pooling="{name}"), '
+        "or its transform in front of your own model.",
+    )
+
+
+def _points(gain: float, error: float) -> str:
+    return f"{100 * gain:+.1f} ± {100 * error:.1f} points"
+
+
+def spectral(fitted: Any) -> tuple[str, str]:
+    """The pooling that was chosen without labels."""
+    if fitted.decision_ == "mean":
+        return (
+            "Keep the mean: without labels there is no significant evidence for other weights.",
+            "Pass labels to compare more poolings, learned ones among them.",
+        )
+    return (
+        "Weights by position that promise more signal than the mean, found without labels.",
+        "Use SpectralPooling().fit(X).transform(X); pass labels to check the gain on a task.",
+    )
+
+
+def trust(found: Any) -> tuple[str, str]:
+    """Which components a diagnosis stands behind."""
+    if found.verdict == "coloured":
+        return _spans(found)
+    if found.verdict == "signal":
+        m, first = len(found.outliers), found.outliers[0]
+        more = (
+            f"{number(first.required_samples)} rows would bring the first to {found.target:g}."
+            if first.required_samples is not None
+            else f"No number of rows brings the first to {found.target:g}; it needs a stronger signal."
+        )
+        return (
+            f"{m} component{'s' if m > 1 else ''} stand{'' if m > 1 else 's'} out of isotropic noise; the first has an "
+            f"alignment of {first.alignment:.3f} ± {first.alignment_standard_error:.1g} with the direction behind it.",
+            f"Keep {m} component{'s' if m > 1 else ''} at most. {more}",
+        )
+    if found.verdict == "no signal":
+        return (
+            "No component stands out of isotropic noise.",
+            "Do not interpret principal components of these features; gather more rows or change the features.",
+        )
+    return (
+        f"No number is given: {getattr(found, 'reason', 'the rows fit neither description')}.",
+        "Check the rows for duplicates, mixtures and dependence, and pass groups where rows belong together.",
+    )
+
+
+def _spans(found: Any) -> tuple[str, str]:
+    known = [s for s in found.spans if s.interval[0] >= found.target]
+    best = max(found.spans, key=lambda s: s.overlap)
+    text = (
+        f"The top {known[-1].k} components are known as a span: overlap {_span(known[-1])} with the population's."
+        if known
+        else f"No span is surely known to {found.target:g}; the best is the top {best.k}, overlap {_span(best)}."
+    )
+    resolved = sum(component.resolved for component in found.components)
+    text += f" {resolved} of the first {len(found.components)} components are resolved one by one."
+    keep = f"Keep the top {known[-1].k} as a whole" if known else "Treat principal components as exploratory"
+    wider = [s for s in found.spans if s.required_samples is not None and s.interval[0] < found.target]
+    if not wider:
+        return text, f"{keep}; do not name single components that are not resolved."
+    span = wider[0]
+    low, high = span.required_samples
+    return text, f"{keep}; {_rough(low)} to {_rough(high)} rows would bring the top {span.k} to {found.target:g}."
+
+
+def _span(span: Any) -> str:
+    return f"{span.overlap:.2f} (90 %: {span.interval[0]:.2f} to {span.interval[1]:.2f})"
+
+
+def _rough(rows: float) -> str:
+    """Two significant digits: a range of rows knows no more."""
+    return f"{int(float(f'{rows:.2g}')):,}"
+
+
+def plan(found: Any) -> tuple[str, str]:
+    """What more labelled rows bring, from the forecast's own numbers."""
+    if found.verdict == "at chance":
+        return (
+            "The pilot is at chance: it shows no signal that a forecast could extend.",
+            "Check that labels and rows belong together; then try other features or label several times as many rows.",
+        )
+    rows, score = np.asarray(found.n), np.asarray(found.score)
+    here, there = _at(found, rows[0]), _at(found, rows[min(2, len(rows) - 1)])
+    text = f"{found.score_name.capitalize()} {here}; {there}"
+    text += "." if found.target is None else f". Target: {found.target_line()}."
+    if not found.self_check.ok:
+        return text, "Believe the forecast less than its interval says: the curve misses the pilot's own points."
+    gain = float(score[min(2, len(rows) - 1)] - score[0])
+    if gain < LITTLE_GAIN:
+        return (
+            text,
+            f"More rows like these bring little (the limit is about {found.limit:.2f}): improve features or labels.",
+        )
+    return text, f"Label more rows: four times as many promise {100 * gain:+.1f} points."
+
+
+def _at(found: Any, n: int) -> str:
+    place = int(np.flatnonzero(np.asarray(found.n) == n)[0])
+    low, high = np.asarray(found.interval)[place]
+    return f"{found.score[place]:.3f} with {int(n):,} rows ({found.level:.0%}: {low:.3f} to {high:.3f})"

@@ -1,0 +1,267 @@
+"""Commands about a user's own rows: pool, diagnose, forecast, report."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spikepool.cli import options as opt
+from spikepool.cli import reading
+from spikepool.cli.output import checked_out, print_json, write_out
+from spikepool.kit.showing import html_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Endings under which pooled features are written.
+FEATURE_FILES = (".npy", ".parquet", ".zarr")
+Target = Annotated[float | None, typer.Option("--target", help="Accuracy (or R²) to plan for, such as 0.9.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    app.command()(report)
+    app.command()(pool)
+    app.command()(diagnose)
+    app.command()(forecast)
+
+
+def pool(
+    tokens: reading.Tokens,
+    labels: reading.Labels = None,
+    label_column: reading.LabelColumn = None,
+    mask: reading.Mask = None,
+    groups: reading.Groups = None,
+    column: reading.Column = None,
+    pooling: Annotated[
+        str, typer.Option("--pooling", help="auto, mean, last, first, ramp, max, concat, positions or query.")
+    ] = "auto",
+    out: Annotated[
+        list[str] | None,
+        typer.Option("--out", "-o", help="Features (.npy, .parquet, .zarr), picture or page to write; repeatable."),
+    ] = None,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+) -> None:
+    """Choose the pooling that serves the labels best, and write the pooled features.
+
+    Without labels the weights come from the spectrum alone, and the mean stays unless the evidence is significant.
+    """
+    features = [name for name in out or [] if name.lower().endswith(FEATURE_FILES)]
+    shown = [checked_out(Path(name), FEATURE_FILES) for name in out or [] if name not in features]
+    rows = reading.open_input(tokens, column, "tokens")
+    y = reading.label_values(tokens, labels, label_column, rows.shape[0])
+    observed = reading.mask_values(mask, rows.shape)
+    fitted = _fit_pooling(rows, y, observed, reading.group_values(groups, rows.shape[0]), pooling, seed)
+    for name in features:
+        _write_features(fitted, rows, observed, name)
+    if as_json:
+        print_json(_pooling_record(fitted, rows.shape, features))
+    else:
+        print(fitted.summary())
+        for name in features:
+            print(f"Features ({rows.shape[0]:,} x {fitted.n_features_out_:,}): {name}")
+    body = html_text(fitted.summary())
+    for path in shown:
+        write_out(path, f"Pooling of {tokens}", lambda: _pooling_figure(fitted), lambda: body, quiet=as_json)
+
+
+def _write_features(fitted: Any, rows: Any, mask: Any, name: str) -> None:
+    """Pooled features as npy, or by chunks as Zarr or Parquet, here or at a URL."""
+    import numpy as np
+
+    from spikepool.errors import InvalidInputError, SpikepoolError
+    from spikepool.pooling.write_pooled import write_pooled
+
+    if not name.lower().endswith(".npy"):
+        write_pooled(fitted, rows, name, mask, overwrite=True)
+        return
+    if "://" in name:
+        raise InvalidInputError("an npy file is written to a path of this machine", name, "Use .zarr or .parquet")
+    try:
+        np.save(name, np.asarray(fitted.transform(rows, mask=mask), dtype=np.float32))
+    except OSError as err:
+        raise SpikepoolError(f"cannot write {name}: {err.strerror or err}", remedy="Choose another place") from err
+
+
+def _fit_pooling(
+    rows: Any, y: NDArray[Any] | None, mask: NDArray[Any] | None, groups: NDArray[Any] | None, pooling: str, seed: int
+) -> Any:
+    from spikepool.answers.report import is_regression
+    from spikepool.errors import InvalidInputError
+    from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
+    from spikepool.pooling.spectral import SpectralPooling
+
+    if y is not None:
+        kind = LearnedPoolingRegressor if is_regression(y) else LearnedPoolingClassifier
+        return kind(pooling=pooling, random_state=seed).fit(rows, y, mask=mask, groups=groups)
+    if pooling not in ("auto", "mean"):
+        raise InvalidInputError("without labels the pooling is auto or mean", pooling, "Pass --labels")
+    return SpectralPooling(weights="auto" if pooling == "auto" else "mean").fit(rows, mask=mask)
+
+
+def _pooling_record(fitted: Any, shape: tuple[int, ...], written: list[str]) -> dict[str, Any]:
+    candidates = getattr(fitted, "candidates_", ())
+    return {
+        "rows": shape[0],
+        "decision": fitted.decision_,
+        "gain": getattr(fitted, "improvement_", None),
+        "gain_standard_error": getattr(fitted, "improvement_error_", None),
+        "candidates": [{"name": c.name, "score": c.score, "gain": c.gain, "error": c.error} for c in candidates],
+        "weights": fitted.weights_,
+        "written": written,
+    }
+
+
+def _pooling_figure(fitted: Any) -> Any:
+    from spikepool.drawing.plotting import new_figure
+    from spikepool.drawing.predictions import draw_weights
+
+    compared = bool(getattr(fitted, "candidates_", ()))
+    figure, axes = new_figure(1, 2 if compared else 1, width=10.0 if compared else 6.0)
+    if compared:
+        fitted.plot(axes[0, 0])
+        fitted.plot(axes[0, 1], "weights")
+    else:
+        draw_weights(fitted.weights_, axes[0, 0])
+    return figure
+
+
+def diagnose(
+    features: reading.Features,
+    target: Annotated[float, typer.Option("--target", help="Overlap or alignment to plan for.")] = 0.9,
+    groups: reading.Groups = None,
+    vocabulary: Annotated[int | None, typer.Option("--V", help="Vocabulary size, where it is known.")] = None,
+    column: reading.Column = None,
+    out: opt.Out = None,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+) -> None:
+    """Which principal components of pooled features are real, and how many rows would make them so."""
+    from spikepool.data.user_files import load_rows
+    from spikepool.trust.diagnosis import diagnose as ask
+
+    out = checked_out(out)
+    rows = reading.open_input(features, column, "features")
+    chosen = reading.group_values(groups, rows.shape[0])
+    with _warnings_as_lines(as_json):
+        found = ask(load_rows(rows), V=vocabulary, target=target, groups=chosen, random_state=seed)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print(found.summary())
+    kinds = ("spectrum", "spans", "rows") if found.verdict == "coloured" else ("spectrum",)
+    write_out(
+        out,
+        f"Components of {features}",
+        lambda: _columns([lambda ax, kind=kind: found.plot(ax, kind=kind) for kind in kinds]),
+        found._repr_html_,
+        quiet=as_json,
+    )
+
+
+def forecast(
+    features: reading.Features,
+    labels: reading.Labels = None,
+    label_column: reading.LabelColumn = None,
+    rows: Annotated[
+        str | None,
+        typer.Option("--n", help="Rows to forecast, such as 1000,2000.", show_default="1, 2, 4, 8 times the pilot"),
+    ] = None,
+    target: Target = None,
+    groups: reading.Groups = None,
+    column: reading.Column = None,
+    out: opt.Out = None,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+) -> None:
+    """Accuracy that more labelled rows will bring, and the rows for a target, from the pilot at hand."""
+    from spikepool.data.user_files import load_rows
+    from spikepool.forecasting.forecast import forecast as ask
+
+    out = checked_out(out)
+    sizes = None if rows is None else [int(value) for value in opt.parse_numbers(rows, "--n")]
+    table = reading.open_input(features, column, "features")
+    y = reading.required_labels(features, labels, label_column, table.shape[0])
+    chosen = reading.group_values(groups, table.shape[0])
+    with _warnings_as_lines(as_json):
+        found = ask(load_rows(table), y, n=sizes, target=target, groups=chosen, random_state=seed)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print(found.summary())
+    write_out(
+        out,
+        f"Learning curve of {features}",
+        lambda: _columns([found.plot]),
+        found._repr_html_,
+        quiet=as_json,
+    )
+
+
+def report(
+    data: reading.Either,
+    labels: reading.Labels = None,
+    label_column: reading.LabelColumn = None,
+    mask: reading.Mask = None,
+    groups: reading.Groups = None,
+    target: Target = None,
+    column: reading.Column = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Page (.html) or numbers (.json) to write.")] = Path(
+        "report.html"
+    ),
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+) -> None:
+    """Choose, trust, plan: three answers about your own data on one self-contained page."""
+    from spikepool.answers import report as ask
+    from spikepool.errors import InvalidInputError
+
+    if out.suffix.lower() not in (".html", ".htm", ".json"):
+        raise InvalidInputError("--out must end in .html or .json", str(out), "Choose one of these")
+    checked_out(out, (".json",))
+    rows = reading.open_input(data, column, "either")
+    found = ask(
+        rows,
+        reading.label_values(data, labels, label_column, rows.shape[0]),
+        mask=reading.mask_values(mask, rows.shape),
+        groups=reading.group_values(groups, rows.shape[0]),
+        target=target,
+        random_state=seed,
+    )
+    found.save(out)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print(found.summary())
+        print(f"\nPage: {out}")
+
+
+def _columns(drawers: list[Any]) -> Any:
+    """A figure with a panel for each function of an axes, side by side."""
+    from spikepool.drawing.plotting import new_figure
+
+    figure, axes = new_figure(1, len(drawers), width=max(6.0, 4.6 * len(drawers)))
+    for draw, ax in zip(drawers, axes[0], strict=True):
+        draw(ax)
+    return figure
+
+
+@contextmanager
+def _warnings_as_lines(quiet: bool) -> Iterator[None]:
+    """Warnings of the library as lines of their own on standard error, without Python's file and line.
+
+    With `quiet` (JSON on standard output, where the result carries them) they are dropped.
+    """
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    if not quiet:
+        for text in dict.fromkeys(str(w.message) for w in raised):
+            print(f"spikepool: warning: {text}", file=sys.stderr)

@@ -1,0 +1,147 @@
+"""Choose, trust, plan: the report carries what its parts found, survives what they refuse, and is one page."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import spikepool as sp
+from spikepool.answers import sentences
+from spikepool.answers.result import Answer
+
+pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+
+
+@pytest.fixture(scope="module")
+def found(digits):
+    return sp.report(*digits, target=0.95)
+
+
+def test_the_parts_are_those_of_the_library(digits, found):
+    X, y = digits
+    fitted = sp.LearnedPoolingClassifier().fit(X, y)
+    assert found.choose.result.decision_ == fitted.decision_
+    assert f"{100 * fitted.improvement_:+.1f} ± {100 * fitted.improvement_error_:.1f} points" in found.choose.verdict
+    features = fitted.transform(X)
+    assert found.trust.result.verdict == sp.diagnose(features, target=0.9).verdict
+    again = sp.LearnedPoolingClassifier(pooling=fitted.decision_)
+    curve = sp.forecast(X, y, pooling=again, target=0.95)
+    np.testing.assert_allclose(found.plan.result.accuracy, curve.accuracy)
+    assert f"{curve.accuracy[0]:.3f} with {curve.n[0]:,} rows" in found.plan.verdict
+
+
+def test_a_learned_pooling_does_not_flatter_the_forecast(digits, found):
+    """Features whose weights have seen the labels of the pilot look better than they will be."""
+    X, y = digits
+    flattered = sp.forecast(found.choose.result.transform(X), y)
+    assert found.plan.result.accuracy[0] < flattered.accuracy[0]
+
+
+def test_text_json_and_notebook_say_the_same(found):
+    text, page, shown = str(found), found.to_html(), found._repr_html_()
+    back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert list(back) == ["spikepool", "source", "choose", "trust", "plan"]
+    assert "400 rows of 8 tokens x 8, 10 classes" in text
+    import html
+
+    for name, answer in found.answers.items():
+        assert back[name]["answered"] is True
+        assert back[name]["verdict"] == answer.verdict
+        for form in (page, shown):
+            assert html.escape(answer.verdict) in form
+            assert html.escape(answer.advice) in form
+        assert answer.verdict in text
+    assert back["choose"]["result"]["decision"] == found.choose.result.decision_
+
+
+def test_the_page_is_self_contained(found, tmp_path):
+    path = found.save(tmp_path / "page.html")
+    page = path.read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.count("<svg") == sum(len(answer.pictures) for answer in found.answers.values()) >= 3
+    assert not re.search(r'(?:src|href)="(?!#)', page.replace("xlink:href", ""))
+    assert not re.search(r"<script|@import|url\(http", page)
+    assert json.loads(found.save(tmp_path / "page.json").read_text())["plan"]["answered"]
+    with pytest.raises(sp.InvalidInputError, match=r"\.html or \.json"):
+        found.save(tmp_path / "page.pdf")
+    with pytest.raises(sp.SpikepoolError, match="cannot write"):
+        found.save(tmp_path / "absent" / "page.html")
+    assert len(found.plot().axes) >= 3
+
+
+def test_features_leave_nothing_to_choose(digits):
+    X, y = digits
+    found = sp.report(X.reshape(len(X), -1), y)
+    assert found.choose.result is None
+    assert "pooled already" in found.choose.verdict
+    assert found.trust.result is not None
+    assert found.plan.result.target is None
+
+
+def test_without_labels_nothing_is_planned(digits):
+    X, _ = digits
+    found = sp.report(X, mask=np.ones(X.shape[:2], dtype=bool))
+    assert type(found.choose.result).__name__ == "SpectralPooling"
+    assert "no labels" in found.plan.verdict
+    assert "no labels" in found.source
+    assert found.to_html().count("<svg") >= 2
+
+
+def test_a_real_target_is_a_regression(digits):
+    X, y = digits
+    noise = np.random.default_rng(0).normal(size=len(y))
+    found = sp.report(X, X.mean(axis=(1, 2)) + 0.1 * noise)
+    assert "a real target" in found.source
+    assert type(found.choose.result).__name__ == "LearnedPoolingRegressor"
+    assert found.plan.result.task == "regression"
+    assert "R²" in found.plan.verdict
+
+
+def test_a_part_that_is_refused_leaves_the_others(digits):
+    X, y = digits
+    found = sp.report(X[:15].reshape(15, -1), y[:15])
+    assert found.plan.result is None
+    assert found.plan.verdict == "Not answered."
+    assert len(found.plan.advice) > 20
+    assert found.trust.result is not None
+    assert "Not answered" in found.to_html()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((np.zeros((5, 4, 3, 2)),), sp.ShapeError),
+        ((np.ones((50, 6)),), sp.InvalidInputError),
+        ((np.random.default_rng(0).normal(size=(40, 6)), [0, 1]), sp.ShapeError),
+        (("absent.npy",), sp.MissingSourceError),
+    ],
+)
+def test_what_cannot_be_reported_on_is_named(arguments, error):
+    with pytest.raises(error):
+        sp.report(*arguments)
+    with pytest.raises(sp.InvalidInputError, match="mask"):
+        sp.report(np.zeros((40, 6)), mask=np.ones((40, 6), dtype=bool))
+    with pytest.raises(sp.InvalidInputError, match="target"):
+        sp.report(np.zeros((40, 6)), target=2.0)
+
+
+def test_noise_is_called_noise():
+    rng = np.random.default_rng(1)
+    found = sp.report(rng.standard_normal((400, 60)), rng.integers(0, 2, 400))
+    assert "No component stands out" in found.trust.verdict
+    assert "at chance" in found.plan.verdict
+    verdict, advice = sentences.trust(sp.diagnose(_planted(rng)))
+    assert "1 component stands out" in verdict
+    assert "Keep" in advice
+
+
+def _planted(rng):
+    signal = np.outer(rng.choice([-1.0, 1.0], 800), 2.0 * np.eye(60)[0])
+    return rng.standard_normal((800, 60)) + signal
+
+
+def test_an_answer_without_a_result_has_no_numbers():
+    answer = Answer("why?", "Not answered.", "Try again.")
+    assert answer.details() == ""
+    assert answer.to_dict()["answered"] is False

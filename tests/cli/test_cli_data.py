@@ -1,0 +1,160 @@
+"""pool, diagnose, forecast, report on files: the library's numbers, every format, bad input in one line."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
+import spikepool as sp
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Digits as tokens and as features, with labels, a mask and groups."""
+    folder = tmp_path_factory.mktemp("digits")
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300].astype(np.float32), y[:300]
+    np.save(folder / "tokens.npy", X.reshape(-1, 8, 8))
+    np.save(folder / "features.npy", X)
+    np.save(folder / "y.npy", y)
+    np.save(folder / "mask.npy", np.ones((300, 8), dtype=bool))
+    (folder / "groups.txt").write_text("\n".join(f"g{i // 2}" for i in range(300)))
+    (folder / "words.csv").write_text("label\n" + "\n".join(f"digit {v}" for v in y))
+    np.savez(folder / "all.npz", X=X, y=y)
+    return folder
+
+
+def test_pool_writes_the_features_of_the_library(run, files, tmp_path):
+    X, y = np.load(files / "tokens.npy"), np.load(files / "y.npy")
+    fitted = sp.LearnedPoolingClassifier().fit(X, y)
+    arguments = ("pool", files / "tokens.npy", "--labels", files / "y.npy", "--mask", files / "mask.npy")
+    code, out, err = run(*arguments, "--out", tmp_path / "P.npy", "--out", tmp_path / "p.png", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["decision"] == fitted.decision_
+    assert [c["name"] for c in answer["candidates"]] == [c.name for c in fitted.candidates_]
+    np.testing.assert_allclose(np.load(tmp_path / "P.npy"), fitted.transform(X), rtol=1e-5, atol=1e-5)
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = run("pool", files / "tokens.npy", "-y", files / "words.csv", "--pooling", "last")
+    assert code == 0
+    assert "last pooling" in out
+
+
+@pytest.mark.parametrize("kind", ["zarr", "parquet"])
+def test_pooled_features_go_to_a_store_and_come_back(run, files, tmp_path, kind):
+    pytest.importorskip({"zarr": "zarr", "parquet": "pyarrow"}[kind])
+    out = tmp_path / f"P.{kind}"
+    assert run("pool", files / "tokens.npy", "--pooling", "mean", "--out", out)[0] == 0
+    code, said, err = run("diagnose", out, "--json")
+    assert code == 0, err
+    mean = np.load(files / "tokens.npy").mean(axis=1)
+    assert json.loads(said)["verdict"] == sp.diagnose(mean, target=0.9).verdict
+
+
+def test_diagnose(run, files, tmp_path):
+    code, out, _ = run("diagnose", files / "features.npy", "--json", "--out", tmp_path / "d.html")
+    assert code == 0
+    answer = json.loads(out)
+    found = sp.diagnose(np.load(files / "features.npy"), target=0.9)
+    assert answer["verdict"] == found.verdict == "coloured"
+    assert [s["overlap"] for s in answer["spans"]] == [s.overlap for s in found.spans]
+    assert "<svg" in (tmp_path / "d.html").read_text()
+    code, out, err = run("diagnose", files / "all.npz", "--groups", files / "groups.txt")
+    assert code == 0
+    assert "agreement" in out
+    assert all(line.startswith("spikepool: warning: ") for line in err.splitlines())
+
+
+def test_forecast(run, files, tmp_path):
+    arguments = ("forecast", files / "features.npy", "--labels", files / "y.npy", "--n", "300,600", "--target", 0.95)
+    code, out, _ = run(*arguments, "--json", "--out", tmp_path / "f.svg")
+    assert code == 0
+    answer = json.loads(out)
+    found = sp.forecast(np.load(files / "features.npy"), np.load(files / "y.npy"), n=[300, 600], target=0.95)
+    np.testing.assert_allclose(answer["accuracy"], found.accuracy)
+    assert answer["n"] == [300, 600]
+    assert (tmp_path / "f.svg").is_file()
+    same = run("forecast", files / "all.npz", "--label-column", "y", "--n", "300,600", "--json")[1]
+    assert json.loads(same)["accuracy"] == answer["accuracy"]
+
+
+def test_report_is_one_command(files, tmp_path):
+    """As a stranger runs it: a process of its own, the page in the current folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "spikepool", "report", files / "features.npy", "--labels", files / "words.csv"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("CHOOSE", "TRUST", "PLAN", "Next:", "Page: report.html"):
+        assert word in done.stdout
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") >= 2
+    assert "10 classes" in page
+
+
+def test_report_as_json(run, files, tmp_path):
+    code, out, _ = run(
+        "report", files / "tokens.npy", "-y", files / "y.npy", "--json", "--target", 0.9, "--out", tmp_path / "r.json"
+    )
+    assert code == 0
+    assert json.loads(out) == json.loads((tmp_path / "r.json").read_text())
+    assert json.loads(out)["plan"]["result"]["target"] == 0.9
+
+
+@pytest.mark.parametrize("command", ["pool", "diagnose", "forecast", "report"])
+@pytest.mark.parametrize(
+    ("data", "extra", "words"),
+    [
+        ("absent.npy", (), "no such file"),
+        ("y.npy", (), "must be features (n, d) or tokens"),
+        ("groups.txt", (), "no format read here"),
+        ("nan.npy", ("--labels", "y.npy"), "NaN"),
+        ("wrong", ("--labels", "y.npy"), ""),
+        ("right", ("--labels", "short.txt"), "3 values for 300 rows"),
+        ("right", ("--out", "x.bmp"), "--out must end in"),
+        ("right", ("--labels", "objects.npy"), "pickled"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(run, files, monkeypatch, command, data, extra, words):
+    monkeypatch.chdir(files)
+    tokens = command == "pool"
+    shape = (300, 8, 8) if tokens else (300, 64)
+    np.save("nan.npy", np.full(shape, np.nan))
+    np.save("objects.npy", np.array([{}] * 300, dtype=object))
+    (files / "short.txt").write_text("1\n2\n3")
+    if command == "diagnose":
+        extra = tuple(x for x in extra if x not in ("--labels", "y.npy", "short.txt", "objects.npy"))
+        if data == "right" and not extra:
+            pytest.skip("takes no labels")
+    if data == "wrong":
+        if command == "report":
+            pytest.skip("takes both")
+        data, words = ("features.npy", "tokens (n, T, d)") if tokens else ("tokens.npy", "features (n, d)")
+    if data == "right":
+        data = "tokens.npy" if tokens else "features.npy"
+    code, out, err = run(command, data, *extra)
+    assert code == 2, err
+    assert out == ""
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in err
+
+
+def test_forecast_asks_for_labels(run, files):
+    code, _, err = run("forecast", files / "features.npy")
+    assert code == 2
+    assert "--labels" in err
+    code, _, err = run("pool", files / "tokens.npy", "--pooling", "query")
+    assert code == 2
+    assert "--labels" in err
+    code, _, err = run("forecast", files / "features.npy", "-y", files / "y.npy", "--n", "many")
+    assert code == 2
