@@ -53,7 +53,7 @@ def test_known_gains_lower_the_alignment_and_widen_its_error():
 def test_an_interval_begins_at_zero_next_to_the_edge():
     law = sp.FreeProductLaw(0.625, 0.5, 0.1)
     bulk = fit_bulk(np.asarray(law.ppf((np.arange(300) + 0.5) / 300))[::-1], 0.5, 0.625)
-    near, far = outlier(bulk.edge + 1.1 * bulk.margin), outlier(1.5)
+    near, far = outlier(bulk.edge + 1.4 * bulk.margin), outlier(1.5)
     assert near.interval[0] == 0.0
     assert near.alignment < near.interval[1] < 0.8
     assert far.interval[0] > 0.5

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import log_ndtr
 
 from spikepool.theory import spikes
 from spikepool.theory.fluctuations import eigenvalue_std, spike_alignment_std
@@ -57,7 +57,7 @@ def unselected(value: float, cut: float, deviation: float, level: float = 0.5) -
     """
 
     def log_probability(m: float) -> float:
-        return float(norm.logcdf((m - value) / deviation) - norm.logcdf((m - cut) / deviation)) - math.log(level)
+        return float(log_ndtr((m - value) / deviation) - log_ndtr((m - cut) / deviation)) - math.log(level)
 
     low, high = value - 8 * deviation, value + 4 * deviation
     if log_probability(low) >= 0:
