@@ -65,7 +65,7 @@ def make_features(cache: Path) -> None:
             ids = [tokenizer.encode(text, add_special_tokens=False).ids[:32] or [0] for text in texts]
             np.save(cache / f"{corpus}_{name}.npy", np.array([table[i].mean(0) for i in ids], np.float32))
         model = SmolLM2()
-        ids = [model.tokenise(text)[:32] or [0] for text in texts]
+        ids = [model.token_ids(text, 32) or [0] for text in texts]
         np.save(cache / f"{corpus}_smolstatic.npy", np.array([model.table[i].mean(0) for i in ids], np.float32))
 
 
@@ -215,21 +215,158 @@ def measure_controls(draws: int, full: bool, out: Path) -> None:
             print(key, verdicts, flush=True)
 
 
+def plain_rows(cache: Path, corpus: str, n: int, seed: int) -> np.ndarray:
+    features = np.load(cache / f"{corpus}_minilmctx.npy")
+    return features[np.random.default_rng([n, seed]).choice(len(features), n, replace=False)].astype(float)
+
+
+def altered_rows(x: np.ndarray, rng) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
+    """What may be wrong with rows: (rows, groups)."""
+    n, mean = len(x), x.mean(axis=0)
+    third = np.tile(x[: n // 3], (3, 1))
+    series = x - mean
+    for i in range(1, n):
+        series[i] = 0.8 * series[i - 1] + 0.6 * series[i]
+    group = np.repeat(np.arange(n // 4 + 1), 4)[:n]
+    in_groups = np.sqrt(0.9) * (x - mean)[group] + np.sqrt(0.1) * (x - mean)
+    large = x.copy()
+    large[rng.choice(n, 3, replace=False)] += 29 * (large[:3] - mean)
+    by_component = x[np.argsort((x - mean) @ top(x, 1)[:, 0])]
+    return {
+        "plain": (x, None),
+        "exact copies x 3": (third[rng.permutation(len(third))], None),
+        "near copies x 3": (
+            (third + 0.05 * x.std(axis=0) * rng.standard_normal(third.shape))[rng.permutation(len(third))],
+            None,
+        ),
+        "AR(0.8) series": (series, None),
+        "sorted": (by_component, None),
+        "groups of 4, not named": (in_groups, None),
+        "groups of 4, named": (in_groups, group),
+        "three rows x 30": (large, None),
+    }
+
+
+def measure_rows(cache: Path, corpus: str, draws: int, out: Path) -> None:
+    """Error of the overlaps and what is flagged, for rows that are not an independent sample."""
+    features = np.load(cache / f"{corpus}_minilmctx.npy").astype(float)
+    truth = top(features)
+    results: dict = {}
+    for seed in range(draws):
+        for name, (x, groups) in altered_rows(
+            plain_rows(cache, corpus, 600, seed), np.random.default_rng(seed)
+        ).items():
+            found = quiet(x, groups=groups, random_state=seed)
+            record = {"verdict": found.verdict, "flags": [w.kind for w in found.warnings], "rows": found.n_effective}
+            if found.spans is not None and name != "three rows x 30":
+                record["error"] = (np.array([s.overlap for s in found.spans]) - overlap(top(x), truth)).tolist()
+            results.setdefault(name, []).append(record)
+            out.write_text(json.dumps(results, indent=1))
+    for name, records in results.items():
+        errors = [r["error"][2:] for r in records if "error" in r]
+        flags = sorted({flag for r in records for flag in r["flags"]})
+        print(
+            f"| {name} | {sum(bool(r['flags']) for r in records)}/{len(records)} {', '.join(flags)} | "
+            f"{np.mean([r['rows'] for r in records]):.0f} | {np.mean(errors) if errors else np.nan:+.3f} |"
+        )
+
+
+def measure_scale(store: Path, n: int, d: int) -> None:
+    """Diagnosis of n x d float32 rows from Zarr: seconds and peak memory of the process."""
+    import resource
+
+    import zarr
+
+    if not store.exists():
+        rng = np.random.default_rng(0)
+        root = np.sqrt(1 / np.arange(1.0, d + 1)).astype(np.float32)
+        array = zarr.create_array(store=str(store), shape=(n, d), chunks=(20_000, d), dtype="f4", compressors=None)
+        for start in range(0, n, 20_000):
+            m = min(20_000, n - start)
+            scales = np.sqrt(rng.gamma(3, 1 / 3, size=(m, 1))).astype(np.float32)
+            array[start : start + m] = rng.standard_normal((m, d), dtype=np.float32) * root * scales
+    before, start = time.process_time(), time.perf_counter()
+    found = quiet(zarr.open_array(str(store), mode="r"), target=0.9)
+    print(found)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{n} x {d}: {time.process_time() - before:.0f} s of CPU, {time.perf_counter() - start:.0f} s by the clock, "
+        f"peak {peak:.2f} GB"
+    )
+
+
+def print_tables(out: Path) -> None:
+    """Markdown tables from the results of `corpora`."""
+    results = json.loads(out.read_text())
+    groups: dict = {}
+    for key, cells in results.items():
+        corpus, name, n = key.split()
+        groups.setdefault((corpus, name), {})[int(n)] = cells
+    print("| corpus, features | n | draws | true overlap, k = 5, 10, 20, 50 | error | bootstrap | coverage | flagged |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for (corpus, name), sizes in sorted(groups.items()):
+        for n, cells in sorted(sizes.items()):
+            told = [c for c in cells if "overlap" in c]
+            truth, ours, boot = (np.array([c[x] for c in told])[:, STEADY] for x in ("truth", "overlap", "bootstrap"))
+            low, high = np.moveaxis(np.array([c["interval"] for c in told])[:, STEADY], 2, 0)
+            shown = " ".join(f"{v:.2f}" for v in truth.mean(0))
+            print(
+                f"| {corpus}, {name} | {n} | {len(cells)} | {shown} | {np.abs(ours - truth).mean():.3f} | "
+                f"{np.abs(boot - truth).mean():.3f} | {((low <= truth) & (truth <= high)).mean():.2f} | "
+                f"{sum(bool(c['warnings']) for c in cells)} |"
+            )
+    print(
+        "\n| features | error, k = 1, 2, 5, 10, 20, 50 | bootstrap | coverage | planned from 500 to 1000, 2000, 4000 |"
+    )
+    print("| --- | --- | --- | --- | --- |")
+    for (corpus, name), sizes in sorted(groups.items()):
+        told = [c for cells in sizes.values() for c in cells if "overlap" in c]
+        truth, ours, boot = (np.array([c[x] for c in told]) for x in ("truth", "overlap", "bootstrap"))
+        low, high = np.moveaxis(np.array([c["interval"] for c in told]), 2, 0)
+        planned = []
+        for m in PLANNED:
+            if m in sizes and any("planned" in c for c in sizes.get(500, [])):
+                there = np.mean([c["truth"] for c in sizes[m]], axis=0)[STEADY]
+                seen = np.array([c["planned"][str(m)] for c in sizes[500] if "planned" in c])[:, STEADY]
+                planned.append(f"{np.abs(seen - there).mean():.3f}")
+        errors = " ".join(f"{v:.3f}" for v in np.abs(ours - truth).mean(0))
+        boots = " ".join(f"{v:.3f}" for v in np.abs(boot - truth).mean(0))
+        inside = ((low <= truth) & (truth <= high))[:, STEADY].mean()
+        print(f"| {corpus}, {name} | {errors} | {boots} | {inside:.2f} | {' '.join(planned)} |")
+    single = np.array([c["component"] for cells in results.values() for c in cells if "component" in c])
+    true = np.array([c["single"] for cells in results.values() for c in cells if "component" in c])
+    hit = (single[..., 1] <= true) & (true <= single[..., 2])
+    resolved = single[..., 3] > 0
+    print(
+        f"\nsingle components: coverage {hit.mean():.2f}; resolved {resolved.mean():.2f}, "
+        f"of these {hit[resolved].mean():.2f}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("features", "corpora", "controls"))
+    parser.add_argument("what", choices=("features", "corpora", "controls", "rows", "scale", "table"))
     parser.add_argument("--cache", type=Path, default=ROOT / "features")
     parser.add_argument("--corpora", nargs="*", default=CORPORA)
     parser.add_argument("--sets", nargs="*", default=CONTEXTUAL + STATIC)
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
     parser.add_argument("--draws", type=int)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--store", type=Path, default=Path("rows.zarr"))
+    parser.add_argument("--shape", nargs=2, type=int, default=(1_000_000, 384))
     parser.add_argument("--full", action="store_true", help="controls: simulate what is coloured as well")
     options = parser.parse_args()
     if options.what == "features":
         make_features(options.cache)
     elif options.what == "controls":
         measure_controls(options.draws or 200, options.full, options.out or RESULTS / "trust_controls.json")
+    elif options.what == "rows":
+        out = options.out or RESULTS / "trust_rows.json"
+        measure_rows(options.cache, options.corpora[-1], options.draws or 10, out)
+    elif options.what == "scale":
+        measure_scale(options.store, *options.shape)
+    elif options.what == "table":
+        print_tables(options.out or RESULTS / "trust_corpora.json")
     else:
         out = options.out or RESULTS / "trust_corpora.json"
         measure_corpora(options.cache, options.corpora, options.sets, options.sizes, options.draws or 20, out)

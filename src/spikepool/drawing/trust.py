@@ -42,7 +42,8 @@ def _ranked(diagnosis: Any, ax: Any) -> Any:
     if diagnosis.population is not None:
         tau = diagnosis.population[: len(values)]
         ax.loglog(np.arange(1, len(tau) + 1), tau, color=palette.INK, ls="--", label="fitted population")
-    ax.set(xlabel="rank", ylabel="eigenvalue of the covariance")
+    # beyond half the rows the fitted spectrum only keeps the trace, and may fall steeply
+    ax.set(xlabel="rank", ylabel="eigenvalue of the covariance", ylim=(0.5 * values[-1], 2 * values[0]))
     ax.legend(loc="lower left")
     return ax
 

@@ -30,6 +30,7 @@ from spikepool.trust.planning import Curve, curve, required_rows
 from spikepool.trust.regimes import IsotropicReading, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
 from spikepool.trust.rows import Rows
+from spikepool.trust.usage import explaining_usage
 
 # Independent rows below which halves and spans are not simulated.
 _FEWEST_ROWS = 20
@@ -94,7 +95,8 @@ def diagnose(
         Vocabulary size; fitted from the bulk when not given.
     weights : array_like of shape (T,), optional
         Pooling weights; with them the variance of a token's noise is reported (``noise_variance``), and with `V` as
-        well the edge is that of sequences of finite length.
+        well the edge is that of sequences of finite length, and a spectrum that the use of tokens explains (Zipf's
+        frequencies of some exponent) is "no signal".
     alpha : float, optional
         Signal gain w'Rw. The spectrum shows the direction mu·u + zeta along which *this table's* classes differ, and
         the alignment is with that direction. With `alpha` and `weights` it is turned into the alignment with u
@@ -142,6 +144,11 @@ def diagnose(
     n, d = rows.n, rows.d
     factor = 1.0 if V is None or w is None else edge_factor(w, d, V, n)
     isotropic = read_isotropic(rows, None if V is None else d / V, factor)
+    if isotropic.verdict is None and V is not None and w is not None:
+        usage = explaining_usage(rows.values, n, V, w, rng)
+        if usage is not None:
+            reason = f"noise pooled over tokens of frequencies rank^-{usage.exponent:g} has this spectrum"
+            isotropic = replace(isotropic, verdict="no signal", n_outliers=0, reason=reason)
     noise = None if kappa is None else isotropic.fit.law.scale / kappa
     gain = None if alpha is None or noise is None else alpha * noise
     units = rows.copies if group is None else group
