@@ -32,7 +32,7 @@ def draw_diagnosis(diagnosis: Any, ax: Any = None, kind: str | None = None) -> A
 
 def draw_spectrum(diagnosis: Any, ax: Any) -> Any:
     """Eigenvalues with what was fitted to them: the bulk where noise is isotropic, else the population spectrum."""
-    return _ranked(diagnosis, ax) if diagnosis.verdict in ("coloured", "poor fit") else _bulk(diagnosis, ax)
+    return _bulk(diagnosis, ax) if diagnosis.isotropic else _ranked(diagnosis, ax)
 
 
 def _ranked(diagnosis: Any, ax: Any) -> Any:

@@ -144,7 +144,8 @@ def diagnose(
     n, d = rows.n, rows.d
     factor = 1.0 if V is None or w is None else edge_factor(w, d, V, n)
     isotropic = read_isotropic(rows, None if V is None else d / V, factor)
-    if isotropic.verdict is None and V is not None and w is not None:
+    believed = isotropic.verdict is not None
+    if not believed and V is not None and w is not None:
         usage = explaining_usage(rows.values, n, V, w, rng)
         if usage is not None:
             reason = f"noise pooled over tokens of frequencies rank^-{usage.exponent:g} has this spectrum"
@@ -165,7 +166,7 @@ def diagnose(
         found, contiguous = _coloured(rows, units, group is not None, isotropic.reason, target, rng)
     if group is None:
         cautions.append(row_warnings.order_caution(rows.lag, rows.values, n, **contiguous))
-    mean_is_top = _mean_is_top(rows, isotropic.fit, found.verdict)
+    mean_is_top = _mean_is_top(rows, isotropic.fit, believed)
     if mean_is_top:
         warnings.warn(
             "the mean of the features dominates their uncentred covariance; centre them before taking components",
@@ -188,10 +189,11 @@ def diagnose(
         distance=isotropic.fit.distance,
         eigenvalues=rows.values,
         mean_is_top=mean_is_top,
+        isotropic=believed,
         n_samples=n,
         n_effective=found.n_effective,
         target=target,
-        noise_variance=noise if found.verdict in ("signal", "no signal") else None,
+        noise_variance=noise if believed else None,
     )
 
 
@@ -266,14 +268,14 @@ def _component(
     return Component(alignment, interval, resolved, value, vector)
 
 
-def _mean_is_top(rows: Rows, fit: BulkFit, verdict: str) -> bool:
+def _mean_is_top(rows: Rows, fit: BulkFit, isotropic: bool) -> bool:
     """Whether adding mean mean' to the centred covariance puts the mean on top.
 
     Over isotropic noise the sample mean of pure noise has squared norm scale·gamma, which stays inside the bulk; a
     spike of strength theta gives the outlier lambda(x) as any other. Elsewhere the norms are compared.
     """
     squared = float(np.sum(rows.mean**2))
-    if verdict not in ("signal", "no signal"):
+    if not isotropic:
         return squared > float(rows.values[0])
     law = fit.law
     x = squared / law.scale - law.delta - law.gamma

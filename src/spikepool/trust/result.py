@@ -115,6 +115,8 @@ class Diagnosis:
         All of them, descending.
     mean_is_top : bool
         Whether the mean of the features is the top component of the uncentred covariance.
+    isotropic : bool
+        Whether the fitted bulk may be believed.
     n_samples, n_effective : int
         Rows, and the independent rows they are worth.
     """
@@ -134,6 +136,7 @@ class Diagnosis:
     distance: float
     eigenvalues: FloatArray
     mean_is_top: bool
+    isotropic: bool
     n_samples: int
     n_effective: int
     target: float
