@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool.data.arrow_sizes import check_arrow, check_parquet
 from spikepool.data.sources import TableSource, checked_shape
 from spikepool.errors import TableFormatError, require
 
-# As for zip archives: numbers that carry information do not shrink a hundred times.
-RATIO_LIMIT = 100
+# Numbers decoded at once: a batch of long rows is read in fewer of them.
+_BATCH_VALUES = 1 << 22
 
 
 def open_arrow(file: Path, tensor: str | None) -> TableSource:
@@ -29,15 +30,21 @@ def open_arrow(file: Path, tensor: str | None) -> TableSource:
         if parquet:
             pq = require("pyarrow.parquet", "parquet")
             content = pq.ParquetFile(file)
-            _check_parquet(content.metadata, file)
             schema, V = content.schema_arrow, content.metadata.num_rows
         else:
+            check_arrow(pyarrow, str(file), file.name, file.stat().st_size)
             with pyarrow.ipc.open_file(pyarrow.memory_map(str(file))) as reader:
                 schema = reader.schema
                 V = sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+    except TableFormatError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as err:
         raise TableFormatError(f"the file is damaged: {err}", file.name, "Download it again") from err
     columns, width = _choose_columns(pyarrow, schema, tensor, file)
+    if parquet:
+        values = check_parquet(content.metadata, columns, file.name, file.stat().st_size)
+        if len(columns) == 1 and width is None and V:
+            width = values // V  # lists of equal length, or the rows will say that they are not
     source = _ArrowRows((V, width or 0), ", ".join(columns[:3]), file, columns, parquet)
     if width is None:  # lists of no declared length: the first row tells
         source.shape = (V, source.first_width())
@@ -61,6 +68,8 @@ class _ArrowRows(TableSource):
 
         if self._parquet:
             import pyarrow.parquet as pq
+
+            rows = max(1, min(rows, _BATCH_VALUES // max(1, self.shape[1])))
 
             yield from pq.ParquetFile(self._file).iter_batches(batch_size=rows, columns=self._columns)
             return
@@ -120,9 +129,3 @@ def _choose_columns(pyarrow: Any, schema: Any, tensor: str | None, file: Path) -
             f"{file.name} has no column of floating-point numbers", schema.names[:12], "Convert the vectors to float32"
         )
     return numbers, len(numbers)
-
-
-def _check_parquet(metadata: Any, file: Path) -> None:
-    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    if unpacked > RATIO_LIMIT * file.stat().st_size:
-        raise TableFormatError("the file expands more than a hundred times", unpacked, "Do not use this file")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool.data.arrow_sizes import check_arrow, check_parquet, decoded_bytes
 from spikepool.data.blocks import BlockSource
 from spikepool.data.locations import Location, named_errors
 from spikepool.errors import DataSourceError, MissingSourceError, RaggedError, require
@@ -50,10 +51,11 @@ class ParquetBlocks(_ColumnBlocks):
             if schema is None:
                 schema = file.schema_arrow
                 self.columns = choose_columns(schema, column, location.url)
+            check_parquet(file.metadata, self.columns, path, int(location.fs.info(path)["size"]))
             for group in range(file.metadata.num_row_groups):
                 info = file.metadata.row_group(group)
                 if info.num_rows:
-                    self._groups.append((number, group, int(info.total_byte_size)))
+                    self._groups.append((number, group, decoded_bytes(info, self.columns)[1]))
                     borders.append(borders[-1] + int(info.num_rows))
             if any(name not in file.schema_arrow.names for name in self.columns):
                 raise DataSourceError(f"{path} lacks columns that {self._paths[0]} has", self.columns[:5])
@@ -101,6 +103,9 @@ class ArrowBlocks(_ColumnBlocks):
         if not kept:
             with named_errors(self.location.url):
                 local = getattr(self.location.fs, "protocol", "") in ("file", ("file", "local"))
+                if local:
+                    size = int(self.location.fs.info(self.location.path)["size"])
+                    check_arrow(pyarrow, self.location.path, self.location.url, size)
                 source = pyarrow.memory_map(self.location.path) if local else self.location.fs.open(self.location.path)
                 kept[0] = pyarrow.ipc.open_file(source)
         return kept[0]

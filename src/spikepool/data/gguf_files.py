@@ -31,7 +31,8 @@ TYPE_NAMES |= {2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K"
 TYPE_NAMES |= {14: "Q6_K", 15: "Q8_K"}
 INTEGERS = (24, 25, 26, 27)
 MOST_ENTRIES = 10**6
-MOST_STRINGS = 2**24
+# Strings are passed over one by one, at about a million a second; the largest vocabularies have a quarter of a million.
+MOST_STRINGS = 2**21
 
 
 def open_gguf(file: Path, tensor: str | None) -> TableSource:

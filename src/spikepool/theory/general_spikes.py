@@ -31,6 +31,9 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.generalized import GeneralizedLaw
 
+# Points at which a bracket is counted at once: few rounds cost less than few points.
+_SECTIONS = 200
+
 
 class Measure(NamedTuple):
     """Spectral measure of a PSD matrix at r vectors: v_k' f(A) v_l = sum_i f(values_i) c_ik c_il.
@@ -52,10 +55,13 @@ class GeneralOutlier:
         Of the pooled covariance.
     overlaps : numpy.ndarray of shape (r,)
         Squared inner products of its unit eigenvector with the directions u_k.
+    parameter : float
+        Its s on the curve of points beyond the bulk (:meth:`GeneralizedLaw.right_curve`).
     """
 
     eigenvalue: float
     overlaps: FloatArray
+    parameter: float
 
 
 class GeneralSpikes:
@@ -143,10 +149,10 @@ class GeneralSpikes:
     def _locate(self, k: int, low: float, high: float) -> float:
         """Parameter s of the k-th largest outlier: where the count falls below k."""
         for _ in range(40):
-            nodes = np.linspace(low, high, 34)[1:-1]
+            nodes = np.linspace(low, high, _SECTIONS + 2)[1:-1]
             enough = self._count(nodes)[0] >= k
             last = int(enough.sum())  # the count decreases with s
-            low, high = (low if last == 0 else nodes[last - 1]), (high if last == 32 else nodes[last])
+            low, high = (low if last == 0 else nodes[last - 1]), (high if last == _SECTIONS else nodes[last])
             if high - low <= 4e-16 * abs(low):
                 return float(low)
         raise ConvergenceError(
@@ -177,12 +183,12 @@ class GeneralSpikes:
         near = np.abs(self._poles - value) <= 1e-13 * value
         if near.any():
             # a spike that no signal touches: its eigenvector is orthogonal to all of them
-            return GeneralOutlier(value, np.zeros(self.rank))
+            return GeneralOutlier(value, np.zeros(self.rank), s)
         _, F, _, dF = self._derivatives(s)
         values, vectors = np.linalg.eigh(F)
         x = vectors[:, int(np.argmin(np.abs(values)))]
         overlaps = x**2 / -(x @ dF @ x)
-        return GeneralOutlier(value, np.clip(overlaps, 0.0, 1.0))
+        return GeneralOutlier(value, np.clip(overlaps, 0.0, 1.0), s)
 
     def threshold(self) -> float:
         """Factor on the signals at which the first outlier made of them leaves the bulk; infinite if none does.

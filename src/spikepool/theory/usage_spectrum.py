@@ -119,7 +119,8 @@ class UsageSpectrum:
             noise_spikes=prepared.noise_spikes,
             usage_spikes=self.usage.top.values[self._spikes],
         ).outliers()
-        self._points = self.bulk.real_solution(np.array([o.eigenvalue for o in self.outliers]))
+        s = np.array([o.parameter for o in self.outliers])
+        self._points = (*self.bulk.right_curve(s)[:2], s) if self.outliers else (s, s, s)
         self._untouched = self._spikes_alone()
         self.contents = self._contents()
         self.threshold = prepared.threshold
