@@ -149,15 +149,14 @@ def _merged_by_dask(new: Callable[[], S], sources: Sequence[BlockSource], bar: P
             with _counted({part.key: count for part, count in zip(parts, counts, strict=True)}, bar):
                 result: S = tree[0].compute()
             return result
-        futures = client.compute([*parts, tree[0]])
+        root, *futures = client.compute([tree[0], *(parts if len(parts) > 1 else [])])
         try:
-            done = {future.key: count for future, count in zip(futures[:-1], counts, strict=True)}
-            root = futures.pop()
+            done = {future.key: count for future, count in zip(futures, counts, strict=bool(futures))}
             for future in require("distributed", "sweeps").as_completed(futures, loop=client.loop):
-                if future.status == "error":
-                    future.result()
+                if future.status != "finished":
+                    future.result()  # raises
                 bar.advance(done[future.key])
-                future.release()
+                future.release()  # the tree holds on to it for as long as it needs it
             result = root.result()
         finally:
             client.cancel([root, *(future for future in futures if not future.done())])
