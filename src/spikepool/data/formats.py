@@ -12,12 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from spikepool.data.locations import is_url
 from spikepool.data.sources import TableSource, checked_width
 from spikepool.data.tensor_names import PICKLE_REMEDY
 from spikepool.errors import InvalidInputError, TableFormatError, UnsafeFormatError
 from spikepool.kit import validation as check
 
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill")
+ZARR_METADATA = ("zarr.json", ".zarray", ".zgroup")
 FILE_SUFFIXES = (".safetensors", ".npy", ".npz", ".gguf", ".parquet", ".arrow", ".feather", ".json", *PICKLE_SUFFIXES)
 KNOWN = "safetensors, npy, npz, GGUF, Parquet or Arrow"
 
@@ -46,8 +48,9 @@ def open_table(path: Any, tensor: str | None = None, *, transpose: bool = False)
     Parameters
     ----------
     path : str or path-like
-        A file (safetensors, npy, npz, GGUF, Parquet, Arrow), a safetensors index or a folder that holds one, or
-        a Hugging Face model id (``"hf://openai-community/gpt2"``, or ``"owner/name"`` when no such path exists).
+        A file (safetensors, npy, npz, GGUF, Parquet, Arrow), a safetensors index or a folder that holds one, a
+        Hugging Face model id (``"hf://openai-community/gpt2"``, or ``"owner/name"`` when no such path exists), a Zarr
+        array, or the URL (``s3://``, ...) of an npy, Zarr, Parquet or Arrow file.
     tensor : str, optional
         Name of the tensor, or of the column; by default the input embedding is found by its usual names.
     transpose : bool
@@ -66,8 +69,18 @@ def open_table(path: Any, tensor: str | None = None, *, transpose: bool = False)
     """
     if tensor is not None and not isinstance(tensor, str):
         raise InvalidInputError("tensor must be the name of a tensor", tensor, "Pass a string")
-    source = _open_file(locate_file(path), tensor)
+    if (is_url(path) and not str(path).startswith("hf://")) or _is_zarr_folder(path):
+        from spikepool.data.chunked_table import open_chunked_table
+
+        source = open_chunked_table(path, tensor)
+    else:
+        source = _open_file(locate_file(path), tensor)
     return checked_width(source.transposed() if check.flag(transpose, "transpose") else source)
+
+
+def _is_zarr_folder(path: Any) -> bool:
+    """Whether the path is a Zarr array or group on this machine."""
+    return isinstance(path, (str, Path)) and any((Path(path) / name).is_file() for name in ZARR_METADATA)
 
 
 def locate_file(path: Any) -> Path:

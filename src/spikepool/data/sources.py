@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.errors import InvalidInputError, MemoryBudgetError, NonFiniteError, ShapeError, TableFormatError
+from spikepool.errors import MemoryBudgetError, NonFiniteError, ShapeError, TableFormatError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 
@@ -53,21 +53,7 @@ class TableSource(ABC):
         rows = rows or block_rows(d)
         seen = 0
         for block in self._blocks(rows):
-            if block.ndim != 2 or block.shape[1] != d:
-                raise TableFormatError(
-                    f"{self.name}: a block of rows has the wrong shape, {d} columns were announced",
-                    block.shape,
-                    "The file is damaged; download it again",
-                )
-            values = np.array(block, dtype=np.float64)  # a copy: callers centre it in place
-            # The sum is finite unless an entry is not, or the sum itself overflows; only then look at all entries.
-            if not np.isfinite(values.sum()) and not np.isfinite(values).all():
-                bad = np.argwhere(~np.isfinite(values))[0]
-                raise NonFiniteError(
-                    f"{self.name} contains NaN or infinities, first at row {seen + bad[0]}, column {bad[1]}",
-                    float(values[tuple(bad)]),
-                    "Drop or repair these rows, then save the table again",
-                )
+            values = checked_block(block, d, self.name, seen)
             seen += len(values)
             yield values
         if seen != V:
@@ -125,37 +111,24 @@ class ArraySource(TableSource):
                 mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def as_source(table: Any) -> TableSource:
-    """`table` itself if it is a source, else the array as a source; lists become arrays."""
-    if isinstance(table, TableSource):
-        return table
-    if hasattr(table, "to_numpy") and not hasattr(table, "dtype"):  # a data frame
-        table = table.to_numpy()
-    if not hasattr(table, "shape") or not hasattr(table, "dtype"):
-        try:
-            table = np.asarray(table, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError) as err:
-            raise InvalidInputError(
-                "E must be a (V, d) array of real numbers", type(table).__name__, "Pass a numeric array"
-            ) from err
-    if np.ma.isMaskedArray(table):
-        raise InvalidInputError("E has masked entries", type(table).__name__, "Fill or drop them first")
-    try:
-        kind = np.dtype(table.dtype).kind
-    except TypeError:  # a tensor of another library, which numpy can read or not
-        return as_source(_foreign(table))
-    if kind not in "fiu":
-        raise InvalidInputError("E must hold real numbers", str(table.dtype), "Convert it to float32 first")
-    return checked_width(ArraySource(table, "E"))
-
-
-def _foreign(table: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(table)
-    except (TypeError, ValueError, RuntimeError) as err:
-        raise InvalidInputError(
-            "numpy cannot read E", type(table).__name__, "Convert it to a float32 numpy array"
-        ) from err
+def checked_block(block: NDArray[Any], d: int, name: str, start: int) -> FloatArray:
+    """Rows as a fresh float64 array, which callers may centre in place; finite, and `d` wide."""
+    if block.ndim != 2 or block.shape[1] != d:
+        raise TableFormatError(
+            f"{name}: a block of rows has the wrong shape, {d} columns were announced",
+            block.shape,
+            "The file is damaged; download it again",
+        )
+    values = np.array(block, dtype=np.float64)
+    # The sum is finite unless an entry is not, or the sum itself overflows; only then look at all entries.
+    if not np.isfinite(values.sum()) and not np.isfinite(values).all():
+        bad = np.argwhere(~np.isfinite(values))[0]
+        raise NonFiniteError(
+            f"{name} contains NaN or infinities, first at row {start + bad[0]}, column {bad[1]}",
+            float(values[tuple(bad)]),
+            "Drop or repair these rows, then save the table again",
+        )
+    return values
 
 
 def bfloat16_to_float32(bits: NDArray[np.uint16]) -> NDArray[np.float32]:

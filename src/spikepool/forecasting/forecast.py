@@ -55,7 +55,8 @@ def forecast(
     Parameters
     ----------
     C : array_like (n0, d), or tokens with `pooling`
-        Pooled features of the pilot, one row a document; at least 20 distinct rows, better 200.
+        Pooled features of the pilot, one row a document; at least 20 distinct rows, better 200. A Dask or Zarr array,
+        path or URL is read once and held.
     y : array_like (n0,)
         Labels of two or more classes, or real numbers.
     n : array_like of int, optional

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.opening import is_stored, open_blocks
+from spikepool.data.tokens import read_whole
 from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
@@ -62,8 +64,8 @@ class PilotInput:
 
 
 def read_features(C: Any, name: str = "C") -> FloatArray:
-    """Pooled features as a finite (n, d) array. The one place where other sources of rows would be read."""
-    features = check.finite_array(C, name, ndim=2)
+    """Pooled features as a finite (n, d) array in memory; a Dask or Zarr array, path or URL is read once."""
+    features = check.finite_array(read_whole(open_blocks(C, name=name)) if is_stored(C) else C, name, ndim=2)
     largest = float(np.abs(features).max())
     if largest > _LARGEST_FEATURE:
         raise InvalidInputError(f"squares of {name} overflow; the largest entry is", largest, "Rescale the features")

@@ -9,6 +9,8 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import get_tags
 
+from spikepool.data.opening import is_stored, open_blocks
+from spikepool.data.tokens import read_whole
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.forecasting.pilot_input import read_groups
 from spikepool.kit.arrays import AnyArray, FloatArray
@@ -30,8 +32,8 @@ def pool_pilot(
         raise InvalidInputError(
             "pooling must be an estimator with fit and transform", pooling, "Pass for example SpectralPooling()"
         )
-    source = np.asarray(tokens)
-    observed = None if mask is None else np.asarray(mask)
+    source = _in_memory(tokens, "tokens")
+    observed = None if mask is None else _in_memory(mask, "mask")
     labels = np.asarray(y)
     if source.ndim < 2 or len(source) != len(labels):
         raise ShapeError("tokens and y must have one entry a row", source.shape, "Pass (n, T, d) and (n,)")
@@ -52,6 +54,11 @@ def pool_pilot(
         features[test] = part
     assert features is not None
     return features, more
+
+
+def _in_memory(data: Any, name: str) -> AnyArray:
+    """A pilot is small: what is stored is read whole, once."""
+    return read_whole(open_blocks(data, name=name)) if is_stored(data) else np.asarray(data)
 
 
 def _masked(mask: AnyArray | None, rows: AnyArray) -> dict[str, AnyArray]:

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.sources import ArraySource, TableSource, as_source, block_rows
+from spikepool.data.sources import ArraySource, TableSource, block_rows
+from spikepool.data.table_input import as_source
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray

@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.formats import open_table
-from spikepool.data.sources import TableSource, as_source
+from spikepool.data.sources import TableSource
+from spikepool.data.table_input import as_source
 from spikepool.data.tensor_names import names_an_embedding
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
@@ -21,6 +22,7 @@ from spikepool.kit.progress import Progress
 from spikepool.tables import nulls, report
 from spikepool.tables.edge import MARGIN, BulkEdge, find_edge
 from spikepool.tables.gram import Moments
+from spikepool.tables.half_moments import half_moments
 from spikepool.tables.heldout import fit_table_bulk, predict_held_out
 from spikepool.tables.population import TablePopulation, plug_in
 from spikepool.tables.rows import InfluentialRow, heaviest, scan_rows, token_names
@@ -162,7 +164,9 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         E : array of shape (V, d), or TableSource
-            One row a token. Anything that slices like an array is read block by block (memmap, Dask, Zarr).
+            One row a token; in memory, a memory map, a Dask or Zarr array, or a path or URL. Stored tables are read
+            chunk by chunk, at most three times: for the moments (wherever Dask runs), for the rows, and for the
+            null of shuffled columns when the table fits in memory.
         y : ignored
         """
         rng = self._check_parameters()
@@ -172,7 +176,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         self.rows_are_tokens_ = name is not None or names_an_embedding(source.name)
         steps = 3 + 2 * self.null_draws + self.repetitions
         with Progress(steps, f"spectrum of {source.name}", show=self.progress) as bar:
-            halves = self._read(source, rng)
+            halves = half_moments(source, rng)
             whole = halves[0].copy()
             whole.merge(halves[1])
             bar.advance()
@@ -213,16 +217,6 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     def _lost(self) -> int:
         """Rows that centring costs."""
         return 1 if self.center else 0
-
-    @staticmethod
-    def _read(source: TableSource, rng: np.random.Generator) -> tuple[Moments, Moments]:
-        """Moments of two random halves of the rows, in one pass."""
-        halves = Moments.zero(source.shape[1]), Moments.zero(source.shape[1])
-        for block in source.blocks():
-            first = rng.random(len(block)) < 0.5
-            halves[0].add(block[first])
-            halves[1].add(block[~first])
-        return halves
 
     def _decompose(self, whole: Moments, source: TableSource) -> tuple[FloatArray, FloatArray, int, int]:
         """(nonzero eigenvalues, eigenvectors, dimension they live in, independent rows)."""
