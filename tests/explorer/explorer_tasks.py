@@ -75,7 +75,7 @@ def audited_upload(payload, report):
 
     written = []
     watch_writes(written)
-    folder = str(Path(payload["path"]).parent)
+    folder = str(Path(payload["paths"]["data"]).parent)
     try:
         return upload_task(payload, report)
     finally:

@@ -1,6 +1,7 @@
 """Nothing on the explorer's pages is cut off, at the width of a phone and of a desktop, in both themes."""
 
 import pytest
+import upload_files as files
 from browser_page import DEADLINE, agree
 
 pytestmark = pytest.mark.browser
@@ -39,3 +40,28 @@ def test_weights_captions_and_readings_are_whole(view):
         assert page.evaluate(CUT, ".caption, .headline, .details, .caution, .reading dd, .note") == []
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
         assert page.is_visible("#caution") is (T == 1)
+
+
+def test_answers_and_tables_are_whole(view):
+    page, site, width = view
+    page.goto(f"{site.url}/data")
+    page.wait_for_selector("#upload-file")
+    assert "At most 391 kB here" in page.inner_text("#upload-limit")
+    assert "spikepool report" in page.inner_text("#upload-command")
+    rows = {"name": "x.npy", "mimeType": "", "buffer": files.npy(files.pooled_features())}
+    page.set_input_files("#upload-file", rows)
+    page.click("#upload-send")
+    page.wait_for_selector("#trust-answer")
+    page.click("#trust-answer summary")
+    assert page.evaluate(CUT, ".card p, .card h2, .numbers, #upload-command") == []
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    page.locator("#upload-kind label", has_text="Embedding table").click()
+    table = {"name": "t.npy", "mimeType": "", "buffer": files.npy(files.embedding_table())}
+    page.set_input_files("#upload-file", table)
+    page.click("#upload-send")
+    page.wait_for_selector("#upload-table")
+    # the caption and every cell of the last column lie within the page
+    right = "e => Math.max(...[...document.querySelectorAll(e)].map((x) => x.getBoundingClientRect().right))"
+    assert page.evaluate(right, "#upload-table td:last-child, .table-caption") <= width - 8
+    assert page.evaluate(CUT, ".card p, .card h2, .table-frame, td") == []
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width

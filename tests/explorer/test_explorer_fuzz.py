@@ -191,7 +191,8 @@ def test_broken_uploads_are_explained(application, monkeypatch, tmp_path):
                 [
                     {**query, "kind": rng.choice(BITS)},
                     {**query, "name": rng.choice(BITS)},
-                    {**query, "V": rng.choice(["nan", "-1", "1e5", "9" * 99, "٣", "0", "1"])},
+                    {**query, "target": rng.choice(["nan", "-1", "1e5", "9" * 99, "٣", "0", "1"])},
+                    {**query, "labels": "y.npy", "labels_size": rng.choice(["nan", "-1", "9" * 11, "٣", "0", "7"])},
                     {},
                 ]
             )

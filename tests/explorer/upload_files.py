@@ -46,3 +46,12 @@ def embedding_table(V=280, d=60, seed=0):
     table[:, 0] *= 6
     table[:, 1] *= 4
     return table.astype(np.float32)
+
+
+def labelled_tokens(n=240, T=4, d=10, seed=0):
+    """Tokens whose second position carries the class, and labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    X = rng.standard_normal((n, T, d)) * np.linspace(2, 0.5, d)
+    X[:, 1, :4] += 1.5 * (2 * y[:, None] - 1)
+    return X.astype(np.float32), y

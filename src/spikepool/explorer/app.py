@@ -118,7 +118,7 @@ def serve(
             port=port,
             threads=settings.threads,
             # room for the request line and headers beside the largest upload
-            max_request_body_size=settings.max_upload_bytes + 2**20,
+            max_request_body_size=settings.upload_limit + 2**20,
             channel_timeout=60,
             ident="spikepool",
         )

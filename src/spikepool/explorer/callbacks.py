@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from typing import Any
 
 import dash
-from dash import ClientsideFunction, Input, Output, Patch, State, ctx, html, no_update
+from dash import ClientsideFunction, Input, Output, Patch, State, ctx, no_update
 from dash.exceptions import PreventUpdate
 
 from spikepool.errors import SpikepoolError
@@ -69,7 +70,8 @@ def _register_page_script(app: dash.Dash) -> None:
     script(
         "uploadHelp",
         Output("upload-help", "children"),
-        Output("upload-V-control", "hidden"),
+        Output("upload-more", "hidden"),
+        Output("upload-command", "children"),
         Input("upload-kind", "value"),
     )
     script(
@@ -77,7 +79,10 @@ def _register_page_script(app: dash.Dash) -> None:
         Output("upload-send", "title"),
         Input("upload-send", "n_clicks"),
         State("upload-kind", "value"),
-        State("upload-V", "value"),
+        State("upload-target", "value"),
+    )
+    script(
+        "answerExports", *(Output(f"answers-{kind}", "href") for kind in ("html", "json")), Input("upload-job", "data")
     )
 
 
@@ -192,6 +197,13 @@ def _running(job: Job) -> bool:
     return job.status in ("waiting", "running")
 
 
+def _working(job: Job, verb: str) -> str:
+    """Where a job stands, and since when: a long step must not look like a standstill."""
+    if job.status == "waiting":
+        return "Waiting for a free worker…"
+    return f"{verb}: {job.note} ({time.monotonic() - job.started:.0f} s)"
+
+
 def _register_simulation(app: dash.Dash, services: Services) -> None:
     def simulation(_s: object, _c: object, _t: object, query: object, draws: object, job_id: object) -> list[Any]:
         if ctx.triggered_id == "simulate":
@@ -203,8 +215,7 @@ def _register_simulation(app: dash.Dash, services: Services) -> None:
         if job is None:
             return [None, True, False, True, "0", "The server no longer knows this simulation.", no_update]
         if _running(job):
-            note = "Waiting for a free worker…" if job.status == "waiting" else f"Simulating: {job.note}"
-            return [no_update, False, True, False, f"{job.progress:.4f}", note, no_update]
+            return [no_update, False, True, False, f"{job.progress:.4f}", _working(job, "Simulating"), no_update]
         if job.result is None:
             return [None, True, False, True, "0", job.error or "Failed.", no_update]
         note = f"Done: {job.result['trials']} draws in {job.result['seconds']:.1f} s; shown over the theory."
@@ -243,39 +254,19 @@ def _start_simulation(services: Services, query: object, draws: object, previous
 def _register_upload(app: dash.Dash, services: Services) -> None:
     def follow(_t: object, _c: object, theme: object, job_id: object) -> list[Any]:
         job = services.jobs.find(job_id)
-        unchanged = [no_update] * 6
         if job is None or job.task is not upload_task:
             if ctx.triggered_id == "theme":
                 raise PreventUpdate
-            return [True, False, True, "0", "", "The server no longer knows this upload.", False, *unchanged]
+            return [True, False, True, "0", "", "The server no longer knows this upload.", False, no_update, no_update]
         if ctx.triggered_id == "upload-cancel":
             services.jobs.cancel(job_id)
-            return [True, False, True, "0", "Cancelled; the file was deleted.", "", True, *unchanged]
+            return [True, False, True, "0", "Cancelled; the file was deleted.", "", True, no_update, no_update]
         if _running(job):
-            note = "Waiting for a free worker…" if job.status == "waiting" else f"Working: {job.note}"
-            return [False, True, False, f"{job.progress:.4f}", note, "", True, *unchanged]
+            return [False, True, False, f"{job.progress:.4f}", _working(job, "Working"), "", True, no_update, no_update]
         if job.result is None:
-            return [True, False, True, "0", "", job.error or "Failed.", False, True, *[no_update] * 5]
+            return [True, False, True, "0", "", job.error or "Failed.", False, True, no_update]
         shade = theme if isinstance(theme, str) and theme in figures.THEMES else "light"
-        shown = present(job.result, shade)
-        rows = [html.Tr([html.Td(cell) for cell in row]) for row in shown.rows]
-        head = html.Thead(html.Tr([html.Th(name, scope="col") for name in shown.columns]))
-        table = html.Table([html.Caption(shown.caption), head, html.Tbody(rows)]) if rows else html.P(shown.caption)
-        return [
-            True,
-            False,
-            True,
-            "1",
-            "Done.",
-            "",
-            True,
-            False,
-            shown.title,
-            shown.headline,
-            shown.details,
-            shown.figure,
-            table,
-        ]
+        return [True, False, True, "1", "Done.", "", True, False, present(job.result, shade)]
 
     app.callback(
         Output("upload-tick", "disabled"),
@@ -286,11 +277,7 @@ def _register_upload(app: dash.Dash, services: Services) -> None:
         Output("upload-problem", "children"),
         Output("upload-problem", "hidden"),
         Output("upload-result", "hidden"),
-        Output("upload-title", "children"),
-        Output("upload-verdict", "children"),
-        Output("upload-details", "children"),
-        Output("upload-graph", "figure"),
-        Output("upload-table", "children"),
+        Output("upload-answers", "children"),
         Input("upload-tick", "n_intervals"),
         Input("upload-cancel", "n_clicks"),
         Input("theme", "data"),

@@ -35,6 +35,7 @@ HINTS = {
     "this number.",
     "edge": "Right end of the bulk: the largest eigenvalue that pure noise produces.",
     "top": "Predicted largest eigenvalue of the pooled covariance.",
+    "target": "The report says how many labelled rows this accuracy of a ridge classifier will take.",
     "plane": "What the vertical axis of the phase diagram shows.",
 }  # fmt: skip
 
@@ -116,10 +117,11 @@ def card(id: str, title: str, body: list[Any], *, extra: list[Any] | None = None
     )
 
 
-def graph(id: str) -> dcc.Graph:
+def graph(id: str, figure: dict[str, Any] | None = None) -> dcc.Graph:
     """A chart that follows the width of its card."""
     return dcc.Graph(
         id=id,
+        figure=figure,
         className="graph",
         responsive=True,
         config={"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False},

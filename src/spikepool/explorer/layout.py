@@ -7,7 +7,7 @@ from typing import Any
 from dash import dcc, html
 
 from spikepool import __version__
-from spikepool.explorer.controls import card, choice, figure_of, graph, hint, number, reading
+from spikepool.explorer.controls import card, choice, figure_of, hint, number, reading
 from spikepool.explorer.settings import Settings
 from spikepool.explorer.state import MAX_MATRIX_SIZE
 
@@ -223,15 +223,17 @@ def _results(settings: Settings) -> list[Any]:
 
 
 def _data_page(settings: Settings) -> list[Any]:
-    limit = settings.max_upload_bytes // 2**20
+    limit = settings.upload_limit
+    kinds = {"features": "Features or tokens", "table": "Embedding table"}
     return [
         html.Section(
             className="card intro",
             children=[
-                html.H1("What is in your data?"),
+                html.H1("Three questions about your data"),
                 html.P(
-                    "Upload pooled features to learn which components can be trusted, or an embedding table to see its "
-                    "bulk and outliers. The file is read in a process of its own and deleted afterwards."
+                    "Which pooling to choose, which components to trust, and what more labelled rows will bring: "
+                    "upload token embeddings or pooled features, with labels if you have them. Or an embedding table, "
+                    "for its bulk and outliers. Files are read in a process of their own and deleted afterwards."
                 ),
                 html.Div(
                     className="upload-form",
@@ -243,10 +245,7 @@ def _data_page(settings: Settings) -> list[Any]:
                             children=[
                                 dcc.RadioItems(
                                     id="upload-kind",
-                                    options=[
-                                        {"label": "Pooled features", "value": "features"},
-                                        {"label": "Embedding table", "value": "table"},
-                                    ],
+                                    options=[{"label": label, "value": value} for value, label in kinds.items()],
                                     value="features",
                                     className="segments",
                                     inline=True,
@@ -254,21 +253,34 @@ def _data_page(settings: Settings) -> list[Any]:
                                 html.P(id="upload-help", className="note"),
                             ],
                         ),
+                        # the file fields are made by the page's script: it sends the files as a plain body
+                        html.Div(id="upload-drop", className="drop", **{"data-limit": str(limit)}),
                         html.Div(
-                            className="control control-head",
-                            id="upload-V-control",
+                            id="upload-more",
+                            className="more",
                             children=[
-                                html.Label(["Vocabulary, if known", html.Var("V")], htmlFor="upload-V"),
-                                dcc.Input(
-                                    id="upload-V", type="number", min=2, max=10_000_000, step=1, className="field"
+                                html.Div(id="upload-labels-place"),
+                                html.Div(id="upload-mask-place"),
+                                html.Div(
+                                    className="control-head",
+                                    children=[
+                                        html.Label("Accuracy to plan for", htmlFor="upload-target"),
+                                        hint("target", "the accuracy to plan for"),
+                                        dcc.Input(
+                                            id="upload-target", type="number", step="any", value=0.9, className="field"
+                                        ),
+                                    ],
                                 ),
                             ],
                         ),
-                        # the file field itself is made by the page's script: it sends the file as a plain body
-                        html.Div(
-                            id="upload-drop", className="drop", **{"data-limit": str(settings.max_upload_bytes)}
+                        html.P(
+                            className="note",
+                            id="upload-limit",
+                            children=[
+                                f"At most {_size(limit)} here. For more, on your own machine: ",
+                                html.Code(id="upload-command"),
+                            ],
                         ),
-                        html.P(f"At most {limit} MB.", className="note"),
                         html.Div(
                             className="buttons",
                             children=[
@@ -287,16 +299,26 @@ def _data_page(settings: Settings) -> list[Any]:
                 ),
             ],
         ),
-        html.Section(
+        html.Div(
             id="upload-result",
-            className="card",
             hidden=True,
             children=[
-                html.H2(id="upload-title"),
-                html.P(id="upload-verdict", className="headline"),
-                html.P(id="upload-details", className="details"),
-                html.Div(className="frame", children=[graph("upload-graph")]),
-                html.Div(id="upload-table", className="table-frame"),
+                html.Div(
+                    className="buttons",
+                    children=[
+                        html.A("Report (HTML)", id="answers-html", className="button", href="#"),
+                        html.A("Every number (JSON)", id="answers-json", className="button", href="#"),
+                    ],
+                ),
+                html.Div(id="upload-answers", className="answers"),
             ],
         ),
-    ]  # fmt: skip
+    ]
+
+
+def _size(limit: int) -> str:
+    """Bytes in the unit a reader knows."""
+    for unit, size in (("GB", 2**30), ("MB", 2**20), ("kB", 2**10)):
+        if limit >= size:
+            return f"{limit / size:.3g} {unit}"
+    return f"{limit} bytes"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from spikepool.explorer.export_figure import FORMATS, figure_task
 from spikepool.explorer.jobs import BusyError
 from spikepool.explorer.services import Services
 from spikepool.explorer.theory import solve_query
-from spikepool.explorer.uploads import UploadError, check_upload, upload_task
+from spikepool.explorer.uploads import Upload, UploadError, check_upload, upload_task
 
 _CHUNK_BYTES = 1 << 20
 FOLDER_PREFIX = "spikepool-upload-"
@@ -24,6 +26,11 @@ TEXTS = {
     "csv": (to_csv, "text/csv; charset=utf-8"),
     "json": (to_json, "application/json"),
     "py": (to_python, "text/x-python; charset=utf-8"),
+}
+# what an analysis of uploaded files can be taken away as
+ANSWERS: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
+    "html": (lambda result: str(result["html"]), "text/html; charset=utf-8"),
+    "json": (lambda result: json.dumps(result["record"], allow_nan=False, indent=1), "application/json"),
 }
 
 
@@ -58,24 +65,34 @@ def register(server: Flask, services: Services) -> None:
         response.headers["Content-Disposition"] = f'attachment; filename="spikepool.{kind}"'
         return response
 
+    @server.get("/export/your-data.<kind>")
+    def export_answers(kind: str) -> Response:
+        if kind not in ANSWERS:
+            return _problem("There is no such export.", 404)
+        job = services.jobs.find(request.args.get("job"))
+        if job is None or job.task is not upload_task or job.result is None:
+            return _problem("The server no longer knows this analysis.", 404)
+        write, mimetype = ANSWERS[kind]
+        response = Response(write(job.result), content_type=mimetype)
+        response.headers["Content-Disposition"] = f'attachment; filename="spikepool-your-data.{kind}"'
+        return response
+
     @server.post("/upload")
     def upload() -> Response:
         length = request.content_length
         if length is None:
             return _problem("The upload must say how long it is.", 411)
-        if length > services.settings.max_upload_bytes:
-            return _problem(f"The file is larger than {services.settings.max_upload_bytes:,} bytes.", 413)
+        if length > services.settings.upload_limit:
+            return _problem(f"The upload is larger than {services.settings.upload_limit:,} bytes.", 413)
         try:
-            payload = check_upload(request.args)
+            wanted = check_upload(request.args)
         except UploadError as err:
             return _problem(str(err), 400)
-        base = services.settings.temporary_folder
-        folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=base))
+        folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=services.settings.temporary_folder))
         try:
-            # the name is ours: only a known ending is taken from the request
-            path = folder / f"upload{payload['ending']}"
-            _save(request.stream, path, length)
-            job = services.jobs.submit(upload_task, {**payload, "path": str(path)}, folder=folder)
+            paths = _save_parts(wanted, folder, length)
+            payload = {"kind": wanted.kind, "target": wanted.target, "paths": paths}
+            job = services.jobs.submit(upload_task, payload, folder=folder)
         except BusyError as err:
             return _problem(str(err), 503)
         except UploadError as err:
@@ -86,6 +103,20 @@ def register(server: Flask, services: Services) -> None:
             return _problem("The server could not store the file.", 507)
         answer: Response = jsonify({"job": job.id})
         return answer
+
+
+def _save_parts(wanted: Upload, folder: Path, length: int) -> dict[str, str]:
+    """Cut the body into its files; returns their paths by role."""
+    left = length - sum(part.size or 0 for part in wanted.parts)
+    if left <= 0:
+        raise UploadError("the upload holds no rows beside the other files", length, "Send the file again")
+    paths = {}
+    for part in wanted.parts:
+        # the name is ours: only a known ending is taken from the request
+        path = folder / f"{part.role}{part.ending}"
+        _save(request.stream, path, left if part.size is None else part.size)
+        paths[part.role] = str(path)
+    return paths
 
 
 def _save(stream: Any, path: Path, length: int) -> None:

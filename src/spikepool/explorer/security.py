@@ -48,7 +48,7 @@ def secure(server: Flask, settings: Settings, callbacks: dash_wire.Callbacks, sc
     script_hashes : list of str
         Hashes of the inline scripts that Dash itself puts on the page.
     """
-    server.config["MAX_CONTENT_LENGTH"] = settings.max_upload_bytes
+    server.config["MAX_CONTENT_LENGTH"] = settings.upload_limit
     policy = "; ".join(
         (
             "default-src 'self'",

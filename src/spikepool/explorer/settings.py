@@ -41,8 +41,9 @@ class Settings:
         Independent draws of one simulation.
     max_simulation_cells : int
         Largest ``d (V + N)`` of a simulation: the numbers held in memory for one draw.
-    max_upload_bytes : int
-        Largest file that may be uploaded.
+    max_upload_bytes : int or None
+        Most bytes of one upload; by default a gibibyte on loopback, where the files are the user's own anyway, and
+        64 mebibytes elsewhere. See :attr:`upload_limit`.
     job_seconds : float
         A worker that runs longer is killed.
     job_memory_bytes : int
@@ -62,7 +63,7 @@ class Settings:
     max_waiting: int = 8
     max_trials: int = 50
     max_simulation_cells: int = 20_000_000
-    max_upload_bytes: int = 64 * 2**20
+    max_upload_bytes: int | None = None
     job_seconds: float = 300.0
     job_memory_bytes: int = 6 * 2**30
     idle_seconds: float = 60.0
@@ -88,6 +89,13 @@ class Settings:
             )
         if not self.is_loopback and self.token is None:
             raise InvalidInputError("a server that other machines can reach needs a token", self.host, "Pass token=...")
+
+    @property
+    def upload_limit(self) -> int:
+        """Most bytes of one upload."""
+        if self.max_upload_bytes is not None:
+            return self.max_upload_bytes
+        return 2**30 if self.is_loopback else 64 * 2**20
 
     @property
     def is_loopback(self) -> bool:

@@ -1,56 +1,101 @@
-"""The analysis of an upload as it is shown: a verdict, a chart and a table."""
+"""The analysis of an upload as it is shown: answers with their pictures, or the spectrum of a table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
 from typing import Any
 
 import numpy as np
+from dash import html
 
+from spikepool.explorer.controls import graph
 from spikepool.explorer.figures import COLORS, INK, MUTED, SIGNAL, Figure, axis, layout, note, packed
 
 _SHOWN_EDGES = 4.0
 
 
-@dataclass(frozen=True)
-class UploadView:
-    """Words, chart and table of one analysis."""
-
-    title: str
-    headline: str
-    details: str
-    figure: Figure
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def present(result: dict[str, Any], theme: str) -> UploadView:
-    """The view of a result of :func:`spikepool.explorer.uploads.upload_task`."""
-    rows, columns = result["shape"]
-    figure = _spectrum(result, theme)
-    count = result["outlier_count"]
+def present(result: dict[str, Any], theme: str) -> list[Any]:
+    """The page's cards for a result of :func:`spikepool.explorer.uploads.upload_task`."""
     if result["kind"] == "table":
-        title = f"Embedding table: {rows:,} tokens in {columns:,} dimensions"
-        counts = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in result["counts"].items())
-        caption = f"Outliers, largest first ({count} in all). Counts under each null: {counts}."
-        names: tuple[str, ...] = ("Eigenvalue", "In the population", "Beyond the edge (noise units)")
-        keys: tuple[str, ...] = ("eigenvalue", "population_eigenvalue", "distance")
-    else:
-        title = f"Pooled features: {rows:,} sequences in {columns:,} dimensions"
-        caption = f"Outliers, largest first ({count} in all). Alignment: 0 unrelated to the truth, 1 identical."
-        names = ("Eigenvalue", "± error", "Estimated alignment", "± error", "Sequences for 0.8")
-        keys = ("eigenvalue", "standard_error", "alignment", "alignment_standard_error", "required_samples")
-    cells = tuple(tuple(_cell(outlier[key]) for key in keys) for outlier in result["outliers"])
+        return [_table_card(result, theme)]
+    head = html.P(result["source"], className="source")
+    return [head, *(_answer_card(answer) for answer in result["answers"])]
+
+
+def _answer_card(answer: dict[str, Any]) -> html.Section:
+    """One of the three questions: verdict, what to do next, pictures, notes, numbers."""
+    name = answer["name"]
+    parts: list[Any] = [
+        html.Div(
+            [html.Span(name.capitalize(), className="answer-name"), html.H2(answer["question"])], className="question"
+        ),
+        html.P(answer["verdict"], className="headline", id=f"{name}-verdict"),
+        html.P([html.Strong("Next: "), answer["advice"]], className="details", id=f"{name}-advice"),
+    ]
+    parts += [
+        html.Div(
+            html.Img(src=_address(picture), className="picture", alt=f"Picture for: {answer['question']}"),
+            className="picture-frame",
+        )
+        for picture in answer["pictures"]
+    ]
+    parts += [html.P(f"Note: {text}", className="note") for text in answer["notes"]]
+    if answer["numbers"]:
+        numbers = html.Pre(answer["numbers"], className="numbers", tabIndex="0")
+        parts.append(html.Details([html.Summary("The numbers"), numbers]))
+    tone = "answered" if answer["answered"] else "unanswered"
+    return html.Section(parts, className=f"card answer {tone}", id=f"{name}-answer")
+
+
+def _address(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")
+
+
+def _table_card(result: dict[str, Any], theme: str) -> html.Section:
+    rows, columns = result["shape"]
     headline, _, details = result["verdict"].partition(". ")
     headline = headline if headline.endswith(".") else headline + "."
-    return UploadView(title, headline, details, figure, caption if count else "No outliers.", names, cells)
+    return html.Section(
+        [
+            html.H2(f"Embedding table: {rows:,} tokens in {columns:,} dimensions", id="upload-title"),
+            html.P(headline, className="headline", id="upload-verdict"),
+            html.P(details, className="details", id="upload-details"),
+            html.Div(className="frame", children=[graph("upload-graph", _spectrum(result, theme))]),
+            _outlier_table(result),
+        ],
+        className="card answer",
+    )
 
 
-def _cell(value: float | int | None) -> str:
-    if value is None:
-        return "never enough"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+def outlier_caption(result: dict[str, Any]) -> str:
+    """What the table of outliers lists, and how many each null would count."""
+    count, listed = result["outlier_count"], len(result["outliers"])
+    if not count:
+        return "No outliers."
+    counts = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in result["counts"].items())
+    which = (
+        f"The {listed} largest of {count:,} outliers" if listed < count else f"All {count:,} outliers, largest first"
+    )
+    return f"{which if count > 1 else 'The one outlier'}. Counts under each null: {counts}."
+
+
+def _outlier_table(result: dict[str, Any]) -> Any:
+    caption = outlier_caption(result)
+    if not result["outliers"]:
+        return html.P(caption, className="note")
+    names = ("Eigenvalue", "In the population", "Beyond the edge (noise units)")
+    keys = ("eigenvalue", "population_eigenvalue", "distance")
+    head = html.Thead(html.Tr([html.Th(name, scope="col") for name in names]))
+    body = [
+        html.Tr([html.Td(f"{outlier[key]:.4g}", **{"data-label": name}) for key, name in zip(keys, names, strict=True)])
+        for outlier in result["outliers"]
+    ]
+    # the caption stands outside the table: inside it would be as wide as the table
+    return html.Div(
+        [html.P(caption, className="table-caption"), html.Table([head, html.Tbody(body)], className="stack")],
+        id="upload-table",
+        className="table-frame",
+    )
 
 
 def _spectrum(result: dict[str, Any], theme: str) -> Figure:
@@ -59,8 +104,8 @@ def _spectrum(result: dict[str, Any], theme: str) -> Figure:
     edges = np.asarray(result["histogram"]["edges"])
     density = np.asarray(result["histogram"]["density"])
     values = [outlier["eigenvalue"] for outlier in result["outliers"]]
-    near = [value for value in values if value <= _SHOWN_EDGES * edge]
-    right = 1.25 * max([edge, *near])
+    right = 1.25 * max([edge, *(value for value in values if value <= _SHOWN_EDGES * edge)])
+    near = [value for value in values if value <= right]
     inside = density[edges[:-1] <= edge]
     top = 1.25 * float(max(np.quantile(inside, 0.97), 1e-12)) if len(inside) else 1.0
     data = [
@@ -82,8 +127,8 @@ def _spectrum(result: dict[str, Any], theme: str) -> Figure:
     ]  # fmt: skip
     line = {"color": INK[theme], "width": 1.2, "dash": "dash"}
     notes = [note(f"edge {edge:.3g}", theme, x=edge, y=0.9, yref="paper", yanchor="bottom")]
-    beyond = len(values) - len(near)
-    if beyond:
+    beyond = result["outlier_count"] - len(near)
+    if len(values) > len(near):
         text = f"{beyond} more, up to {max(values):.3g} →"
         notes.append(note(text, theme, x=1, xref="paper", y=0.6, yref="paper", xanchor="right"))
     shown = layout(

@@ -1,65 +1,118 @@
-"""Files that people upload: checked, read by the safe loaders in a worker process, turned into a verdict."""
+"""Files that people upload: checked, read by the safe readers in a worker process, turned into answers.
+
+One request carries up to three files, one after the other in its body: the rows, their labels and the mask of their
+tokens. The request's arguments say how long each is and how its name ends; nothing else of a name is used.
+"""
 
 from __future__ import annotations
 
-import warnings
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from spikepool.errors import InvalidInputError, TableFormatError
+from spikepool.errors import InvalidInputError, SpikepoolError
+from spikepool.explorer.csv_files import read_csv
 from spikepool.explorer.histogram import histogram
 from spikepool.explorer.jobs import Report
-from spikepool.kit.arrays import FloatArray
 
-if TYPE_CHECKING:
-    from spikepool.trust.diagnosis import Diagnosis
-
-
+LABELS = (".npy", ".npz", ".csv", ".txt", ".json", ".parquet", ".arrow")
+MASKS = (".npy", ".npz")
 KINDS: dict[str, tuple[str, ...]] = {
-    "features": (".npy", ".csv"),
+    "features": (".npy", ".npz", ".parquet", ".arrow", ".csv"),
     "table": (".npy", ".npz", ".safetensors", ".gguf", ".parquet", ".arrow", ".csv"),
 }
-MAX_VOCABULARY = 10_000_000
-MAX_CSV_COLUMNS = 20_000
 LISTED_OUTLIERS = 20
-CURVE_POINTS = 240
-TARGET_ALIGNMENT = 0.8
 
 
 class UploadError(InvalidInputError):
     """An upload is not of a kind that can be analysed."""
 
 
-def check_upload(arguments: Mapping[str, str]) -> dict[str, Any]:
-    """Kind, file ending and options of an upload, from the request's arguments."""
+@dataclass(frozen=True)
+class Part:
+    """One file of an upload: what it is, how its name ends, and its length (None: what is left of the body)."""
+
+    role: str
+    ending: str
+    size: int | None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What a request asks for."""
+
+    kind: str
+    parts: tuple[Part, ...]
+    target: float | None
+
+
+def check_upload(arguments: Mapping[str, str]) -> Upload:
+    """Kind, files and options of an upload, from the request's arguments."""
     kind = arguments.get("kind", "")
     if kind not in KINDS:
         raise UploadError("kind must be 'features' or 'table'", kind)
-    name = arguments.get("name", "").lower()
-    ending = next((e for e in KINDS[kind] if name.endswith(e)), None)
-    if ending is None:
-        raise UploadError(f"the file must be one of {', '.join(KINDS[kind])}", name[-40:])
-    text = arguments.get("V", "")
-    if text and not (text.isascii() and text.isdigit() and len(text) <= 8 and 2 <= int(text) <= MAX_VOCABULARY):
-        raise UploadError(f"V must be a whole number from 2 to {MAX_VOCABULARY:,}", text)
-    return {"kind": kind, "ending": ending, "V": int(text) if text else None}
+    wanted = {"labels": LABELS, "mask": MASKS} if kind == "features" else {}
+    beside = [
+        Part(role, _ending(arguments[role], endings, role), _length(arguments.get(f"{role}_size", ""), role))
+        for role, endings in wanted.items()
+        if arguments.get(role)
+    ]
+    rows = Part("data", _ending(arguments.get("name", ""), KINDS[kind], "file"), None)
+    # what has a stated length comes first
+    return Upload(kind, (*beside, rows), _target(arguments.get("target", "")) if kind == "features" else None)
+
+
+def _ending(name: str, endings: tuple[str, ...], what: str) -> str:
+    found = next((ending for ending in endings if name.lower().endswith(ending)), None)
+    if found is None:
+        raise UploadError(f"the {what} must be one of {', '.join(endings)}", name[-40:])
+    return found
+
+
+def _length(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 12 and int(text) > 0):
+        raise UploadError(f"the length of the {what} must be a whole number above 0", text[:40])
+    return int(text)
+
+
+def _target(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        value = float(text) if text.isascii() and len(text) <= 12 else float("nan")
+    except ValueError:
+        value = float("nan")
+    if not 0 < value < 1:
+        raise UploadError("the target must be a number between 0 and 1", text[:40])
+    return value
 
 
 def upload_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Read and analyse the file; runs in a worker process."""
+    """Read and analyse the files of ``payload["paths"]``; runs in a worker process."""
     report(0.05, "reading the file")
-    path = Path(payload["path"])
-    if payload["kind"] == "table":
-        return _analyse_table(path, report)
-    return _analyse_features(path, payload["V"], report)
+    paths = {role: Path(path) for role, path in payload["paths"].items()}
+    try:
+        if payload["kind"] == "table":
+            return _analyse_table(paths["data"], report)
+        from spikepool.explorer.your_data import answer
+
+        return answer(paths, payload.get("target"), report)
+    except SpikepoolError as err:
+        # where the server keeps its files is nobody's business
+        text = str(err).replace(f"{paths['data'].parent}{os.sep}", "")
+        raise SpikepoolError(text.rstrip(".")) from err
 
 
 def _analyse_table(path: Path, report: Report) -> dict[str, Any]:
-    from spikepool.drawing.tables import smooth_density
+    from spikepool.drawing.plotting import svg_text
+    from spikepool.drawing.tables import draw, smooth_density
+    from spikepool.kit.showing import html_page, plain
     from spikepool.tables import TableSpectrum, open_table
+    from spikepool.tables.report import as_dict, as_html
 
     source: Any = read_csv(path) if path.suffix == ".csv" else open_table(path)
     report(0.2, "spectrum, nulls and held-out check")
@@ -80,107 +133,8 @@ def _analyse_table(path: Path, report: Report) -> dict[str, Any]:
             for o in fit.outliers_[:LISTED_OUTLIERS]
         ],
         "counts": {str(name): int(count) for name, count in fit.counts_.items()},
+        "record": plain(as_dict(fit)),
+        "html": html_page(
+            "spikepool: an embedding table", f'<div class="picture">{svg_text(draw(fit))}</div>{as_html(fit)}'
+        ),
     }
-
-
-def _analyse_features(path: Path, V: int | None, report: Report) -> dict[str, Any]:
-    from spikepool.trust.diagnosis import UncenteredWarning, diagnose
-
-    C = read_matrix(path)
-    report(0.3, "bulk, outliers and alignments")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UncenteredWarning)  # it is part of the verdict below
-        found = diagnose(C, V=V, target=TARGET_ALIGNMENT)
-    low, high = found.bulk.support()
-    x = low + (high - low) * np.linspace(0, 1, CURVE_POINTS + 2)[1:-1] ** 2
-    return {
-        "kind": "features",
-        "shape": list(C.shape),
-        "verdict": features_verdict(found),
-        "edge": float(found.edge),
-        "curve": [x.tolist(), np.asarray(found.bulk.pdf(x)).tolist()],
-        "histogram": histogram(found.eigenvalues, float(found.edge)),
-        "outlier_count": len(found.outliers),
-        "outliers": [
-            {
-                "eigenvalue": o.eigenvalue,
-                "standard_error": o.standard_error,
-                "alignment": o.alignment,
-                "alignment_standard_error": o.alignment_standard_error,
-                "required_samples": o.required_samples,
-            }
-            for o in found.outliers[:LISTED_OUTLIERS]
-        ],
-    }
-
-
-def features_verdict(found: Diagnosis) -> str:
-    """What `diagnose` found, in plain words."""
-    if found.verdict == "poor fit":
-        text = (
-            "The bulk of these features does not look like pooled noise, so neither the number of outliers nor their "
-            "alignments can be trusted."
-        )
-    elif found.spans is not None:
-        steady = [span for span in found.spans if span.k >= 5] or list(found.spans)
-        listed = ", ".join(
-            f"{span.overlap:.2f} for the top {span.k} ({span.interval[0]:.2f} to {span.interval[1]:.2f})"
-            for span in steady
-        )
-        text = (
-            "These features are not isotropic noise with a signal; spans of components are compared with those of the "
-            f"population the rows came from. Agreement, with 90 % intervals: {listed}."
-        )
-    elif found.verdict == "no signal":
-        text = f"Nothing stands out from the noise: with {found.n_samples:,} sequences no component can be trusted."
-    else:
-        top = found.outliers[0]
-        count = len(found.outliers)
-        text = (
-            f"{count} component{'s' if count > 1 else ''} can be trusted: the top one aligns {top.alignment:.2f} "
-            f"(± {top.alignment_standard_error:.2f}) with the direction behind it."
-        )
-        if top.required_samples is None:
-            text += f" No number of sequences brings it to {found.target:g}."
-        elif top.required_samples > found.n_samples:
-            text += f" {top.required_samples - found.n_samples:,} more sequences bring it to {found.target:g}."
-    if found.mean_is_top:
-        text += " Centre the features before use: without that their mean is the top component."
-    return text
-
-
-def read_matrix(path: Path) -> FloatArray:
-    """A matrix of numbers from .npy or .csv; nothing that could run code is loaded."""
-    if path.suffix == ".csv":
-        return read_csv(path)
-    from spikepool.tables import open_table
-
-    return np.concatenate(list(open_table(path).blocks()))
-
-
-def read_csv(path: Path) -> FloatArray:
-    """Comma-separated numbers, with or without one line of column names."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            first = file.readline(1 << 20)
-        columns = first.split(",")
-        if len(columns) > MAX_CSV_COLUMNS:
-            raise TableFormatError(f"the file has more than {MAX_CSV_COLUMNS:,} columns", len(columns))
-        values = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=int(not _numeric(columns)), encoding="utf-8")
-    except (ValueError, UnicodeDecodeError) as err:
-        if isinstance(err, TableFormatError):
-            raise
-        raise TableFormatError(
-            "the file is not a table of numbers separated by commas", str(err)[:120], "Save it as .npy or plain .csv"
-        ) from err
-    if values.size == 0 or not np.isfinite(values).all():
-        raise TableFormatError("the table is empty or contains NaN or infinities", values.shape, "Repair it first")
-    return values
-
-
-def _numeric(cells: list[str]) -> bool:
-    try:
-        [float(cell) for cell in cells]
-    except ValueError:
-        return False
-    return True
