@@ -103,7 +103,7 @@ def _fit_pooling(
         return kind(pooling=pooling, random_state=seed).fit(rows, y, mask=mask, groups=groups)
     if pooling not in ("auto", "mean"):
         raise InvalidInputError("without labels the pooling is auto or mean", pooling, "Pass --labels")
-    return SpectralPooling(weights="auto" if pooling == "auto" else "mean").fit(rows, mask=mask)
+    return SpectralPooling(weights="spectral" if pooling == "auto" else "mean").fit(rows, mask=mask)
 
 
 def _pooling_record(fitted: Any, shape: tuple[int, ...], written: list[str]) -> dict[str, Any]:
@@ -144,14 +144,13 @@ def diagnose(
     as_json: opt.Json = False,
 ) -> None:
     """Which principal components of pooled features are real, and how many rows would make them so."""
-    from spikepool.data.user_files import load_rows
     from spikepool.trust.diagnosis import diagnose as ask
 
     out = checked_out(out)
     rows = reading.open_input(features, column, "features")
     chosen = reading.group_values(groups, rows.shape[0])
     with _warnings_as_lines(as_json):
-        found = ask(load_rows(rows), V=vocabulary, target=target, groups=chosen, random_state=seed)
+        found = ask(rows, V=vocabulary, target=target, groups=chosen, random_state=seed)
     if as_json:
         print_json(found.to_dict())
     else:
