@@ -68,7 +68,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "theory.planning": ("VocabularyRange",),
     "world.frequencies": ("zipf_frequencies",),
     "theory.given_tokens": ("predict_tokens",),
-    "simulation.drawn": ("SimulationResult",),
+    "simulation.results": ("SimulationResult",),
     "theory.ridge": ("ridge_prediction", "optimal_ridge", "rank_weights"),
     "simulation.ridge": ("RidgeClassifier", "simulate_ridge"),
     "sweeps": ("sweep",),

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.simulation import classes as class_simulation
-from spikepool.simulation import drawn
+from spikepool.simulation import drawn, simulate
+from spikepool.simulation.results import SimulationResult
 from spikepool.theory import classes as class_theory
 from spikepool.theory import fluctuations, given_tokens, planning
 from spikepool.theory import ridge as ridge_theory
@@ -69,10 +70,17 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         return draw_sample(self, rng=rng, dtype=dtype)
 
     def simulate(
-        self, w: ArrayLike, trials: int = 20, k: int = 2, *, rng: Any = None, **options: Any
-    ) -> drawn.SimulationResult:
-        """Top `k` eigenpairs of S over independent draws; see :func:`spikepool.simulation.drawn.simulate`."""
-        return drawn.simulate(self, w, trials=trials, k=k, rng=rng, **options)
+        self,
+        w: ArrayLike,
+        trials: int = 20,
+        k: int = 2,
+        *,
+        rng: Any = None,
+        table_drawn: bool | None = None,
+        **options: Any,
+    ) -> SimulationResult:
+        """Top `k` eigenpairs of S over independent draws; see :func:`spikepool.simulation.simulate.simulate`."""
+        return simulate.simulate(self, w, trials=trials, k=k, rng=rng, table_drawn=table_drawn, **options)
 
     def spectrum(self, w: ArrayLike, *, rng: Any = None, **options: Any) -> FloatArray:
         """All d eigenvalues of S for one draw, ascending; see :func:`spikepool.simulation.drawn.spectrum`."""
@@ -95,10 +103,16 @@ class ClassModel(ClassWorld):  # noqa: D101
         return class_theory.predict_classes(self, w, class_covariance=class_covariance)
 
     def simulate(
-        self, w: ArrayLike, trials: int = 20, k: int | None = None, *, rng: Any = None
+        self,
+        w: ArrayLike,
+        trials: int = 20,
+        k: int | None = None,
+        *,
+        rng: Any = None,
+        table_drawn: bool | None = None,
     ) -> class_simulation.ClassSimulation:
         """Top `k` eigenpairs of S over draws; see :func:`spikepool.simulation.classes.simulate_classes`."""
-        return class_simulation.simulate_classes(self, w, trials=trials, k=k, rng=rng)
+        return class_simulation.simulate_classes(self, w, trials=trials, k=k, rng=rng, table_drawn=table_drawn)
 
 
 __all__ = ["ClassModel", "Outlier", "Prediction", "SequenceModel"]

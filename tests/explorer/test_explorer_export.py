@@ -76,7 +76,7 @@ def simulated():
 
 
 def test_simulation_is_the_library_s_own(simulated):
-    from spikepool.simulation.drawn import simulate_grid
+    from spikepool.simulation.simulate import simulate_grid
 
     query, result, seen = simulated
     panels = solve_query(query)

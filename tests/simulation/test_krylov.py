@@ -18,7 +18,7 @@ def test_projection_and_moments(p):
     A, rng = operator()
     start = rng.standard_normal((p, 60))
     steps = 8
-    space = krylov_space(lambda x: A @ x, start, lambda s: float(steps - s.steps), max_dimension=60)
+    space = krylov_space(lambda x: x @ A, start, lambda s: float(steps - s.steps), max_dimension=60)
     assert space.projected.shape == (p * space.steps, p * space.steps)
     np.testing.assert_allclose(space.projected, space.projected.T, atol=1e-14)
     np.testing.assert_allclose(space.start.T @ space.start, start @ start.T, atol=1e-10)
@@ -31,7 +31,7 @@ def test_projection_and_moments(p):
 @pytest.mark.parametrize("p", [1, 2])
 def test_whole_space_gives_the_whole_spectrum(p):
     A, rng = operator(40)
-    space = krylov_space(lambda x: A @ x, rng.standard_normal((p, 40)), lambda s: np.inf, max_dimension=1000)
+    space = krylov_space(lambda x: x @ A, rng.standard_normal((p, 40)), lambda s: np.inf, max_dimension=1000)
     np.testing.assert_allclose(np.linalg.eigvalsh(space.projected), np.linalg.eigvalsh(A), atol=1e-10)
 
 
@@ -39,7 +39,7 @@ def test_invariant_space_is_recognised():
     A = np.diag(np.arange(1.0, 51.0))
     start = np.zeros((1, 50))
     start[0, [3, 10, 44]] = 1.0
-    space = krylov_space(lambda x: A @ x, start, lambda s: np.inf, max_dimension=50)
+    space = krylov_space(lambda x: x @ A, start, lambda s: np.inf, max_dimension=50)
     assert space.invariant
     np.testing.assert_allclose(np.linalg.eigvalsh(space.projected), [4.0, 11.0, 45.0], atol=1e-10)
 
@@ -59,7 +59,7 @@ def test_residual_is_the_coupling_of_the_last_block():
         seen.append(space)
         return 12.0 - space.steps
 
-    krylov_space(lambda x: A @ x, start, look, max_dimension=80)
+    krylov_space(lambda x: x @ A, start, look, max_dimension=80)
     space = seen[-1]
     theta, Y = np.linalg.eigh(space.projected)
     bound = np.linalg.norm(space.coupling @ Y[-2:, -1])

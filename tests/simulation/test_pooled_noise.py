@@ -7,9 +7,10 @@ import pytest
 
 import spikepool as sp
 from spikepool.kit.threads import threaded_map
-from spikepool.simulation.drawn import dense as _dense_gram
-from spikepool.simulation.pooled_noise import PooledNoise, PoolingMatrix
+from spikepool.simulation import dense as _dense_gram
+from spikepool.simulation.pooled_noise import PooledNoise
 from spikepool.world import pooling_matrix
+from spikepool.world.pooling_matrix import PoolingMatrix
 from spikepool.world.sampling import draw_sample
 
 R = sp.prefix_correlation(T=6, L=3)

@@ -11,9 +11,14 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.simulation import drawn as simulation
-from spikepool.simulation.drawn import maximal_rank, sample_grid, simulate, simulate_grid, spectrum
-from spikepool.world.sampling import child_seed, draw_sample
+from spikepool.simulation import drawn
+from spikepool.simulation import simulate as simulation
+from spikepool.simulation import top_pairs as solver
+from spikepool.simulation.drawn import sample_grid, spectrum
+from spikepool.simulation.request import maximal_rank
+from spikepool.simulation.simulate import simulate, simulate_grid
+from spikepool.world.sampling import draw_sample
+from spikepool.world.seeds import child_seed
 
 R = sp.prefix_correlation(T=10, L=3)
 WEIGHTS = {"mean": sp.mean_weights(10), "causal": sp.causal_weights(10), "optimal": sp.optimal_weights(R)}
@@ -121,8 +126,8 @@ class TestAgainstDense:
         np.testing.assert_allclose(fixed[0][0, 0], result.eigenvalues[1], rtol=1e-7)
 
     def test_single_precision(self):
-        exact = simulate(model(), WEIGHTS["causal"], trials=3, rng=0)
-        rounded = simulate(model(), WEIGHTS["causal"], trials=3, rng=0, dtype=np.float32)
+        exact = simulate(model(), WEIGHTS["causal"], trials=3, rng=0, table_drawn=True)
+        rounded = simulate(model(), WEIGHTS["causal"], trials=3, rng=0, table_drawn=True, dtype=np.float32)
         np.testing.assert_allclose(rounded.eigenvalues, exact.eigenvalues, rtol=1e-5)
         np.testing.assert_allclose(rounded.alignments, exact.alignments, atol=1e-4)
 
@@ -133,7 +138,7 @@ class TestAgainstDense:
         sample = draw_sample(m, rng=child_seed(np.random.SeedSequence(3), 0))
         expected, _ = reference(sample, WEIGHTS["causal"], m.mu, m.d)
         np.testing.assert_allclose(values, expected[::-1], atol=1e-11)
-        top = simulate(m, WEIGHTS["causal"], trials=1, rng=3)
+        top = simulate(m, WEIGHTS["causal"], trials=1, rng=3, table_drawn=True)
         np.testing.assert_allclose(values[::-1][:2], top.eigenvalues[0], rtol=1e-7)
         assert values.shape == (m.d,)
         assert np.all(np.diff(values) >= 0)
@@ -141,18 +146,19 @@ class TestAgainstDense:
     def test_dense_answers_when_the_krylov_space_does_not(self, monkeypatch):
         sample = draw_sample(model(), rng=0)
         usual = sample_grid(sample, [WEIGHTS["mean"]], [0.5, 1.5], 2)
-        monkeypatch.setattr(simulation, "_KRYLOV_LIMIT", 8)
+        monkeypatch.setattr(solver, "KRYLOV_LIMIT", 8)
         dense = sample_grid(sample, [WEIGHTS["mean"]], [0.5, 1.5], 2)
         np.testing.assert_allclose(usual[0], dense[0], rtol=1e-7)
         np.testing.assert_allclose(usual[1], dense[1], atol=1e-6)
-        monkeypatch.setattr(simulation, "_DENSE_LIMIT", 10)
+        monkeypatch.setattr(solver, "DENSE_LIMIT", 10)
         with pytest.raises(sp.ConvergenceError, match="Lower k"):
             sample_grid(sample, [WEIGHTS["mean"]], [0.5], 2)
 
-    def test_no_noise_at_all(self):
+    @pytest.mark.parametrize("drawn", [True, None])
+    def test_no_noise_at_all(self, drawn):
         """A spectrum of one eigenvalue: the Krylov space is invariant at once."""
         m = model(covariance=np.zeros(150), mu=2.0)
-        result = simulate(m, WEIGHTS["mean"], trials=1, k=2, rng=0)
+        result = simulate(m, WEIGHTS["mean"], trials=1, k=2, rng=0, table_drawn=drawn)
         sample = draw_sample(m, rng=child_seed(np.random.SeedSequence(0), 0))
         assert result.eigenvalues[0, 0] == pytest.approx(4 * np.var(sample.gain(WEIGHTS["mean"])))
         assert result.eigenvalues[0, 1] == pytest.approx(0.0, abs=1e-12)
@@ -160,8 +166,9 @@ class TestAgainstDense:
 
 
 class TestSeeds:
-    def test_a_trial_does_not_depend_on_the_number_of_trials(self):
-        few, many = (simulate(model(), WEIGHTS["mean"], trials=n, rng=9) for n in (2, 4))
+    @pytest.mark.parametrize("drawn", [True, None])
+    def test_a_trial_does_not_depend_on_the_number_of_trials(self, drawn):
+        few, many = (simulate(model(), WEIGHTS["mean"], trials=n, rng=9, table_drawn=drawn) for n in (2, 4))
         np.testing.assert_array_equal(few.eigenvalues, many.eigenvalues[:2])
         np.testing.assert_array_equal(few.alignments, many.alignments[:2])
 
@@ -173,11 +180,11 @@ class TestSeeds:
         assert np.all(np.diff(result.eigenvalues, axis=1) <= 0)
 
     def test_grid_is_simulate_at_each_mu(self):
-        grid = simulate_grid(model(), WEIGHTS, [0.6, 1.5], trials=2, k=2, rng=1)
+        grid = simulate_grid(model(), WEIGHTS, [0.6, 1.5], trials=2, k=2, rng=1, table_drawn=True)
         assert grid.names == ("mean", "causal", "optimal")
         for i, w in enumerate(WEIGHTS.values()):
             for j, mu in enumerate(grid.mus):
-                alone = simulate(model(mu=mu), w, trials=2, k=2, rng=1)
+                alone = simulate(model(mu=mu), w, trials=2, k=2, rng=1, table_drawn=True)
                 np.testing.assert_allclose(grid.eigenvalues[i, j], alone.eigenvalues, rtol=1e-7)
                 np.testing.assert_allclose(grid.alignments[i, j], alone.alignments, atol=1e-6)
 
@@ -186,13 +193,17 @@ class TestSeeds:
             """
             import numpy as np, spikepool as sp
             from spikepool.world import pooling_matrix
-            pooling_matrix._PANEL_ELEMENTS = 1 << 18
-            from spikepool.simulation import drawn as simulation
+            pooling_matrix._PANEL_ELEMENTS = 1 << 12
+            from spikepool.simulation import row_stack
+            row_stack._PANEL_COLUMNS = 1 << 11
+            from spikepool.simulation import drawn, simulate as simulation
+            simulation._THREADED_SIZE = 1 << 12
             R = sp.prefix_correlation(T=10, L=3)
             m = sp.SequenceModel(d=400, V=12000, N=900, R=R, mu=1.5)
-            s = simulation.simulate(m, sp.causal_weights(10), trials=1, rng=0)
-            print(s.eigenvalues.tobytes().hex(), s.alignments.tobytes().hex())
-            print(simulation.spectrum(m.replace(V=600), sp.causal_weights(10), rng=0).tobytes().hex()[-64:])
+            for options in ({"table_drawn": True}, {}, {"k": 1}):
+                s = simulation.simulate(m, sp.causal_weights(10), trials=1, rng=0, **options)
+                print(s.eigenvalues.tobytes().hex(), s.alignments.tobytes().hex())
+            print(drawn.spectrum(m.replace(V=600), sp.causal_weights(10), rng=0).tobytes().hex()[-64:])
             """
         )
         printed = {
@@ -213,10 +224,12 @@ class TestRefusals:
 
     @pytest.fixture(autouse=True)
     def _nothing_is_drawn(self, monkeypatch):
-        def drawn(*arguments, **options):
+        def drawing(*arguments, **options):
             pytest.fail("work had started")
 
-        monkeypatch.setattr(simulation, "draw_sample", drawn)
+        monkeypatch.setattr(simulation, "draw_sample", drawing)
+        monkeypatch.setattr(drawn, "draw_sample", drawing)
+        monkeypatch.setattr(simulation.UndrawnSource, "draw", drawing)
 
     @pytest.mark.parametrize("trials", [0, -3, 1.5, True])
     def test_trials(self, trials):
@@ -258,7 +271,7 @@ class TestRefusals:
     def test_memory(self):
         huge = model(d=100_000, V=10_000_000)
         with pytest.raises(sp.MemoryBudgetError, match=r"needs about 7\.\d+e\+03 GiB.*Lower V or d.*float32"):
-            simulate(huge, WEIGHTS["mean"])
+            simulate(huge, WEIGHTS["mean"], table_drawn=True)
         # a whole spectrum needs a d x d matrix beside the sample
         wide = model(d=1_000_000, V=2, N=2_000_000)
         with pytest.raises(sp.MemoryBudgetError):

@@ -13,7 +13,7 @@ import pytest
 import spikepool as sp
 from spikepool.theory.given_tokens import predict_tokens
 from spikepool.world.frequencies import zipf_frequencies
-from spikepool.world.sampling import draw_tokens
+from spikepool.world.tokens import draw_tokens
 
 pytestmark = pytest.mark.statistical
 

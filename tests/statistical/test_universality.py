@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.simulation.drawn import simulate_grid
+from spikepool.simulation.simulate import simulate_grid
 from spikepool.world.sequences import NOISES
 
 pytestmark = pytest.mark.statistical

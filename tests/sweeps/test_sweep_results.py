@@ -10,7 +10,7 @@ import xarray as xr
 from sweep_problem import problem, small_model
 
 import spikepool as sp
-from spikepool.simulation.drawn import simulate_grid
+from spikepool.simulation.simulate import simulate_grid
 from spikepool.sweeps import SweepSpec, open_results, run
 from spikepool.sweeps.grid import Cell, cell_key, cells, prediction_seed, trial_seed
 from spikepool.sweeps.schema import variables

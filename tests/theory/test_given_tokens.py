@@ -14,7 +14,7 @@ from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.world.class_centring import Projection
 from spikepool.world.frequencies import zipf_frequencies
 from spikepool.world.pooling_matrix import token_matrix
-from spikepool.world.sampling import draw_tokens
+from spikepool.world.tokens import draw_tokens
 
 R = sp.prefix_correlation(T=10, L=3)
 

@@ -6,7 +6,9 @@ import pytest
 import spikepool as sp
 from spikepool.kit import memory as _memory
 from spikepool.world import sampling
-from spikepool.world.sampling import draw_noise, draw_sample, draw_tokens
+from spikepool.world import tokens as tokens_module
+from spikepool.world.sampling import draw_noise, draw_sample
+from spikepool.world.tokens import draw_tokens
 
 R = sp.prefix_correlation(T=6, L=3)
 
@@ -71,7 +73,7 @@ class TestSeeds:
         np.testing.assert_array_equal(exact.astype(np.float32), rounded)
 
     def test_threads_do_not_change_the_table(self, monkeypatch):
-        monkeypatch.setattr(sampling, "_BLOCK_ELEMENTS", 300)
+        monkeypatch.setattr(tokens_module, "_BLOCK_ELEMENTS", 300)
         monkeypatch.setattr(sampling, "thread_count", lambda: 1)
         alone = draw_noise(model(), 3)
         monkeypatch.setattr(sampling, "thread_count", lambda: 4)
@@ -176,7 +178,7 @@ class TestSample:
         np.testing.assert_allclose(s.pooled(w), expected, atol=1e-13)
 
     def test_attention_weights_are_those_of_the_gathered_sequences(self, monkeypatch):
-        monkeypatch.setattr(sampling, "_BLOCK_ELEMENTS", 1000)  # several blocks
+        monkeypatch.setattr(tokens_module, "_BLOCK_ELEMENTS", 1000)  # several blocks
         s = draw_sample(model(), rng=0)
         X = s.table.T[s.tokens]
         np.testing.assert_allclose(

@@ -131,7 +131,7 @@ def to_python(panels: Panels, simulated: dict[str, Any] | None = None) -> str:
         parts += [
             "",
             "# the simulation shown",
-            "from spikepool.simulation.drawn import simulate_grid",
+            "from spikepool.simulation.simulate import simulate_grid",
             "",
             f"mus = {simulated['mu']!r}",
             f"grid = simulate_grid(model, weights, mus, trials={simulated['trials']}, k=1, rng={simulated['seed']})",

@@ -9,7 +9,7 @@ for _name in (
     "scipy.optimize",
     "threadpoolctl",
     "spikepool.model",
-    "spikepool.simulation.drawn",
+    "spikepool.simulation.simulate",
     "spikepool.answers.report",
     "spikepool.pooling.learned",
     "spikepool.trust.diagnosis",

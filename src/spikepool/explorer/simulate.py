@@ -46,7 +46,8 @@ def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     The numbers are those of ``simulate_grid(model, weights, mus, trials, k=1, rng=seed)``, draw by draw.
     """
     from spikepool.simulation.drawn import sample_grid, spectrum
-    from spikepool.world.sampling import child_seed, draw_sample, seed_sequence
+    from spikepool.world.sampling import draw_sample
+    from spikepool.world.seeds import child_seed, seed_sequence
 
     state = parse_query(payload["query"])
     trials, seed = int(payload["trials"]), int(payload["seed"])

@@ -11,7 +11,7 @@ from spikepool.drawing import plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare, mean_and_error
 from spikepool.reproduce.setting import weights_for
-from spikepool.simulation.drawn import simulate_grid
+from spikepool.simulation.simulate import simulate_grid
 from spikepool.theory.closed_form import centred_alignment, signal_threshold
 from spikepool.world.correlation import spiked_correlation
 from spikepool.world.weights import alpha_kappa

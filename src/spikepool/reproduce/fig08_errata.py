@@ -21,7 +21,7 @@ from spikepool.reproduce.base import (
 )
 from spikepool.reproduce.errata import published_table, row_variables
 from spikepool.reproduce.setting import METHODS, Sizes, prefix_model, weights_for
-from spikepool.simulation.drawn import simulate_grid
+from spikepool.simulation.simulate import simulate_grid
 from spikepool.theory.as_printed import published_alignment, published_outlier
 from spikepool.theory.closed_form import centred_alignment, signal_threshold
 from spikepool.world.weights import prefix_causal_scalars, prefix_mean_scalars

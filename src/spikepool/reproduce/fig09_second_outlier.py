@@ -19,7 +19,7 @@ from spikepool.reproduce.base import (
     mean_and_error,
 )
 from spikepool.reproduce.setting import Sizes, prefix_model, weights_for
-from spikepool.simulation.drawn import simulate_grid
+from spikepool.simulation.simulate import simulate_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

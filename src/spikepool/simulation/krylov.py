@@ -20,9 +20,6 @@ from spikepool.kit.arrays import FloatArray
 # A new block whose norm falls below this fraction of the operator's size has left the space invariant.
 _BREAKDOWN = 1e-12
 
-# Steps before the first look at the space.
-_FIRST_LOOK = 6
-
 
 @dataclass(frozen=True)
 class KrylovSpace:
@@ -39,12 +36,15 @@ class KrylovSpace:
         space is invariant.
     steps : int
         Applications of A to a block.
+    basis : numpy.ndarray of shape (n, d)
+        Q', its rows orthonormal.
     """
 
     projected: FloatArray
     start: FloatArray
     coupling: FloatArray
     steps: int
+    basis: FloatArray
 
     @property
     def invariant(self) -> bool:
@@ -58,31 +58,40 @@ def krylov_space(
     excess: Callable[[KrylovSpace], float],
     *,
     max_dimension: int,
+    first_look: int = 6,
 ) -> KrylovSpace:
     """Grow the space until its `excess` is gone, it is invariant, or it has `max_dimension`.
 
     Parameters
     ----------
     apply : callable
-        x -> A x for a vector of length d.
+        Rows x (p, ·) -> rows A x. What comes back may have more coordinates than x: those of axes that were chosen on
+        the way, in which every vector before had none.
     start : numpy.ndarray of shape (p, d)
         Linearly independent starting vectors, as rows.
     excess : callable
         Logarithm of the error of what is wanted from a space over what is tolerated; not above 0 when done. It falls
         about linearly with the steps, and is computed where the line through its last two values reaches 0.
     max_dimension : int
-        Of the space; never more than d.
+        Of the space; not more than the size of A.
+    first_look : int
+        Steps before the first look at the space.
     """
-    p, d = start.shape
-    capacity = min(max_dimension, d)
-    basis = np.empty((min(capacity, 32 * p), d))
+    p, width = start.shape
+    capacity = max_dimension
+    room = np.zeros((max(p, min(capacity, 32 * p)), width))
+    basis = room
     H = np.zeros((len(basis), len(basis)))
     basis[:p], R = _orthonormal_rows(start)
     n, steps, size = p, 0, 0.0
-    next_look, looks = _FIRST_LOOK, [(0, math.inf)]
-    space = KrylovSpace(H[:0, :0], np.zeros((0, p)), np.zeros((p, p)), 0)
+    next_look, looks = first_look, [(0, math.inf)]
     while True:
-        block = np.stack([apply(row) for row in basis[n - p : n]])
+        block = apply(basis[n - p : n])
+        if block.shape[1] > width:
+            width = block.shape[1]
+            if width > room.shape[1]:
+                room = np.pad(room, ((0, 0), (0, width)))  # at least twice as wide
+            basis = room[:, :width]
         size = max(size, float(np.abs(block).max()))
         # A maps a block to itself and its two neighbours; the pass over all removes what rounding left
         recent = max(n - 2 * p, 0)
@@ -102,14 +111,16 @@ def krylov_space(
             corner[n - p :, n - p :] = (corner[n - p :, n - p :] + corner[n - p :, n - p :].T) / 2
             coordinates = np.zeros((n, p))
             coordinates[:p] = R
-            space = KrylovSpace(corner, coordinates, np.zeros((p, p)) if broken else coupling, steps)
+            ahead = np.zeros((p, p)) if broken else coupling
+            space = KrylovSpace(corner, coordinates, ahead, steps, basis[:n])
             looks.append((steps, excess(space)))
             if exhausted or broken or looks[-1][1] <= 0:
                 return space
             next_look = _next_look(looks)
         if n + p > len(basis):
-            larger = min(capacity, 2 * len(basis))
-            basis = np.concatenate([basis, np.empty((larger - len(basis), d))])
+            larger = min(capacity, 2 * len(room))
+            room = np.concatenate([room, np.zeros((larger - len(room), room.shape[1]))])
+            basis = room[:, :width]
             H = np.pad(H, (0, larger - len(H)))
         basis[n : n + p] = following
         n += p

@@ -18,7 +18,8 @@ import numpy as np
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.threads import Map, serial_map
 from spikepool.world.pooling_matrix import PoolingMatrix, ordered_sum, panels
-from spikepool.world.sampling import Sample, sequence_blocks
+from spikepool.world.sampling import Sample
+from spikepool.world.tokens import sequence_blocks
 
 
 class PooledNoise:
@@ -31,6 +32,10 @@ class PooledNoise:
     b : numpy.ndarray of shape (N,)
         Pooled latents, centred when S is: ``C P = mu u b' + Y``.
     """
+
+    # bound on (residual/gap)² of an accepted Ritz pair: the size of the error of its alignment with u, and, times the
+    # gap, of its eigenvalue; a digit beyond the 1e-6 promised, and errors against dense solutions are smaller still
+    tolerance = 1e-7
 
     def __init__(self, sample: Sample, w: FloatArray, *, run: Map = serial_map) -> None:
         model = sample.model
@@ -77,6 +82,14 @@ class PooledNoise:
             return self.forward(y) / self.N
         y += mu * float(self.u @ x) * self.b
         return (self.forward(y) + mu * float(self.b @ y) * self.u) / self.N
+
+    def apply(self, x: FloatArray, mu: float) -> FloatArray:
+        """S(mu) x for each row of `x` (m, d)."""
+        return np.stack([self.covariance(row, mu) for row in x])
+
+    def drawn(self) -> PooledNoise:
+        """Itself: its table is drawn."""
+        return self
 
     def pooled_blocks(self) -> Any:
         """Blocks of rows of ``Y'`` (n, d), centred when S is, with the slices of their sequences."""

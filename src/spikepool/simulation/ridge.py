@@ -15,9 +15,17 @@ from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
+from spikepool.kit.threads import task_threads
+from spikepool.simulation.ridge_undrawn import held_out_scores
+from spikepool.simulation.simulate import takes_drawn_table
+from spikepool.simulation.undrawn import UndrawnSource
 from spikepool.world.labels import label_positions, labels_of
-from spikepool.world.sampling import draw_sample
+from spikepool.world.sampling import Sample, draw_sample
+from spikepool.world.seeds import seed_sequence
 from spikepool.world.sequences import SequenceWorld, checked_model
+
+# Token positions from which threads are worth their overhead.
+_THREADED_SIZE = 1 << 21
 
 
 class RidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -112,6 +120,7 @@ def simulate_ridge(
     trials: int = 20,
     label: int | ArrayLike = 0,
     rng: Any = None,
+    table_drawn: bool | None = None,
 ) -> FloatArray:
     """Test accuracies of the classifier over independent draws of table, training and test sequences.
 
@@ -125,6 +134,9 @@ def simulate_ridge(
         Number of draws.
     rng : optional
         Seed.
+    table_drawn : bool, optional
+        Whether the table is drawn; by default not where its noise is Gaussian. The law of the results is the same,
+        their numbers are others.
 
     Returns
     -------
@@ -142,21 +154,35 @@ def simulate_ridge(
     positions = label_positions(label, model.T)
     trials = check.size(trials, "trials")
     world = model.replace(N=n_train + n_test)
+    source = None if takes_drawn_table(model, [w], table_drawn) else UndrawnSource(world)
     generator = check.generator(rng)
     result = np.empty((trials, ridges.size))
     with Progress(trials, "ridge classifier") as progress:
         for trial in range(trials):
-            sample = draw_sample(world, rng=generator)
-            C = sample.pooled(w)
-            y = labels_of(sample.latent, positions)
-            train, test = C[:, :n_train], C[:, n_train:]
-            values, vectors = np.linalg.eigh(train @ train.T / n_train)
-            target = vectors.T @ (train @ y[:n_train]) / n_train
-            # one decomposition serves every ridge
-            beta = vectors @ (target[:, None] / (values[:, None] + ridges.ravel()))
-            result[trial] = np.mean((test.T @ beta) * y[n_train:, None] > 0, axis=0)
+            if source is None:
+                sample = draw_sample(world, rng=generator)
+                y = labels_of(sample.latent, positions)
+                scores = _drawn_scores(sample, w, y[:n_train], ridges.ravel())
+            else:
+                with task_threads(large=world.N * world.T > _THREADED_SIZE) as run:
+                    draw = source.draw(seed_sequence(generator), run=run)
+                    y = labels_of(draw.latent, positions)
+                    found = held_out_scores(draw, w, y[:n_train], ridges.ravel())
+                    scores = _drawn_scores(draw.sample(), w, y[:n_train], ridges.ravel()) if found is None else found
+            result[trial] = np.mean(scores * y[n_train:] > 0, axis=1)
             progress.advance()
     return result[:, 0] if ridges.ndim == 0 else result
+
+
+def _drawn_scores(sample: Sample, w: FloatArray, y: FloatArray, ridges: FloatArray) -> FloatArray:
+    """Scores (ridges, n_test) of the sequences that follow the ``len(y)`` training ones, by a full decomposition."""
+    C, n = sample.pooled(w), len(y)
+    train, test = C[:, :n], C[:, n:]
+    values, vectors = np.linalg.eigh(train @ train.T / n)
+    target = vectors.T @ (train @ y) / n
+    # one decomposition serves every ridge
+    beta = vectors @ (target[:, None] / (values[:, None] + ridges))
+    return np.asarray((test.T @ beta).T)
 
 
 __all__ = ["RidgeClassifier", "simulate_ridge"]

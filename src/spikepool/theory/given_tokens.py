@@ -23,7 +23,7 @@ from spikepool.theory.twins import population_twins
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.world.class_centring import Projection
 from spikepool.world.pooling_matrix import token_matrix
-from spikepool.world.sampling import draw_tokens, pooling_weights
+from spikepool.world.tokens import draw_tokens, pooling_weights
 from spikepool.world.sequences import TABLES, SequenceWorld
 
 
@@ -107,7 +107,7 @@ def predict_exact(model: SequenceWorld, w: ArrayLike, *, rng: Any = None) -> Pre
 def prepare_tokens(
     model: SequenceWorld, drawn: tuple[NDArray[Any], NDArray[Any]], w: ArrayLike, *, rng: Any = None
 ) -> GivenTokens:
-    """The usage of `drawn` tokens and latents (of :func:`spikepool.world.sampling.draw_tokens`) under weights `w`.
+    """The usage of `drawn` tokens and latents (of :func:`spikepool.world.tokens.draw_tokens`) under weights `w`.
 
     What is prepared does not depend on the model's mu; `rng` is that of :func:`predict_exact`.
     """

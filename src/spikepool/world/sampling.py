@@ -8,7 +8,7 @@ nor on the dtype, which only rounds them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -16,43 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spikepool.errors import InvalidInputError, SizeError, WeightsError
-from spikepool.kit import validation as check
+from spikepool.errors import InvalidInputError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.threads import thread_count
 from spikepool.world.attention import attention_weights
 from spikepool.world.pooling_matrix import PoolingMatrix
+from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.signs import sign_sampler
+from spikepool.world.tokens import draw_tokens, pooled_latents, pooling_weights, sequence_blocks, token_bytes
 
-_DIRECTION, _NOISE, _LATENT, _TOKENS = range(4)
-
-# Token ids are 32-bit integers.
-_LARGEST_VOCABULARY = 2**31 - 2
-# Numbers drawn at a time; part of what a seed means, so changing it changes every draw.
-_BLOCK_ELEMENTS = 1 << 20
-
-
-def seed_sequence(rng: Any) -> np.random.SeedSequence:
-    """A SeedSequence from whatever ``numpy.random.default_rng`` takes.
-
-    From what has a state of its own (a Generator, BitGenerator or RandomState) 128 bits are drawn, which advances it.
-    """
-    if isinstance(rng, np.random.SeedSequence):
-        return rng
-    if isinstance(rng, (np.random.Generator, np.random.BitGenerator, np.random.RandomState)):
-        words = check.generator(rng).integers(0, 1 << 32, size=4, dtype=np.uint64)
-        return np.random.SeedSequence(words.tolist())
-    try:
-        return np.random.SeedSequence(rng)
-    except (TypeError, ValueError) as err:
-        raise check.bad_rng(rng) from err
-
-
-def child_seed(root: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
-    """The child of `root` at `key`; unlike ``spawn`` it does not depend on how many were made before."""
-    return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *key), pool_size=root.pool_size)
+# Keys of the streams of a draw; 2 and 3 are those of the tokens (:mod:`spikepool.world.tokens`).
+_DIRECTION, _NOISE = 0, 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +69,7 @@ class Sample:
 
     def gain(self, w: ArrayLike) -> FloatArray:
         """Pooled latent ``b_n = sum_t w_nt xi_nt`` of each sequence, (N,)."""
-        w = pooling_weights(w, self.model)
-        parts = [
-            np.sum(self.latent[rows] * (w if w.ndim == 1 else w[rows]), axis=1)
-            for rows in sequence_blocks(*self.tokens.shape)
-        ]
-        return np.concatenate(parts)
+        return pooled_latents(self.latent, pooling_weights(w, self.model))
 
     def pooled(self, w: ArrayLike) -> FloatArray:
         """Pooled representations C = mu u b' + Z W, (d, N), not centred. For small models: it is held whole."""
@@ -124,45 +94,9 @@ class Sample:
         return weights
 
 
-def pooling_weights(w: ArrayLike, model: SequenceWorld) -> FloatArray:
-    """Weights checked against a model: (T,), or (N, T) with one row for each sequence; unit sums."""
-    array = check.finite_array(w, "weights")
-    if array.ndim != 2:
-        return check.weight_vector(array, model.T)
-    if array.shape != (model.N, model.T):
-        raise WeightsError(
-            f"per-sequence weights must have shape (N, T) = ({model.N}, {model.T})",
-            array,
-            "Pass one row for each sequence, or one vector of length T",
-        )
-    check.moderate_weights(array)
-    error = np.abs(array.sum(axis=1) - 1)
-    if np.any(error > check.IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(array).sum(axis=1))):
-        worst = int(error.argmax())
-        raise WeightsError(
-            f"weights must sum to one in each sequence; the sum of row {worst} is",
-            float(array[worst].sum()),
-            "Divide each row by its sum",
-        )
-    return array
-
-
-def sequence_blocks(N: int, width: int) -> Iterator[slice]:
-    """Slices of sequences of at most about a million entries each when a sequence takes `width`."""
-    step = max(1, _BLOCK_ELEMENTS // width)
-    for start in range(0, N, step):
-        yield slice(start, min(start + step, N))
-
-
 def sample_bytes(model: SequenceWorld, dtype: Any) -> int:
     """Memory that a sample keeps: table noise, tokens and latents."""
     return int(model.V * model.d * np.dtype(dtype).itemsize) + token_bytes(model)
-
-
-def token_bytes(model: SequenceWorld) -> int:
-    """Memory of the tokens and the latents of a sample."""
-    latent = 1 if model.latent == "signs" else 8
-    return model.N * model.T * (4 + latent)
 
 
 def table_dtype(dtype: Any) -> np.dtype[Any]:
@@ -208,11 +142,16 @@ def draw_direction(model: SequenceWorld, rng: Any = None) -> FloatArray:
     return u / np.linalg.norm(u)
 
 
+def noise_seed(root: np.random.SeedSequence) -> np.random.SeedSequence:
+    """Seed of the stream of the table's noise in the draw that `root` belongs to."""
+    return child_seed(root, _NOISE)
+
+
 def draw_noise(model: SequenceWorld, rng: Any = None, dtype: Any = np.float64) -> NDArray[Any]:
     """Noise vectors of the tokens as the rows of a (V, d) array, with the model's law and covariance."""
-    root = child_seed(seed_sequence(rng), _NOISE)
+    root = noise_seed(seed_sequence(rng))
     entries = _unit_noise(model)
-    color = _coloring(model)
+    color = coloring(model)
     noise: NDArray[Any] = np.empty((model.V, model.d), dtype=table_dtype(dtype))
 
     def fill(block: tuple[int, slice]) -> None:
@@ -244,7 +183,7 @@ def _unit_noise(model: SequenceWorld) -> Callable[[np.random.Generator, tuple[in
     }[model.noise]
 
 
-def _coloring(model: SequenceWorld) -> Callable[[FloatArray], FloatArray]:
+def coloring(model: SequenceWorld) -> Callable[[FloatArray], FloatArray]:
     """Map of rows z to rows A^{1/2} z, with the symmetric square root."""
     A = model.covariance
     if A is None:
@@ -255,57 +194,3 @@ def _coloring(model: SequenceWorld) -> Callable[[FloatArray], FloatArray]:
     values, vectors = np.linalg.eigh(A)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # PSD up to rounding: checked by the model
     return lambda rows: rows @ root
-
-
-def draw_tokens(model: SequenceWorld, rng: Any = None) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """Tokens (N, T) and the latents (N, T) behind them; those of :func:`draw_sample` with the same `rng`.
-
-    With ``latent="signs"`` position t draws a token of class xi_t (even ids are +1, odd ids −1) and the latents
-    are ±1 of type int8. With ``latent="gaussian"`` tokens come from the whole vocabulary, independent of the
-    latents, which are N(0, R) and of type float64.
-    """
-    root = seed_sequence(rng)
-    if model.V > _LARGEST_VOCABULARY:
-        raise SizeError(f"V must be at most {_LARGEST_VOCABULARY} to draw tokens", model.V, "Lower V")
-    require_memory(
-        token_bytes(model), f"tokens of {model.N} sequences of length {model.T}", "Lower N or T, or use the closed form"
-    )
-    latents = np.random.default_rng(child_seed(root, _LATENT))
-    choices = np.random.default_rng(child_seed(root, _TOKENS))
-    N, T = model.N, model.T
-    tokens = np.empty((N, T), dtype=np.int32)
-    if model.latent == "gaussian":
-        latent: NDArray[Any] = np.empty((N, T))
-        values, vectors = np.linalg.eigh(model.R)
-        factor = vectors * np.sqrt(np.maximum(values, 0.0))
-        pick = _token_picker(model.V, model.frequencies)
-        for rows in sequence_blocks(N, T):
-            size = (rows.stop - rows.start, T)
-            latent[rows] = latents.standard_normal(size) @ factor.T
-            tokens[rows] = pick(choices, size)
-        return tokens, latent
-    draw_signs = sign_sampler(model.R)
-    latent = np.empty((N, T), dtype=np.int8)
-    frequencies = model.frequencies
-    plus = _token_picker(model.V // 2, None if frequencies is None else frequencies[0::2])
-    minus = plus if frequencies is None else _token_picker(model.V // 2, frequencies[1::2])
-    for rows in sequence_blocks(N, T):
-        size = (rows.stop - rows.start, T)
-        latent[rows] = draw_signs(size[0], rng=latents)
-        negative = latent[rows] < 0
-        within = plus(choices, size)
-        if frequencies is not None:
-            within = np.where(negative, minus(choices, size), within)
-        tokens[rows] = 2 * within + negative
-    return tokens, latent
-
-
-def _token_picker(
-    count: int, frequencies: FloatArray | None
-) -> Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]:
-    """Sampler of ids below `count`, uniform or in proportion to `frequencies`."""
-    if frequencies is None:
-        return lambda g, size: g.integers(0, count, size, dtype=np.int32)
-    cumulative = np.cumsum(frequencies)
-    cumulative /= cumulative[-1]
-    return lambda g, size: np.searchsorted(cumulative, g.random(size), side="right")

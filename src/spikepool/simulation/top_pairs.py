@@ -1,0 +1,170 @@
+"""Top eigenpairs of S(mu) for one weighting of one draw, from a Krylov space of S, or densely where that is less work.
+
+For one mu the space is that of S(mu) at the hidden direction u. For many, S(mu) is a rank-two change of its noise
+part, in the span of u and one more vector g: one block Krylov space started at [u, g] serves every mu
+(:mod:`spikepool.simulation.secular`). Small problems, and the rare one where the Krylov space stops early, are
+decomposed densely on the smaller Gram side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from spikepool.errors import ConvergenceError
+from spikepool.kit.arrays import FloatArray
+from spikepool.simulation import dense, secular
+from spikepool.simulation.krylov import KrylovSpace, krylov_space
+from spikepool.simulation.pooled_noise import PooledNoise
+
+# Below this size a dense decomposition takes less time than a Krylov space.
+DENSE_SIDE = 80
+
+# Beyond this size a dense decomposition is no answer to a Krylov space that did not converge.
+DENSE_LIMIT = 6000
+
+# Largest dimension of a Krylov space; the orthogonalisation, quadratic in it, would dominate beyond.
+KRYLOV_LIMIT = 600
+
+
+class PooledOperator(Protocol):
+    """The pooled noise Y = Z W P of a draw as an operator, with its table drawn or not.
+
+    Vectors on the left are rows of coordinates, d of them or fewer where the table chooses its own axes.
+    """
+
+    N: int
+    d: int
+    u: FloatArray
+    b: FloatArray
+    centered: bool
+    # bound on (residual/gap)² of an accepted Ritz pair
+    tolerance: float
+
+    def forward(self, y: FloatArray) -> FloatArray:
+        """Y y."""
+
+    def mean_column(self) -> FloatArray:
+        """Mean of the columns of Z W."""
+
+    def apply(self, x: FloatArray, mu: float) -> FloatArray:
+        """S(mu) x for each row of `x`."""
+
+    def drawn(self) -> PooledNoise:
+        """The same with its table drawn."""
+
+
+def top_pairs(noise: PooledOperator, mus: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+    """Top `k` eigenvalues and alignments, (m, k), of S(mu) for each of `mus`."""
+    if min(noise.d, noise.N) > DENSE_SIDE:
+        found = _single(noise, float(mus[0]), k) if len(mus) == 1 else _grid(noise, mus, k)
+        if found is not None:
+            return found
+        if min(noise.d, noise.N) > DENSE_LIMIT:
+            raise not_separated(k)
+    table = noise.drawn()
+    theta, U, G = dense.measure(table, 0.0)
+    rank = min(k, len(theta))
+    values, vectors = secular.top_pairs(theta, U, G, float(table.b @ table.b) / table.N, mus, rank)
+    # tokens that repeat can leave a rank below k: the rest are zero eigenvalues, with no direction of their own
+    rest = ((0, 0), (0, k - rank))
+    return np.pad(values, rest), np.pad((vectors @ U) ** 2, rest)
+
+
+def not_separated(k: int) -> ConvergenceError:
+    """The error of a Krylov space that reached its limit."""
+    return ConvergenceError(
+        f"the top {k} eigenpairs did not separate in a Krylov space of dimension {KRYLOV_LIMIT}",
+        remedy="Lower k: eigenvalues inside the bulk are too close together at this size",
+    )
+
+
+def excess(values: FloatArray, residuals: FloatArray, tolerance: float) -> float:
+    """Log of the largest (residual/gap)² over the tolerance, of Ritz values (m, k + 1), descending.
+
+    The last value is not wanted and only bounds a gap.
+    """
+    steps = values[:, :-1] - values[:, 1:]
+    gaps = steps.copy()
+    gaps[:, 1:] = np.minimum(gaps[:, 1:], steps[:, :-1])
+    if np.any(gaps <= 0):
+        return math.inf
+    worst = float(np.max(residuals[:, :-1] / gaps))
+    return 2 * math.log(worst) - math.log(tolerance) if worst else -math.inf
+
+
+def stack(*vectors: FloatArray) -> FloatArray:
+    """Unit vectors as rows; those with fewer coordinates are filled up with zeros."""
+    width = max(len(v) for v in vectors)
+    return np.stack([np.pad(v, (0, width - len(v))) / np.linalg.norm(v) for v in vectors])
+
+
+def largest(
+    apply: Callable[[FloatArray], FloatArray], start: FloatArray, k: int, size: int, tolerance: float
+) -> tuple[FloatArray, FloatArray] | None:
+    """Top `k` eigenvalues of an operator and the coordinates (p, k) of their eigenvectors along the starting block.
+
+    The starting vectors are orthonormalised in order. None when the Krylov space did not converge, or ended before it
+    could have seen every eigenvalue.
+    """
+    found: list[tuple[FloatArray, FloatArray]] = []
+
+    def over(space: KrylovSpace) -> float:
+        p = len(space.coupling)
+        if len(space.projected) <= k + 1:
+            return math.inf
+        theta, Y = np.linalg.eigh(space.projected)
+        values, vectors = theta[::-1][: k + 1], Y[:, ::-1][:, : k + 1]
+        above = excess(values[None], np.linalg.norm(space.coupling @ vectors[-p:], axis=0)[None], tolerance)
+        if above <= 0 and not space.invariant:
+            found.append((values[:k], vectors[:p, :k]))
+        return above
+
+    krylov_space(apply, start, over, max_dimension=min(KRYLOV_LIMIT, size))
+    return found[0] if found else None
+
+
+def _start(noise: PooledOperator, *vectors: FloatArray) -> FloatArray:
+    """Starting block: the given vectors, and the mean of the columns when it makes an outlier of its own."""
+    return stack(*vectors) if noise.centered else stack(*vectors, noise.mean_column())
+
+
+def _single(noise: PooledOperator, mu: float, k: int) -> tuple[FloatArray, FloatArray] | None:
+    """One mu: Krylov space of S(mu) at u; None when it did not converge."""
+    found = largest(lambda x: noise.apply(x, mu), _start(noise, noise.u), k, noise.d, noise.tolerance)
+    return None if found is None else (found[0][None], found[1][:1] ** 2)
+
+
+def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> tuple[FloatArray, FloatArray] | None:
+    """Many mu: block Krylov space of the noise part at [u, g]; None when it did not converge."""
+    g = noise.forward(noise.b) / noise.N
+    if not g.any():
+        return None
+    c = float(noise.b @ noise.b) / noise.N
+    length = float(np.linalg.norm(g))
+    found: list[tuple[FloatArray, FloatArray]] = []
+
+    def over(space: KrylovSpace) -> float:
+        p = len(space.coupling)
+        if len(space.projected) <= k + 1:
+            return math.inf
+        theta, Y = np.linalg.eigh(space.projected)
+        ends = space.coupling @ Y[-p:]
+        residuals = np.linalg.norm(ends, axis=0)
+        # the noise part alone first: it is the hardest, and costs no search
+        alone = excess(theta[None, ::-1][:, : k + 1], residuals[None, ::-1][:, : k + 1], noise.tolerance)
+        if alone > 0:
+            return alone
+        U, G = space.start[:, 0] @ Y, length * (space.start[:, 1] @ Y)
+        values, vectors = secular.top_pairs(theta, U, G, c, mus, k + 1)
+        above = excess(values, np.linalg.norm(vectors @ ends.T, axis=2), noise.tolerance)
+        if above <= 0 and not space.invariant:
+            found.append((values[:, :k], (vectors[:, :k] @ U) ** 2))
+        return above
+
+    limit = min(KRYLOV_LIMIT, noise.d)
+    krylov_space(lambda x: noise.apply(x, 0.0), _start(noise, noise.u, g), over, max_dimension=limit)
+    return found[0] if found else None
