@@ -236,26 +236,48 @@ def test_failed_cells_are_tried_again_when_asked(tmp_path, monkeypatch):
 
     store = tmp_path / "a.zarr"
     arguments = {"weights": ["mean"], "mu": [1.0, 2.0], "trials": 3, "store": store, "workers": 0}
-    draw, calls = cell.draw_sample, []
+    draw, calls = cell.simulate_draw, []
 
-    def sometimes(model, *, rng):
+    def sometimes(*arguments, rng, **options):
         calls.append(rng.spawn_key[1])
         if rng.spawn_key[1] == 1:
             raise MemoryError("not this one")
-        return draw(model, rng=rng)
+        return draw(*arguments, rng=rng, **options)
 
-    monkeypatch.setattr(cell, "draw_sample", sometimes)
+    monkeypatch.setattr(cell, "simulate_draw", sometimes)
     with pytest.warns(UserWarning, match="MemoryError: not this one"):
         ds = sp.sweep(small_model(), **arguments)
     assert list(ds.trials_done.values.ravel()) == [2, 2]
     np.testing.assert_allclose(ds.alignment_mean, ds.alignment.values[..., [0, 2]].mean(axis=-1))
-    monkeypatch.setattr(cell, "draw_sample", lambda model, *, rng: calls.append(-1))
+    monkeypatch.setattr(cell, "simulate_draw", lambda *arguments, **options: calls.append(-1))
     with pytest.warns(UserWarning, match="MemoryError"):
         sp.sweep(small_model(), **arguments)
     assert calls == [0, 1, 2]  # nothing was tried again
-    monkeypatch.setattr(cell, "draw_sample", draw)
+    monkeypatch.setattr(cell, "simulate_draw", draw)
     again = sp.sweep(small_model(), retry_failed=True, **arguments)
     xr.testing.assert_identical(again, sp.sweep(small_model(), **(arguments | {"store": None})))
+
+
+def test_the_route_is_part_of_the_spec_and_stores_do_not_mix_routes(tmp_path):
+    """A store begun with drawn tables is not continued without, nor the other way round."""
+    arguments = {"weights": ["mean"], "mu": [1.0, 2.0], "trials": 2, "workers": 0}
+    without = sp.sweep(small_model(), store=tmp_path / "a.zarr", **arguments)
+    drawn = sp.sweep(small_model(), store=tmp_path / "b.zarr", table_drawn=True, **arguments)
+    assert (without.attrs["route"], drawn.attrs["route"]) == ("tables not drawn, their products are", "tables drawn")
+    assert not np.array_equal(without.alignments, drawn.alignments)
+    with pytest.raises(sp.SpecMismatchError, match="table_drawn: false in the store, true asked for"):
+        sp.sweep(small_model(), store=tmp_path / "a.zarr", table_drawn=True, **arguments)
+    with pytest.raises(sp.SpecMismatchError, match="table_drawn: true in the store, false asked for"):
+        sp.sweep(small_model(), store=tmp_path / "b.zarr", **arguments)
+    mixed = sp.sweep(small_model(), noise=["gaussian", "laplace"], **arguments)
+    assert mixed.attrs["route"] == "tables drawn where their noise is not Gaussian"
+    np.testing.assert_array_equal(mixed.alignments.sel(noise="gaussian"), without.alignments)
+    with pytest.raises(sp.InvalidInputError, match="laplace"):
+        sp.sweep(small_model(), noise=["gaussian", "laplace"], table_drawn=False, **arguments)
+    # a spec that does not say is from before there was a choice
+    text = SweepSpec.from_fields(small_model(), ["mean"], {}).to_dict()
+    del text["table_drawn"]
+    assert SweepSpec.from_dict(text).table_drawn is True
 
 
 # -- the store ---------------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def test_bad_models_are_refused(changes):
 def test_bad_requests_are_refused():
     model = ClassModel(10, 16, 20, np.eye(3), [[1.0, -1.0]])
     with pytest.raises(sp.MemoryBudgetError, match="GiB"):
-        sp.ClassModel(10**6, 10**7, 10, np.eye(2), np.eye(3)).simulate([0.5, 0.5], trials=1)
+        sp.ClassModel(10**6, 10**7, 10, np.eye(2), np.eye(3)).simulate([0.5, 0.5], trials=1, table_drawn=True)
     with pytest.raises(sp.WeightsError):
         model.predict([0.5, 0.5])
     with pytest.raises(sp.WeightsError):

@@ -45,8 +45,8 @@ def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
 
     The numbers are those of ``simulate_grid(model, weights, mus, trials, k=1, rng=seed)``, draw by draw.
     """
-    from spikepool.simulation.drawn import sample_grid, spectrum
-    from spikepool.world.sampling import draw_sample
+    from spikepool.simulation.drawn import spectrum
+    from spikepool.simulation.simulate import simulate_draw
     from spikepool.world.seeds import child_seed, seed_sequence
 
     state = parse_query(payload["query"])
@@ -58,8 +58,7 @@ def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     values, alignments = [], []
     for i in range(trials):
         report(i / (trials + 1), f"draw {i + 1} of {trials}")
-        sample = draw_sample(model, rng=child_seed(root, i))
-        value, alignment = sample_grid(sample, weights, mus, k=1)
+        value, alignment = simulate_draw(model, weights, mus, k=1, rng=child_seed(root, i))
         values.append(value[..., 0])
         alignments.append(alignment[..., 0])
     report(trials / (trials + 1), "whole spectrum of the first draw")

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.model import Prediction, SequenceModel
-from spikepool.simulation.drawn import sample_grid
+from spikepool.simulation.simulate import simulate_draw
 from spikepool.sweeps import grid, schema
 from spikepool.sweeps.grid import Cell
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.theory.given_tokens import prepare_tokens
-from spikepool.world.sampling import draw_sample, draw_tokens
+from spikepool.world.tokens import draw_tokens
 
 Values = dict[str, NDArray[Any]]
 
@@ -102,16 +102,27 @@ def predicted_values(prediction: Prediction) -> dict[str, float]:
 
 def _simulate(spec: SweepSpec, model: SequenceModel, cell: Cell, values: Values, errors: NDArray[Any]) -> None:
     """One draw, shared by all weights and mu; each weights fail on their own."""
-    try:
-        sample = draw_sample(model, rng=grid.trial_seed(spec.seed, model, cell.trial))
-    except Exception as err:
-        errors[:] = describe(err)
-        return
+    weights: dict[str, FloatArray] = {}
     for i, name in enumerate(spec.weights):
         try:
-            w = spec.weight_vector(name, model)
-            eigenvalues, alignments = sample_grid(sample, {name: w}, spec.mus, spec.k)
+            weights[name] = spec.weight_vector(name, model)
         except Exception as err:
             errors[i] = describe(err)
-        else:
-            values["eigenvalues"][i], values["alignments"][i] = eigenvalues[0], alignments[0]
+    seed, places = grid.trial_seed(spec.seed, model, cell.trial), list(spec.weights)
+
+    def fill(chosen: dict[str, FloatArray]) -> None:
+        found = simulate_draw(model, chosen, spec.mus, spec.k, rng=seed, table_drawn=spec.table_drawn)
+        rows = [places.index(name) for name in chosen]
+        values["eigenvalues"][rows], values["alignments"][rows] = found
+
+    attempts = [weights] if weights else []
+    while attempts:
+        chosen = attempts.pop(0)
+        try:
+            fill(chosen)
+        except Exception as err:
+            if len(chosen) == 1:
+                (name,) = chosen
+                errors[places.index(name)] = describe(err)
+            else:  # each by itself, to tell which it was
+                attempts = [{name: w} for name, w in chosen.items()]

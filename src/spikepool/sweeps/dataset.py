@@ -66,6 +66,7 @@ def build(store: Store) -> xr.Dataset:
         "title": "spikepool sweep",
         "spec": store.spec_text,
         "seed": store.spec.seed,
+        "route": schema.ROUTES[store.spec.table_drawn],
         "version": store.version,
     }
     dataset: xr.Dataset = xarray.Dataset(data, schema.coordinates(store.spec), attributes)

@@ -62,11 +62,13 @@ def trial_seed(seed: int, model: SequenceModel, trial: int) -> np.random.SeedSeq
     """``SeedSequence(seed, spawn_key=(cell, trial))``, where `cell` is :func:`cell_key`.
 
     The stream belongs to the model and the trial, not to a place on a grid or to a worker. So the numbers do not
-    depend on how many workers there are or in which order they work, and a sweep over part of the values gives
-    the same draws as the sweep over all of them. mu and the weights are left out of the key: every mu and every
+    depend on how many workers there are or in which order they work, and a sweep over part of the other values
+    gives the same numbers as the sweep over all of them. mu and the weights are left out of the key: every mu and every
     weights see the same tokens, signs and noise (common random numbers), which makes differences between them
     far more precise than the standard errors of each. The trials are those of
-    ``model.simulate(w, trials, rng=SeedSequence(seed, spawn_key=(cell,)))``.
+    ``simulate_grid(model, weights, mus, trials, rng=SeedSequence(seed, spawn_key=(cell,)))``. The tokens of a trial
+    are the same whatever the sweep asks of them. So is a drawn table; one that is not drawn answers the products that
+    all weights and mu of the sweep ask for, so that a sweep over part of them sees another table of the same law.
     """
     return np.random.SeedSequence(seed, spawn_key=(cell_key(model), trial))
 

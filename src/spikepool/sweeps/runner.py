@@ -42,6 +42,7 @@ def sweep(
     seed: int = 0,
     k: int = 2,
     exact: bool = False,
+    table_drawn: bool | None = None,
     store: str | Path | None = None,
     scheduler: Any = None,
     workers: int | None = None,
@@ -67,6 +68,9 @@ def sweep(
         Number of top eigenpairs kept.
     exact : bool
         Use the finite-T engine, ``model.predict(w, exact=True)``, for the predictions.
+    table_drawn : bool, optional
+        Whether simulations draw their tables; by default only where the noise is not Gaussian. Part of what a store
+        holds: it is not continued on the other route.
     store : path or URL, optional
         Zarr store: a folder, or ``"s3://bucket/runs/a.zarr"`` (``gs://``, ... whatever fsspec reaches; credentials
         come from the environment of the driver and of each worker). Run again with the same store, a sweep computes
@@ -104,7 +108,7 @@ def sweep(
         * ``prediction_error`` (weights, fields) and ``error`` (weights, fields, trial): empty, or what went wrong
           where the numbers are NaN.
 
-        Attributes: ``spec`` (JSON), ``seed``, ``version``.
+        Attributes: ``spec`` (JSON), ``seed``, ``route`` (whether tables were drawn), ``version``.
 
     Raises
     ------
@@ -118,7 +122,9 @@ def sweep(
     All mu and all weights of one combination and trial see the same draw (common random numbers), so their
     differences are far more precise than their standard errors suggest, and points along mu are not independent.
     """
-    spec = SweepSpec.from_fields(model, weights, fields, trials=trials, seed=seed, k=k, exact=exact)
+    spec = SweepSpec.from_fields(
+        model, weights, fields, trials=trials, seed=seed, k=k, exact=exact, table_drawn=table_drawn
+    )
     return run(
         spec,
         store=store,

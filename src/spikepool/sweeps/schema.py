@@ -47,6 +47,13 @@ PREDICTION_ERROR, TRIAL_ERROR = "prediction_error", "error"
 
 DONE, FAILED = 1, 2
 
+# how simulations were made, in words; numbers of different routes have the same law and are not the same
+ROUTES = {
+    True: "tables drawn",
+    False: "tables not drawn, their products are",
+    None: "tables drawn where their noise is not Gaussian",
+}
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -109,6 +116,7 @@ def attributes(spec: SweepSpec) -> dict[str, Any]:
         "title": "spikepool sweep",
         "spec": text,
         "seed": spec.seed,
+        "route": ROUTES[spec.table_drawn],
         "version": __version__,
         "schema_version": SCHEMA_VERSION,
         "fingerprint": fingerprint(text),

@@ -17,6 +17,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.model import SequenceModel
 from spikepool.simulation.request import maximal_rank
+from spikepool.simulation.simulate import takes_drawn_table
 from spikepool.world.weights import NAMED_WEIGHTS, named_weights
 
 FIELDS = tuple(field.name for field in dataclasses.fields(SequenceModel))
@@ -48,6 +49,9 @@ class SweepSpec:
         How many of the largest eigenpairs of S a simulation keeps.
     exact : bool
         Whether predictions are those of ``model.predict(w, exact=True)``.
+    table_drawn : bool, optional
+        Whether simulations draw their tables, as in :func:`spikepool.simulation.simulate.simulate`. When not given,
+        True or False where all combinations take the same route, and None where it differs with their noise.
     """
 
     model: SequenceModel
@@ -57,6 +61,7 @@ class SweepSpec:
     seed: int = 0
     k: int = 2
     exact: bool = False
+    table_drawn: bool | None = None
 
     def __post_init__(self) -> None:
         def put(name: str, value: Any) -> None:
@@ -74,7 +79,14 @@ class SweepSpec:
         first = {name: self.value(name, 0) for name in self.axes}
         put("model", self.model.replace(**first))
         put("weights", _named_weights(self.weights))
+        put("table_drawn", self._route())
         self._check_every_combination()
+
+    def _route(self) -> bool | None:
+        """Whether tables are drawn; None when some are and some are not."""
+        models = map(self.outer_model, self.outer_indices())
+        routes = {takes_drawn_table(model, (), self.table_drawn) for model in models}
+        return routes.pop() if len(routes) == 1 else None
 
     def _check_every_combination(self) -> None:
         """Bad input is refused before any work: a cell that fails later failed in the computation itself."""
@@ -138,6 +150,7 @@ class SweepSpec:
             "seed": self.seed,
             "k": self.k,
             "exact": self.exact,
+            "table_drawn": self.table_drawn,
         }
 
     def to_json(self) -> str:
@@ -147,7 +160,7 @@ class SweepSpec:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
         """The inverse of :meth:`to_dict`."""
-        rest = dict(data)
+        rest = {"table_drawn": True, **data}  # specs that do not say are from when every table was drawn
         axes = rest.pop("axes")
         fields = dict(rest.pop("model"))
         for name, values in axes.items():

@@ -2,7 +2,7 @@
 
 A file has the parts of :class:`spikepool.sweeps.SweepSpec`::
 
-    trials = 20                                   # optional, as are seed, k and exact
+    trials = 20                                   # optional, as are seed, k, exact, table_drawn
     seed = 0
 
     [model]                                       # fields of SequenceModel; those in [sweep] may be left out
@@ -48,7 +48,7 @@ from spikepool.sweeps.spec import ARRAY_FIELDS, SweepSpec
 from spikepool.world.correlation import named_correlation
 
 _REQUIRED = ("d", "V", "N", "R", "mu")
-_OPTIONS = ("trials", "seed", "k", "exact")
+_OPTIONS = ("trials", "seed", "k", "exact", "table_drawn")
 
 
 def load_spec(path: str | Path) -> SweepSpec:

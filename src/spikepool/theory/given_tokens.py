@@ -23,8 +23,8 @@ from spikepool.theory.twins import population_twins
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.world.class_centring import Projection
 from spikepool.world.pooling_matrix import token_matrix
-from spikepool.world.tokens import draw_tokens, pooling_weights
 from spikepool.world.sequences import TABLES, SequenceWorld
+from spikepool.world.tokens import draw_tokens, pooling_weights
 
 
 class GivenTokens:
