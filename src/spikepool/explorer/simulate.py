@@ -61,7 +61,7 @@ def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
         value, alignment = simulate_draw(model, weights, mus, k=1, rng=child_seed(root, i))
         values.append(value[..., 0])
         alignments.append(alignment[..., 0])
-    report(trials / (trials + 1), "whole spectrum of the first draw")
+    report(trials / (trials + 1), "whole spectrum of one draw")
     eigenvalues = spectrum(model, weights[state.w], rng=seed)
     mean = np.mean(alignments, axis=0)
     error = standard_error(alignments)

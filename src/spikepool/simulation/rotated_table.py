@@ -16,11 +16,16 @@ enters through the degrees of freedom of chi alone.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.threads import Map, serial_map
 from spikepool.simulation.row_stack import RowStack, split_off
+
+# A coordinate of a unit vector below this is rounding.
+_NO_COORDINATE = 1e-14
 
 
 class RotatedTable:
@@ -61,7 +66,9 @@ class RotatedTable:
 
     def adjoint(self, x: FloatArray) -> FloatArray:
         """Z'x for each row of coordinates `x` (m, at most `axes`): rows (m, V)."""
-        return self._rows.combine(x)
+        # the first Krylov space of a table follows its axes, so that x has no more than the last few
+        held = np.abs(x).max(axis=0) > _NO_COORDINATE
+        return self._rows.combine(x, first=int(held.argmax()))
 
     def forward(self, v: FloatArray) -> FloatArray:
         """Coordinates of Z v for each row of `v` (m, V): rows (m, `axes`), with up to m axes more than before."""
@@ -74,13 +81,21 @@ class RotatedTable:
         _, e, R = split_off(self._probes, x, m)
         rows = x[m:][: len(e)]  # fewer than e only when they exhaust R^d
         fresh = len(rows)
-        s = np.triu(self._rng.standard_normal((fresh, len(e))), 1)
-        s[np.diag_indices(fresh)] = np.sqrt(self._rng.chisquare(freedom - np.arange(fresh)))
+        s = self._triangle(freedom, fresh, len(e))
         rows -= (rows @ e.T) @ e
         rows += s @ e
         self._probes.append(e)
         self._rows.append(rows)
         return np.concatenate([known, (s @ R).T], axis=1)
+
+    def _triangle(self, freedom: int, rows: int, columns: int) -> FloatArray:
+        """Triangular factor (rows, columns) of a (freedom x columns) matrix of independent N(0, 1) entries."""
+        s = np.zeros((rows, columns))
+        for i in range(rows):
+            s[i, i] = math.sqrt(self._rng.chisquare(freedom - i))
+            if i + 1 < columns:
+                s[i, i + 1 :] = self._rng.standard_normal(columns - i - 1)
+        return s
 
     def to_dense(self) -> FloatArray:
         """Z' (V, d) in the axes so far and others that complete them; later products are its own."""

@@ -86,11 +86,14 @@ class RowStack:
             total += part
         return total
 
-    def combine(self, coefficients: FloatArray, *, into: FloatArray | None = None) -> FloatArray:
-        """Sums (m, width) of rows: ``coefficients @ stack[:n]`` for coefficients (m, n), added to `into` if given."""
+    def combine(self, coefficients: FloatArray, *, first: int = 0, into: FloatArray | None = None) -> FloatArray:
+        """Sums (m, width) of rows: ``coefficients @ stack[:n]`` for coefficients (m, n), added to `into` if given.
+
+        Coefficients before the column `first` are left out.
+        """
         m, n = coefficients.shape
         if 0 < n <= self._block_rows and len(self._panels) == 1:
-            total = coefficients @ self._blocks[0][:n]
+            total = coefficients[:, first:] @ self._blocks[0][first:n]
             if into is None:
                 return total
             into += total
@@ -100,7 +103,8 @@ class RowStack:
         def add(i: int) -> None:
             panel = self._panels[i]
             for place, block in self._filled(n):
-                total[:, panel] += coefficients[:, place] @ block[:, panel]
+                if place.stop > first:
+                    total[:, panel] += coefficients[:, place] @ block[:, panel]
 
         self._run(add, len(self._panels))
         return total
@@ -124,18 +128,17 @@ def split_off(probes: RowStack, x: FloatArray, m: int) -> tuple[FloatArray, Floa
     done twice, between the rows as well: what is left of a nearly dependent row is small, and rounding is not. Of the
     rows of `x` after the first `m` the probes are taken once, in place, which shares a pass over them.
     """
-    sizes = row_norms(x[:m])
+    sizes = [math.sqrt(row @ row) for row in x[:m]]
     c = probes.remove(x)[:m]
     e, R = _orthonormalize(x[:m], sizes)
-    if probes.count and len(e):
-        c += R.T @ probes.remove(e)
     if len(e):
-        e, again = _orthonormalize(e, np.zeros(len(e)))
+        c += R.T @ probes.remove(e)
+        e, again = _orthonormalize(e, [0.0] * len(e))
         R = again @ R
     return c, e, R
 
 
-def _orthonormalize(x: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _orthonormalize(x: FloatArray, sizes: list[float]) -> tuple[FloatArray, FloatArray]:
     """Orthonormal rows e and R with ``x = R' e``, overwriting `x`, by Gram-Schmidt.
 
     What is left of a row counts as rounding below 1e-13 of its original size.
