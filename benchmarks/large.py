@@ -2,10 +2,10 @@
 
     python benchmarks/large.py [--size 128k 1M] [--scale 1.0]
 
-``128k``: V = 128,000, d = 4,096, N = 1,000,000, T = 64, beside the time of drawing the table's 524 million numbers alone
-(one thread, in blocks that are thrown away). ``1M``: V = 1,000,000, d = 16,384, the same tokens; the table would take
-131 GB. The gathered array of the plain way would hold N·T·d numbers. The prediction is printed beside the simulation. Each
-size runs in a process of its own, so that its peak memory is its own.
+``128k``: V = 128,000, d = 4,096, N = 1,000,000, T = 64, beside the time of drawing the table's 524 million numbers
+alone (one thread, in blocks that are thrown away). ``1M``: V = 1,000,000, d = 16,384, the same tokens; the table
+would take 131 GB. The gathered array of the plain way would hold N·T·d numbers. The prediction is printed beside the
+simulation. Each size runs in a process of its own, so that its peak memory is its own.
 """
 
 from __future__ import annotations

@@ -272,13 +272,13 @@ def test_simulation_matches_the_classifier():
     model = sp.SequenceModel(d=20, V=30, N=50, R=sp.prefix_correlation(4, 2), mu=1.0)
     w = sp.mean_weights(4)
     rng = np.random.default_rng(3)
-    found = simulate_ridge(model, w, [0.1, 1.0], n_train=50, n_test=200, trials=1, rng=rng)
+    found = simulate_ridge(model, w, [0.1, 1.0], n_train=50, n_test=200, trials=1, rng=rng, table_drawn=True)
     sample = model.replace(N=250).sample(rng=np.random.default_rng(3))
     C, y = sample.pooled(w).T, sample.latent[:, 0]
     for column, ridge in enumerate((0.1, 1.0)):
         expected = RidgeClassifier(ridge).fit(C[:50], y[:50]).score(C[50:], y[50:])
         assert found[0, column] == pytest.approx(expected, abs=1e-12)
-    assert simulate_ridge(model, w, 0.1, n_test=10, trials=2, rng=0).shape == (2,)
+    assert simulate_ridge(model, w, 0.1, n_test=10, trials=2, rng=0, table_drawn=True).shape == (2,)
 
 
 @pytest.mark.parametrize(
