@@ -346,7 +346,18 @@ def test_bad_input_is_named(digits):
         sp.forecast(X, np.array([1, "a"] * 50, dtype=object))
 
 
-# tokens, unlabelled rows
+# tokens, unlabelled rows, files
+
+
+def test_rows_and_labels_may_be_stored(digits, tmp_path):
+    X, y = digits[0][:100], digits[1][:100]
+    f = sp.forecast(X, y, n=[400])
+    np.save(tmp_path / "C.npy", X)
+    (tmp_path / "y.txt").write_text("\n".join(map(str, y)))
+    stored = sp.forecast(tmp_path / "C.npy", tmp_path / "y.txt", n=[400])
+    np.testing.assert_allclose(stored.accuracy, f.accuracy)
+    dask = pytest.importorskip("dask.array")
+    np.testing.assert_allclose(sp.forecast(dask.from_array(X, chunks=(30, 64)), y, n=[400]).accuracy, f.accuracy)
 
 
 def test_tokens_are_pooled_by_a_fit_to_the_pilot():

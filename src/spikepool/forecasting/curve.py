@@ -33,7 +33,7 @@ _POWER_LAW_WEIGHT, _POWER_LAW_REACH = 0.25, 8.0
 # Variance of the interval beyond the reweighting's: (factor of sd², b of b/n0, c of c log2²(n/n0)); calibrated on
 # the development tasks on the probit scale of accuracy and on the log scale of the error.
 ACCURACY_VARIANCE = (1.4, 1.2, 0.0005)
-ERROR_VARIANCE = (1.4, 0.5, 0.0003)
+ERROR_VARIANCE = (1.2, 0.3, 0.0002)
 # Accuracies are kept this far from 0 and 1 on the probit scale.
 _EDGE = 1e-5
 # Sizes, as multiples of the pilot, between which a target is looked for.

@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from spikepool.forecasting.pilot import Pilot, weighted_mean
+from spikepool.forecasting.pilot import Pilot, explained, weighted_mean
 from spikepool.kit.arrays import FloatArray
 
 # Sizes of the pilot at which less than this is learned say nothing about the link.
@@ -105,12 +105,11 @@ class ManyClassLink:
 def fit_link(pilot: Pilot, weights: FloatArray) -> Link:
     """The link that the pilot's sizes show, for rows with the given weights."""
     assert pilot.shares is not None
-    variance = float(weighted_mean(pilot.energy, weights))
     seen = []
     for size in pilot.sizes:
         w = weights * size.tested
         if w.sum() > 0:
-            r2 = -float(weighted_mean(size.chosen_excess, w)) / variance
+            r2 = float(explained(pilot, size.chosen_excess, w))
             seen.append((size.n / pilot.rows, r2, float(weighted_mean(size.chosen_correct, w))))
     learned = np.array([point for point in seen if point[1] > _LEAST_R2]).reshape(-1, 3)
     fraction, r2s, accuracy = learned.T

@@ -91,6 +91,14 @@ class Pilot:
         return 0 if self.shares is None else len(self.shares)
 
 
+def explained(pilot: Pilot, excess: FloatArray, weights: FloatArray) -> FloatArray:
+    """R² over rows with the given weights: the sum of what is explained over the sum of what there is.
+
+    The targets' energy of the same rows is the divisor, so that a test set of large or small targets cancels.
+    """
+    return np.asarray(-weighted_mean(excess, weights) / weighted_mean(pilot.energy, weights))
+
+
 def weighted_mean(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Mean over rows."""
     return np.asarray(weights @ values / weights.sum())

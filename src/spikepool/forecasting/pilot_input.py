@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored, open_blocks
-from spikepool.data.tokens import read_whole
+from spikepool.data.user_files import load_rows, read_labels
 from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
@@ -63,19 +64,29 @@ class PilotInput:
     notes: tuple[str, ...]
 
 
+def in_memory(rows: Any, name: str) -> Any:
+    """Rows of a path, URL, memory map, Zarr or Dask array as an array; a pilot is small. Anything else as it is."""
+    return load_rows(open_blocks(rows, name=name), name) if is_stored(rows) else rows
+
+
 def read_features(C: Any, name: str = "C") -> FloatArray:
-    """Pooled features as a finite (n, d) array in memory; a Dask or Zarr array, path or URL is read once."""
-    features = check.finite_array(read_whole(open_blocks(C, name=name)) if is_stored(C) else C, name, ndim=2)
+    """Pooled features, from memory or any stored form, as a finite (n, d) array."""
+    features = check.finite_array(in_memory(C, name), name, ndim=2)
     largest = float(np.abs(features).max())
     if largest > _LARGEST_FEATURE:
         raise InvalidInputError(f"squares of {name} overflow; the largest entry is", largest, "Rescale the features")
     return features
 
 
+def labels_in_memory(y: Any) -> Any:
+    """Labels of a file (npy, csv, txt, json, Parquet, ...) as an array; anything else as it is."""
+    return read_labels(y) if is_path(y) else y
+
+
 def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | None, AnyArray | None]:
     """Targets (n, k), labels and classes; the last two are None for regression."""
     check.choice(task, "task", TASKS)
-    values = np.asarray(y)
+    values = np.asarray(labels_in_memory(y))
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim not in (1, 2) or len(values) != rows:

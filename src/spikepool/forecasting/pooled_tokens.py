@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.tokens import read_whole
 from spikepool.errors import InvalidInputError, ShapeError
-from spikepool.forecasting.pilot_input import read_groups
+from spikepool.forecasting.pilot_input import in_memory, labels_in_memory, read_groups
 from spikepool.kit.arrays import AnyArray, FloatArray
 
 FOLDS = 5
@@ -32,9 +32,9 @@ def pool_pilot(
         raise InvalidInputError(
             "pooling must be an estimator with fit and transform", pooling, "Pass for example SpectralPooling()"
         )
-    source = _in_memory(tokens, "tokens")
-    observed = None if mask is None else _in_memory(mask, "mask")
-    labels = np.asarray(y)
+    source = np.asarray(in_memory(tokens, "tokens"))
+    observed = None if mask is None else np.asarray(in_memory(mask, "mask"))
+    labels = np.asarray(labels_in_memory(y))
     if source.ndim < 2 or len(source) != len(labels):
         raise ShapeError("tokens and y must have one entry a row", source.shape, "Pass (n, T, d) and (n,)")
 
@@ -43,7 +43,11 @@ def pool_pilot(
 
     everything = np.arange(len(source))
     whole = fitted(everything)
-    more = None if unlabelled is None else np.asarray(whole.transform(unlabelled), dtype=np.float64)
+    more = (
+        None
+        if unlabelled is None
+        else np.asarray(whole.transform(in_memory(unlabelled, "unlabelled")), dtype=np.float64)
+    )
     if not _looks_at_labels(pooling):
         return np.asarray(whole.transform(source, **_masked(observed, everything)), dtype=np.float64), more
     features: FloatArray | None = None

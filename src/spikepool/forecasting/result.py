@@ -22,7 +22,8 @@ class SelfCheck:
     score_error, r2_error : float
         Root mean square difference of accuracy (regression: R²) and of R² over the sizes, larger ones weighing more.
     ok : bool
-        Whether both are within what was usual on the tasks the method was made on.
+        Whether the first is within what was seen on the tasks the method was made on. A pass is no promise: there the
+        size of the difference told nothing about the error of the forecast.
     """
 
     score_error: float
@@ -127,11 +128,14 @@ class Forecast:
         kind = f"{self.classes} classes" if self.task == "classification" else "regression"
         own, error = float(self.measured_score[0]), float(self.measured_error[0])
         check = self.self_check
+        met = f"{_short(check.score_error)} in {self.score_name}"
+        if self.task == "classification":
+            met += f", {_short(check.r2_error)} in R²"
         found = [
             f"ridge on {self.pilot_rows:,} rows x {self.dimension:,} features, {kind}: measured {self.score_name} "
             f"{_short(own)} ± {_short(error)} (chance {_short(self.chance)})",
-            f"self-check: the curve meets the pilot's own points to {_short(check.score_error)} in {self.score_name}, "
-            f"{_short(check.r2_error)} in R²: {'as usual' if check.ok else 'worse than usual, believe it less'}",
+            f"self-check: the curve meets the pilot's own points to {met}: "
+            f"{'as usual' if check.ok else 'worse than on any task the method was made on'}",
         ]
         if self.verdict == "at chance":
             found.append("at chance: the pilot shows no signal; more rows may, and the forecast cannot know")

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from spikepool.forecasting.equivalents import Equivalents, equivalents
-from spikepool.forecasting.pilot import LOG_PENALTIES, Pilot, PilotSize, weighted_mean
+from spikepool.forecasting.pilot import LOG_PENALTIES, Pilot, PilotSize, explained, weighted_mean
 from spikepool.forecasting.spectrum import PopulationSpectrum
 from spikepool.kit.arrays import FloatArray
 
@@ -70,16 +70,16 @@ def design_pilot(pilot: Pilot, spectrum: PopulationSpectrum) -> PilotDesign:
 
 def fit_target_power(pilot: Pilot, design: PilotDesign, weights: FloatArray) -> FloatArray:
     """Shares (bands + 1,) of the target's variance, noise last, from rows with the given weights."""
-    variance = float(weighted_mean(pilot.energy, weights))
     rows, errors, scatter = [], [], []
     for size, known in design.sizes:
-        relative = size.excess / variance
-        g = weighted_mean(relative, weights * size.tested)
+        w = weights * size.tested
+        g = -explained(pilot, size.excess, w)
         near = g <= g.min() + _ERROR_WINDOW
         rows.append(known.excess[near])
         errors.append(g[near])
-        often = np.sqrt(size.tested / size.tested.mean())[:, None]
-        scatter.append((relative - g)[:, near] * often)
+        # influence of each row on the ratio g
+        influence = (size.excess - g * pilot.energy[:, None])[:, near] / weighted_mean(pilot.energy, w)
+        scatter.append(influence * np.sqrt(size.tested / size.tested.mean())[:, None])
     A, g = np.vstack(rows), np.concatenate(errors)
     model_error = _EQUIVALENT_ERROR * np.maximum(1, np.abs(g) / 0.5)
     covariance = np.atleast_2d(np.cov(np.hstack(scatter), rowvar=False))
