@@ -6,7 +6,7 @@ from scipy.special import ndtr
 from sklearn.linear_model import Ridge
 
 from spikepool.forecasting.equivalents import equivalents
-from spikepool.forecasting.leave_out import chosen_penalty, decompose, leave_group_out, predict_held_out
+from spikepool.forecasting.leave_out import chosen_penalty, decompose, held_out_predictor, leave_group_out
 from spikepool.forecasting.link import gaussian_accuracy, margin_of, winning_probability
 from spikepool.forecasting.pilot import measure_pilot
 from spikepool.forecasting.power_law import fit_power_law
@@ -46,9 +46,9 @@ def test_held_out_is_ridge(n, d):
     X, Y, new = rng.standard_normal((n, d)), rng.standard_normal((n, 2)), rng.standard_normal((7, d))
     centre, level = X.mean(axis=0), Y.mean(axis=0)
     penalties = np.array([0.1, 2.0, 50.0])
-    found = predict_held_out(decompose(X - centre), Y - level, new - centre, penalties) + level
-    for f, penalty in zip(found, penalties, strict=True):
-        np.testing.assert_allclose(f, Ridge(alpha=penalty).fit(X, Y).predict(new), rtol=1e-8)
+    predict = held_out_predictor(decompose(X - centre), Y - level, new - centre)
+    for penalty in penalties:
+        np.testing.assert_allclose(predict(penalty) + level, Ridge(alpha=penalty).fit(X, Y).predict(new), rtol=1e-8)
 
 
 def test_chosen_penalty_is_the_least_gcv_by_its_definition():

@@ -10,6 +10,7 @@ the residual over 1 − H_ii). The formula is exact.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,8 +85,13 @@ def leave_group_out(parts: Decomposition, Y: FloatArray, groups: IntArray, penal
     return np.asarray(Y - left_out)
 
 
-def predict_held_out(parts: Decomposition, Z: FloatArray, held_out: FloatArray, penalties: FloatArray) -> FloatArray:
-    """Predictions (penalties, m, k) of centred targets Z for held-out rows, centred like the training rows."""
+def held_out_predictor(parts: Decomposition, Z: FloatArray, held_out: FloatArray) -> Callable[[float], FloatArray]:
+    """Predictions (m, k) of centred targets Z for held-out rows, centred like the training rows, by penalty."""
     coordinates = held_out @ (parts.right / np.sqrt(parts.squared))
-    shares = parts.squared / (parts.squared + penalties[:, None])
-    return np.asarray((coordinates * shares[:, None, :]) @ (parts.left.T @ Z))
+    loadings = parts.left.T @ Z
+
+    def predict(penalty: float) -> FloatArray:
+        share = parts.squared / (parts.squared + penalty)
+        return np.asarray(coordinates @ (share[:, None] * loadings))
+
+    return predict

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spikepool.forecasting.leave_out import chosen_penalty, decompose, leave_group_out, predict_held_out
+from spikepool.forecasting.leave_out import chosen_penalty, decompose, held_out_predictor, leave_group_out
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
 
@@ -28,6 +28,8 @@ _FEWEST_ROWS = 12
 # Training sets drawn at each fraction: the larger ones overlap more and cost more.
 _DRAWS_LARGE, _DRAWS_SMALL = 5, 10
 _LARGE_FRACTION = 0.35
+# Rows each of them is tested on: this many or a fifth of the pilot, whichever is more.
+_FEWEST_TESTED = 500
 
 
 @dataclass(frozen=True)
@@ -191,13 +193,17 @@ def _measure_fraction(
         if parts.rank == 0:  # a draw of identical rows
             continue
         Z = Y[train] - mean
-        f = predict_held_out(parts, Z, X[test] - centre, penalties) + (mean - level)
+        predict = held_out_predictor(parts, Z, X[test] - centre)
         chosen = chosen_penalty(parts, Z, penalties)
         tested[test] += 1
-        excess[test] += _excess(f, Y[test] - level).T
-        chosen_excess[test] += _excess(f[chosen], Y[test] - level)
-        if labels is not None:
-            correct[test] += _winner(f[chosen] + level) == labels[test]
+        for j, penalty in enumerate(penalties):
+            f = predict(float(penalty)) + (mean - level)
+            error = _excess(f, Y[test] - level)
+            excess[test, j] += error
+            if j == chosen:
+                chosen_excess[test] += error
+                if labels is not None:
+                    correct[test] += _winner(f + level) == labels[test]
         trained.append(len(train))
     times = np.maximum(tested, 1)
     return PilotSize(
@@ -220,7 +226,7 @@ def _winner(f: FloatArray) -> IntArray:
 
 
 def _split(groups: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """About `size` training rows in whole groups, and rows of the other groups to test, at most max(500, n/5)."""
+    """About `size` training rows in whole groups, and rows of the other groups to test, not all of many."""
     n = len(groups)
     number = np.unique(groups, return_inverse=True)[1]
     order = rng.permutation(number.max() + 1)
@@ -230,4 +236,4 @@ def _split(groups: IntArray, size: int, rng: np.random.Generator) -> tuple[IntAr
     rows = rng.permutation(n)
     train = rows[inside[number[rows]]]
     test = rows[~inside[number[rows]]]
-    return train, test[: max(500, n // 5)]
+    return train, test[: max(_FEWEST_TESTED, n // 5)]

@@ -10,7 +10,7 @@ import numpy as np
 from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.user_files import load_rows, read_labels
-from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError, SizeError
+from spikepool.errors import InvalidInputError, MemoryBudgetError, NonFiniteError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 
@@ -24,6 +24,8 @@ _AMBIGUOUS_SHARE = 0.8
 _REPEATED_SHARE = 0.02
 # Squares of larger features overflow in the Gram matrix of many rows.
 _LARGEST_FEATURE = 1e100
+# The smaller Gram matrix is decomposed fifty times.
+_LARGEST_SIDE = 10_000
 
 
 class ForecastWarning(UserWarning):
@@ -72,6 +74,10 @@ def in_memory(rows: Any, name: str) -> Any:
 def read_features(C: Any, name: str = "C") -> FloatArray:
     """Pooled features, from memory or any stored form, as a finite (n, d) array."""
     features = check.finite_array(in_memory(C, name), name, ndim=2)
+    if min(features.shape) > _LARGEST_SIDE:
+        raise MemoryBudgetError(
+            f"the smaller side of {name} must be at most {_LARGEST_SIDE}", features.shape, "Take a part of the rows"
+        )
     largest = float(np.abs(features).max())
     if largest > _LARGEST_FEATURE:
         raise InvalidInputError(f"squares of {name} overflow; the largest entry is", largest, "Rescale the features")
