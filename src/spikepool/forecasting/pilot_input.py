@@ -9,7 +9,8 @@ import numpy as np
 
 from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored, open_blocks
-from spikepool.data.user_files import load_rows, read_labels
+from spikepool.data.tokens import read_whole
+from spikepool.data.user_files import read_labels
 from spikepool.errors import InvalidInputError, MemoryBudgetError, NonFiniteError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
@@ -68,7 +69,7 @@ class PilotInput:
 
 def in_memory(rows: Any, name: str) -> Any:
     """Rows of a path, URL, memory map, Zarr or Dask array as an array; a pilot is small. Anything else as it is."""
-    return load_rows(open_blocks(rows, name=name), name) if is_stored(rows) else rows
+    return read_whole(open_blocks(rows, name=name)) if is_stored(rows) else rows
 
 
 def read_features(C: Any, name: str = "C") -> FloatArray:

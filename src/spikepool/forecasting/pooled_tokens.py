@@ -9,8 +9,6 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import get_tags
 
-from spikepool.data.opening import is_stored, open_blocks
-from spikepool.data.tokens import read_whole
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.forecasting.pilot_input import in_memory, labels_in_memory, read_groups
 from spikepool.kit.arrays import AnyArray, FloatArray
@@ -58,11 +56,6 @@ def pool_pilot(
         features[test] = part
     assert features is not None
     return features, more
-
-
-def _in_memory(data: Any, name: str) -> AnyArray:
-    """A pilot is small: what is stored is read whole, once."""
-    return read_whole(open_blocks(data, name=name)) if is_stored(data) else np.asarray(data)
 
 
 def _masked(mask: AnyArray | None, rows: AnyArray) -> dict[str, AnyArray]:
