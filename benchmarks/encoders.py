@@ -105,7 +105,7 @@ class _Encoder:
         lengths = np.array([len(s) for s in sequences])
         mask = np.arange(T) < lengths[:, None]
         ids = np.zeros((n, T), dtype=np.int32)
-        ids[mask] = np.concatenate(sequences)
+        ids[mask] = [i for sequence in sequences for i in sequence]
         result = Encoded(
             {layer: np.zeros((n, T, self.d), dtype=np.float16) for layer in layers},
             mask,

@@ -279,5 +279,5 @@ def test_figures_can_be_listed(run):
     pytest.importorskip("xarray")
     code, out, _ = run("reproduce", "--list", "--json")
     assert code == 0
-    assert [figure["number"] for figure in json.loads(out)] == list(range(1, 12))
+    assert [figure["number"] for figure in json.loads(out)] == list(range(1, 13))
     assert "Phase diagrams" in run("reproduce", "--list")[1]

@@ -359,3 +359,47 @@ def test_nothing_observed_and_entries_too_large_are_named():
     for estimator in (sp.SpectralPooling(), sp.LearnedPoolingClassifier()):
         with pytest.raises(sp.DomainError, match="Rescale"):
             estimator.fit(X * 1e200, np.arange(20) % 2)
+
+
+def sunk(X, norm=300.0):
+    """The same sequences with a constant first token of enormous norm in front."""
+    sink = np.zeros((len(X), 1, X.shape[2]))
+    sink[..., 0] = norm
+    sink += 0.1 * np.random.default_rng(5).normal(size=sink.shape)
+    return np.concatenate([sink, X], axis=1)
+
+
+def test_an_attention_sink_changes_nothing_but_gets_no_weight(world):
+    _, _, X = world
+    plain, with_sink = fitted(X), fitted(sunk(X))
+    assert with_sink.sink_
+    assert with_sink.sink_ratio_ > 40
+    assert "masked as a sink" in with_sink.summary()
+    assert not plain.sink_
+    assert with_sink.decision_ == plain.decision_ == "spectral"
+    assert with_sink.weights_[0] == 0
+    np.testing.assert_allclose(with_sink.weights_[1:], plain.weights_, atol=1e-9)
+    np.testing.assert_allclose(with_sink.correlation_[1:, 1:], plain.correlation_, atol=1e-9)
+
+
+def test_a_sink_that_cannot_be_told_from_a_position_keeps_the_mean(world, mask):
+    _, _, X = world
+    relative = fitted(sunk(X), positions="relative", n_bins=4)
+    assert relative.decision_ == "mean"
+    assert "mask them" in relative.summary()
+    padded, seen = np.zeros((600, 9, 30)), np.zeros((600, 9), dtype=bool)
+    for i, length in enumerate(mask.sum(axis=1)):  # left padding: the sink is at another position in every row
+        padded[i, -length - 1 :], seen[i, -length - 1 :] = sunk(X[i : i + 1])[0, : length + 1], True
+    left = fitted(padded, mask=seen)
+    assert left.sink_
+    assert left.decision_ == "mean"
+
+
+def test_gains_of_a_few_percent_are_not_taken():
+    sample = sp.SequenceModel(d=30, V=60, N=4000, R=sp.markov_correlation(8, 0.5), mu=2.0).sample(rng=0)
+    X = sample.table.T[sample.tokens]
+    cautious, eager = fitted(X), fitted(X, min_gain=0.0)
+    assert eager.decision_ == "spectral"
+    assert cautious.decision_ == "mean"
+    assert "min_gain" in cautious.summary()
+    assert 1 < cautious.evidence_.interval[0] < 1.1

@@ -193,16 +193,29 @@ def test_probe_keeps_evenly_spread_rows_whatever_the_shards():
 
 
 def test_antisymmetric_energy_of_a_known_order():
-    """x_2 = B x_1 with B a rotation by 90 degrees: C_12 = B', wholly antisymmetric, energy 2·‖B‖² = 2d."""
+    """x_2 = B x_1 with B a rotation by 90 degrees: C_12 = B' is wholly antisymmetric, energy 2·‖B‖² = 2d, share 1."""
     rng = np.random.default_rng(0)
     d, m = 6, 4000
     B = np.kron(np.eye(d // 2), [[0.0, -1.0], [1.0, 0.0]])
     first = rng.normal(size=(m, d))
     found = antisymmetry(np.stack([first, first @ B.T], axis=1))
-    # energy counts (1,2) and (2,1); antisymmetric part of each is all of it, twice (<C,C> − <C,C'> = 2‖C‖²)
-    assert abs(found.energy - 4 * d) < 4 * found.error
-    assert found.error < 2
-    assert found.share == pytest.approx(2.0, abs=0.1)
+    assert abs(found.energy - 2 * d) < 4 * found.error
+    assert found.error < 1
+    assert found.share == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 1.0])
+def test_antisymmetric_share_is_that_of_the_matrix(part):
+    """C_21 = B with a known antisymmetric part: its energy by definition, ‖(B − B')/2‖² over ‖B‖²."""
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(5, 5))
+    symmetric, odd = (A + A.T) / np.linalg.norm(A + A.T), (A - A.T) / np.linalg.norm(A - A.T)
+    B = np.sqrt(1 - part) * symmetric + np.sqrt(part) * odd
+    assert np.linalg.norm((B - B.T) / 2) ** 2 == pytest.approx(part)  # ‖B‖ is one
+    first = rng.normal(size=(6000, 5))
+    found = antisymmetry(np.stack([first, first @ B.T], axis=1))
+    assert found.energy / 2 == pytest.approx(part, abs=4 * found.error / 2)
+    assert found.share == pytest.approx(part, abs=0.06)
 
 
 def test_antisymmetric_energy_of_a_shared_latent_is_zero():
@@ -257,6 +270,32 @@ def test_decision_turns_down_order():
     evidence = weigh(gram, DirectionalGram(gram, 1.0, 6.0), order, confidence=0.95, min_gain=0.02)
     assert not evidence.accepted
     assert "order" in evidence.reason
+
+
+def test_decision_turns_down_a_large_antisymmetric_share():
+    """Small beside what weights could exploit, but a third of the whole: order all the same."""
+    gram = exact_gram(sp.prefix_correlation(10, 3))
+    for share, accepted in ((0.3, False), (0.05, True)):
+        mixed = Antisymmetry(0.2, 0.01, share)
+        evidence = weigh(gram, DirectionalGram(gram, 1.0, 6.0), mixed, confidence=0.95, min_gain=0.02)
+        assert evidence.accepted is accepted
+    uncertain = Antisymmetry(0.2, 0.2, 0.3)  # not significant
+    assert weigh(gram, DirectionalGram(gram, 1.0, 6.0), uncertain, confidence=0.95, min_gain=0.02).accepted
+
+
+def test_reasons_say_the_reason():
+    """A gain that is significant but too small is not called insignificant."""
+    R = sp.markov_correlation(10, 0.5)
+    gram = exact_gram(R)
+    small = weigh(gram, DirectionalGram(gram, 1.0, 6.0), QUIET, confidence=0.95, min_gain=0.1)
+    assert 1 < small.interval[0] < 1.1
+    assert not small.accepted
+    assert "significant but may be below the 1.1 that min_gain asks for" in small.reason
+    assert "no significant" not in small.reason
+    none = weigh(exact_gram(np.eye(10)), None, QUIET, confidence=0.95, min_gain=0.1)
+    assert none.interval[0] <= 1
+    assert none.reason == "no significant gain over the mean"
+    assert weigh(gram, DirectionalGram(gram, 1.0, 6.0), QUIET, confidence=0.95, min_gain=0.0).accepted
 
 
 def test_decision_turns_down_what_gains_nothing():

@@ -107,16 +107,23 @@ def test_alignment_gain_over_the_mean(results):
 
 
 def test_reported_gain_and_correlation_are_honest(results):
-    for r in results:
-        if r["pooling"].decision_ != "spectral" or r["predicted"] < 0.7:
-            continue
+    """Where the signal is clear: the lower bound, which decides, is below the truth; the gain is hardly understated.
+
+    Noise within the found direction counts as signal, so that the scale is estimated on the large side and the gain
+    rather under- than overstated: by 2.4% at most here.
+    """
+    clear = [r for r in results if r["pooling"].decision_ == "spectral" and r["predicted"] > 0.7]
+    assert len(clear) == 7
+    covered = 0
+    for r in clear:
         pooling, truth = r["pooling"], r["ratio"] / r["mean"]
         low, high = pooling.gain_interval_
-        # the interval is for the cross-fitted numerator; the signal's scale is estimated too, and on the large side
-        # (noise within the found direction counts as signal), so that the gain is rather under- than overstated
-        assert low - 0.5 * (high - low) < truth < high + (high - low), r["name"]
+        assert low < pooling.gain_ < high
+        assert low < truth < 1.05 * high, r["name"]
+        covered += low < truth < high
         off = ~np.eye(T, dtype=bool)
         assert np.abs(pooling.correlation_ - r["model"].R)[off].max() < 0.3, r["name"]
+    assert covered >= 5  # of 7 intervals of 95%, five or more with probability .996
 
 
 def test_false_alarms_are_rare_and_harmless():

@@ -7,11 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from spikepool.drawing import palette
 from spikepool.errors import ShapeError, require
 from spikepool.kit.arrays import FloatArray
 
-CHOSEN, OTHER, MEAN = "#0b6e99", "#9aa5ad", "#444444"
-HEAD_COLOURS = ("#0b6e99", "#d1495b", "#66a182", "#edae49", "#7a5195", "#2e4057", "#8d6b94", "#5b8e7d")
+CHOSEN, OTHER, MEAN = palette.METHODS["learned"].color, palette.MUTED, palette.INK
+HEAD_COLOURS = (*(style.color for style in palette.METHODS.values()), palette.SIGNAL_COLOR, palette.BLUES[1])
+HEAD_MARKERS = "osD^v*"
 
 
 class CandidateLike(Protocol):
@@ -65,7 +67,9 @@ def draw_position_weights(ax: Any, head_weights: FloatArray, names: Sequence[str
     T = head_weights.shape[1]
     for h, (weights, name) in enumerate(zip(head_weights, names, strict=True)):
         colour = HEAD_COLOURS[h % len(HEAD_COLOURS)]
-        ax.plot(np.arange(1, T + 1), weights, "o-", color=colour, markersize=3, linewidth=1.4, label=name)
+        marker = HEAD_MARKERS[h % len(HEAD_MARKERS)]
+        line = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 1.4, "label": name}
+        ax.plot(np.arange(1, T + 1), weights, **line)
     ax.axhline(1 / T, color=MEAN, linewidth=0.8, linestyle="--", label="mean")
     ax.set_xlabel("position")
     ax.set_ylabel("average weight")
@@ -92,7 +96,7 @@ def draw_token_weights(ax: Any, weights: FloatArray, tokens: Sequence[Sequence[s
             width = len(word) + 1.0
             share = float(value) / top
             ax.add_patch(_rectangle(x, y, width, ground(0.85 * share)))
-            ink = "white" if share > 0.6 else "#222222"
+            ink = "white" if share > 0.6 else palette.INK
             ax.text(x + width / 2, y, word, ha="center", va="center", family="monospace", fontsize=8, color=ink)
             x += width + 0.5
     ax.set_xlim(-0.5, longest + 0.5)
@@ -104,4 +108,4 @@ def draw_token_weights(ax: Any, weights: FloatArray, tokens: Sequence[Sequence[s
 def _rectangle(x: float, y: float, width: float, colour: Any) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle((x, y - 0.38), width, 0.76, facecolor=colour, edgecolor="#c8ced3", linewidth=0.5)
+    return Rectangle((x, y - 0.38), width, 0.76, facecolor=colour, edgecolor=palette.BARS, linewidth=0.5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
-from spikepool.data.tokens import Block, TokenInput
+from spikepool.data.tokens import TokenInput
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.pooling.poolings import Pooling
 from spikepool.pooling.token_space import TokenSpace, fit_token_space
@@ -30,8 +29,8 @@ class LearningRows:
         Their leading components.
     z : array (n, T, p)
         Tokens in components.
-    observed : array (n, T)
-        Where there are tokens.
+    observed, usable : arrays (n, T)
+        Where there are tokens, and which of them learned weights may use.
     copies : array (n,) of int
         Equal numbers for rows that hold the same tokens.
     """
@@ -40,6 +39,7 @@ class LearningRows:
     space: TokenSpace
     z: FloatArray
     observed: BoolArray
+    usable: BoolArray
     copies: IntArray
 
     def features(self, pooling: Pooling) -> FloatArray:
@@ -58,24 +58,19 @@ class LearningRows:
 
 
 def read_learning_rows(source: TokenInput, components: int, sink: bool | None) -> LearningRows:
-    """Two passes over tokens in memory: one for components, sink and repeated rows, one for the coordinates."""
+    """Three passes over tokens in memory: norms, components, coordinates; repeated rows are noticed in the last."""
+    space = fit_token_space(source.blocks, source.d, components, sink)
     hashes: list[int] = []
-    seen: list[BoolArray] = []
-
-    def noticing() -> Iterator[Block]:
-        for x, observed in source.blocks():
-            hashes.extend(hash((row.tobytes(), o.tobytes())) for row, o in zip(x, observed, strict=True))
-            seen.append(observed)
-            yield x, observed
-
-    space = fit_token_space(noticing(), source.d, components, sink)
-    observed = np.concatenate(seen)
+    observed, usable = (np.empty((source.n, source.T), dtype=bool) for _ in range(2))
     z = np.empty((source.n, source.T, space.directions.shape[1]))
     start = 0
     for x, part in source.blocks():
-        z[start : start + len(x)] = space.coordinates(x, part)
+        rows = slice(start, start + len(x))
+        observed[rows], usable[rows] = part, space.usable(x, part)
+        z[rows] = space.coordinates(x, usable[rows])
+        hashes.extend(hash((row.tobytes(), o.tobytes())) for row, o in zip(x, part, strict=True))
         start += len(x)
-    return LearningRows(source, space, z, observed, _numbered(np.array(hashes)))
+    return LearningRows(source, space, z, observed, usable, _numbered(np.array(hashes)))
 
 
 def _numbered(values: NDArray[np.int64]) -> IntArray:

@@ -33,7 +33,7 @@ class PooledRidgeLoss:
     z : array (n, T, p)
         Tokens in their leading components, zeros where nothing is observed.
     observed : array (n, T)
-        Tokens that may get weight, at least one in a row.
+        Tokens that may get weight; a row without any is pooled to zero, the mean token.
     Y : array (n, k)
         Targets; scaled to unit total variance here.
     scores : Scores

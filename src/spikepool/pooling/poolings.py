@@ -84,8 +84,22 @@ class MaxPooling:
         return np.where(np.isfinite(top), top, 0.0)
 
 
+class _Learned(_Weighted):
+    """Sequences without a usable token (sinks only) get the mean of all other tokens; empty ones stay zeros."""
+
+    space: TokenSpace
+
+    def features(self, x: FloatArray, observed: BoolArray) -> FloatArray:
+        """Pooled features, (b, heads·d), head by head."""
+        pooled = super().features(x, observed)
+        if self.space.sink:
+            lost = observed.any(axis=1) & ~self.space.usable(x, observed).any(axis=1)
+            pooled[lost] = np.tile(self.space.mean, pooled.shape[1] // x.shape[2])
+        return pooled
+
+
 @dataclass(frozen=True, eq=False)
-class QueryPooling(_Weighted):
+class QueryPooling(_Learned):
     """Softmax of q·z/rms(z) over the tokens, z their leading components."""
 
     query: FloatArray
@@ -95,12 +109,12 @@ class QueryPooling(_Weighted):
 
     def weights(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """(b, 1, T)."""
-        scores = QueryScores(self.space.coordinates(x, observed)).scores(self.query)
-        return softmax_weights(scores, self.space.usable(observed))
+        usable = self.space.usable(x, observed)
+        return softmax_weights(QueryScores(self.space.coordinates(x, usable)).scores(self.query), usable)
 
 
 @dataclass(frozen=True, eq=False)
-class PositionPooling(_Weighted):
+class PositionPooling(_Learned):
     """Softmax of a_h[place from the start] + b_h[place from the end], in each head h."""
 
     parameters: FloatArray  # (heads, 2, T)
@@ -115,7 +129,7 @@ class PositionPooling(_Weighted):
     def weights(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """(b, heads, T)."""
         scores = PositionScores.of(observed, len(self.parameters)).scores(self.parameters.reshape(-1))
-        return softmax_weights(scores, self.space.usable(observed))
+        return softmax_weights(scores, self.space.usable(x, observed))
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,6 +53,10 @@ class PositionalGram:
     means: FloatArray
     variance: float
 
+    def without_first(self) -> PositionalGram:
+        """The same without the first position label."""
+        return PositionalGram(self.sums[:, 1:, 1:], self.pairs[:, 1:, 1:], self.means[1:], self.variance)
+
     def average(self, folds: NDArray[np.bool_] | None = None) -> tuple[FloatArray, FloatArray]:
         """G and the number of pairs behind each entry; entries nobody observed are 0 with 0 pairs."""
         keep = slice(None) if folds is None else folds

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
 from spikepool.pooling.positional import PositionalGram
 
-_MAX_STEPS = 200_000
+# Steps shrink with the gap between eigenvalues over the shift: a single very negative eigenvalue makes them tiny. What
+# is not at rest by then is finished by the exact eigenvector on its support.
+_MAX_STEPS = 2_000
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,10 @@ def best_nonnegative(G: FloatArray) -> FloatArray:
 
 
 def _ascend(A: FloatArray, V: FloatArray) -> FloatArray:
-    """Projected power steps on the columns of V until the objective of none of them grows any more."""
+    """Projected power steps on the columns of V until the objective of none of them grows any more, or long enough.
+
+    Every iterate is non-negative and better than the one before, so that stopping early costs gain, never validity.
+    """
     value = np.einsum("ij,ij->j", V, A @ V)
     for _ in range(_MAX_STEPS):
         step = np.maximum(A @ V, 0.0)
@@ -119,9 +123,7 @@ def _ascend(A: FloatArray, V: FloatArray) -> FloatArray:
         previous, value = value, np.einsum("ij,ij->j", V, A @ V)
         if (value - previous <= 1e-12 * np.abs(value)).all():
             return V
-    raise ConvergenceError(
-        "power steps for the pooling weights did not converge", remedy="Use weights='mean' and report the data"
-    )
+    return V
 
 
 def _on_support(A: FloatArray, v: FloatArray) -> tuple[FloatArray, float]:

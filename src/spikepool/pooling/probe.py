@@ -6,10 +6,11 @@ C_ts = Cov(x_t, x_s), a d x d matrix, averages over pairs of sequences are unbia
     E[(tr K)² − sum_t K_tt²] = sum_{t≠s} ‖C_ts‖²             (energy)
     E[tr K² − sum_t K_tt²]   = sum_{t≠s} <C_ts, C_ts'>       (symmetric energy)
 
-In the model a pair of positions shares a class, C_ts = R_ts·(mu+zeta)(mu+zeta)', which is symmetric: the two
-energies agree. Where order is grammar ("I" before "am") C_ts is far from symmetric: on real text one half to nearly
-all of the energy is antisymmetric. Cross-position structure is then not a latent shared by positions, its strength
-does not say which positions carry the meaning, and re-weighting by it does harm.
+The antisymmetric parts (C_ts − C_ts')/2 have half of their difference. In the model a pair of positions shares a
+class, C_ts = R_ts·(mu+zeta)(mu+zeta)', which is symmetric: the two energies agree. Where order is grammar ("I" before
+"am") C_ts is far from symmetric: on real text a quarter to nearly a half of the energy is antisymmetric, and a half
+is what matrices without any symmetry have. Cross-position structure is then not a latent shared by positions, its
+strength does not say which positions carry the meaning, and re-weighting by it does harm.
 
 **Leading directions** (:func:`directional_gram`). G sums the products of all d directions, of which the signal
 occupies few: the noise of an entry is sqrt(d) times that of the same entry within the signal's direction. Leading
@@ -27,8 +28,10 @@ from scipy.linalg import eigh
 from spikepool.data.tokens import TokenBlock
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.threads import Map, serial_map
+from spikepool.pooling.places import places
 from spikepool.pooling.positional import N_FOLDS, PositionalGram
 from spikepool.pooling.positional_weights import best_nonnegative, shrink
+from spikepool.pooling.token_space import SINK_RATIO, is_sink, sink_signs
 
 PROBE_BYTES = 48 * 2**20  # of float32 rows
 PROBE_MIN, PROBE_MAX = 64, 1024
@@ -79,6 +82,20 @@ class ProbeRows:
         self.x, self.observed = self.x[keep] + other.x, self.observed[keep] + other.observed
         self.stride, self.seen = other.stride, other.seen
 
+    def sink(self) -> tuple[float, bool, bool]:
+        """Norm ratio of first tokens, whether they are a sink, and whether position 0 is all that is to be left out."""
+        x, observed = np.stack(self.x).astype(np.float64), np.stack(self.observed)
+        start, _ = places(observed)
+        length = observed.sum(axis=1, keepdims=True)
+        leading = observed & (start == 0) & (length > 1)
+        others = observed & ~leading
+        if not leading.any() or not others.any():
+            return float("nan"), False, False
+        norms = np.sqrt(np.einsum("ntd,ntd->nt", x, x))
+        ratio, constant = sink_signs(norms[leading], norms[others], x[leading].mean(axis=0))
+        elsewhere = (norms[others] > SINK_RATIO * np.median(norms[others])).any()
+        return ratio, is_sink(ratio, constant), not (elsewhere or leading[:, 1:].any() or (length == 1).any())
+
     def centred(self, means: FloatArray, labels: NDArray[np.intp]) -> tuple[FloatArray, NDArray[np.bool_]]:
         """The rows minus the mean of each token's label, zero where nothing is observed; and what is observed."""
         observed = np.stack(self.observed)
@@ -90,7 +107,7 @@ class ProbeRows:
 
 @dataclass(frozen=True)
 class Antisymmetry:
-    """Antisymmetric energy sum_{t≠s} ‖C_ts − C_ts'‖²/2, an average over pairs of sequences.
+    """Energy of the antisymmetric parts, sum_{t≠s} ‖(C_ts − C_ts')/2‖², an average over pairs of sequences.
 
     Attributes
     ----------
@@ -99,7 +116,8 @@ class Antisymmetry:
     error : float
         Its standard error.
     share : float
-        Its share of the whole energy sum ‖C_ts‖²; NaN when that is not found to be positive.
+        Its share of the whole energy sum ‖C_ts‖²: 0 for symmetric matrices, 1 for antisymmetric ones, 1/2 where C_ts
+        and its transpose have nothing to do with each other; NaN when the whole is not found to be positive.
     """
 
     energy: float
@@ -127,7 +145,8 @@ def antisymmetry(x: FloatArray) -> Antisymmetry:
         own = np.einsum("ntt->nt", K)
         own_squares = np.einsum("nt,nt->n", own, own)
         energy = own.sum(axis=1) ** 2 - own_squares
-        odd = energy - (np.einsum("nts,nst->n", K, K) - own_squares)
+        # ‖(C − C')/2‖² = (‖C‖² − <C, C'>)/2
+        odd = (energy - (np.einsum("nts,nst->n", K, K) - own_squares)) / 2
         squares += float(odd @ odd)
         part = np.column_stack([energy, odd])
         total += part + np.roll(part, shift, axis=0)  # a pair informs on both of its rows

@@ -47,13 +47,13 @@ class Learner:
 
     def learn(self, name: str, data: LearningRows, Y: FloatArray, rows: IntArray) -> Pooling:
         """The learned pooling `name` from some of the rows."""
-        z, observed = data.z[rows], data.observed[rows]
+        z = data.z[rows]
         if name == "query":
             scores: Scores = QueryScores(z)
             rho = QUERY_PENALTY
         else:
-            scores, rho = PositionScores.of(observed, self.heads), HEADS_PENALTY
-        found = PooledRidgeLoss(z, data.space.usable(observed), Y[rows], scores, rho).minimise(self.max_steps)
+            scores, rho = PositionScores.of(data.observed[rows], self.heads), HEADS_PENALTY
+        found = PooledRidgeLoss(z, data.usable[rows], Y[rows], scores, rho).minimise(self.max_steps)
         if name == "query":
             return QueryPooling(found, data.space)
         return PositionPooling(found.reshape(self.heads, 2, -1), data.space)

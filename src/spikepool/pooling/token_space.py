@@ -2,13 +2,15 @@
 
 Directions of large variance say where tokens differ; weights learned there are applied to the tokens as they are. An
 attention sink (a first token of enormous norm that is nearly the same in every text, as in a decoder's middle layers)
-would take all of the leading components and carries nothing, so learned weights pass over it.
+would take the leading components and carries nothing, so learned weights pass over it; and over tokens as large as it
+elsewhere, which such models have in one text of a hundred and which would dwarf all other rows. A sequence of
+sinks only is pooled to the mean of all other tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
@@ -35,50 +37,43 @@ class TokenSpace:
     Attributes
     ----------
     mean : array (d,)
-        Mean token.
+        Mean of the tokens that learned weights may use.
     directions : array (d, p)
         Orthonormal columns, largest variance first.
     sink : bool
         Whether the first token of a sequence is left out.
     sink_ratio : float
         Median norm of first tokens over that of the others; NaN when there is nothing to compare.
+    largest : float
+        Norm above which a token is a sink wherever it stands; infinite without a sink.
     """
 
     mean: FloatArray
     directions: FloatArray
     sink: bool
     sink_ratio: float
+    largest: float = np.inf
 
-    def usable(self, observed: BoolArray) -> BoolArray:
+    def usable(self, x: FloatArray, observed: BoolArray) -> BoolArray:
         """Tokens that learned weights may use."""
-        return without_first(observed) if self.sink else observed
+        if not self.sink:
+            return observed
+        return np.asarray(without_first(observed) & (_norms(x) <= self.largest))
 
-    def coordinates(self, x: FloatArray, observed: BoolArray) -> FloatArray:
-        """Tokens (b, T, d) in components, (b, T, p); zeros where nothing is observed."""
+    def coordinates(self, x: FloatArray, usable: BoolArray) -> FloatArray:
+        """Tokens (b, T, d) in components, (b, T, p); zeros where they cannot be used."""
         z = np.matmul(x, self.directions) - self.mean @ self.directions
-        z[~observed] = 0.0
+        z[~usable] = 0.0
         return np.asarray(z)
 
 
-class _Moments:
-    """Number, sum and second moment of tokens, around a fixed point."""
-
-    def __init__(self, d: int) -> None:
-        self.count, self.sum, self.second = 0, np.zeros(d), np.zeros((d, d))
-
-    def add(self, tokens: FloatArray) -> None:
-        self.count += len(tokens)
-        self.sum += tokens.sum(axis=0)
-        self.second += tokens.T @ tokens
-
-
-def fit_token_space(blocks: Iterable[Block], d: int, components: int, sink: bool | None) -> TokenSpace:
-    """Leading components from one pass over blocks of tokens.
+def fit_token_space(blocks: Callable[[], Iterable[Block]], d: int, components: int, sink: bool | None) -> TokenSpace:
+    """Leading components from two passes over blocks of tokens: one for their norms, one for their moments.
 
     Parameters
     ----------
-    blocks : iterable of (x, observed)
-        Tokens (b, T, d) and where they are.
+    blocks : callable
+        Gives (x, observed): tokens (b, T, d) and where they are.
     d : int
         Their dimension.
     components : int
@@ -86,45 +81,73 @@ def fit_token_space(blocks: Iterable[Block], d: int, components: int, sink: bool
     sink : bool or None
         Whether the first token is left out; None: when it looks like a sink.
     """
-    first, rest = _Moments(d), _Moments(d)
-    norms: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-    shift: FloatArray | None = None
-    for x, observed in blocks:
+    first: list[FloatArray] = []
+    others: list[FloatArray] = []
+    first_sum, count = np.zeros(d), 0
+    for x, observed in blocks():
         start, _ = places(observed)
-        alone = observed.sum(axis=1, keepdims=True) == 1
-        leading = observed & (start == 0) & ~alone
-        for moments, found, chosen in ((first, norms[0], leading), (rest, norms[1], observed & ~leading)):
-            tokens = x[chosen]
-            if not len(tokens):
-                continue
-            if shift is None:
-                shift = tokens.mean(axis=0)
-            found.append(np.sqrt(np.einsum("nd,nd->n", tokens, tokens)))
-            moments.add(tokens - shift)
+        leading = observed & (start == 0) & (observed.sum(axis=1, keepdims=True) > 1)
+        norms = _norms(x)
+        first.append(norms[leading])
+        others.append(norms[observed & ~leading])
+        first_sum += x[leading].sum(axis=0)
+        count += int(leading.sum())
+    ratio, constant, typical = float("nan"), 0.0, np.inf
+    if count and sum(map(len, others)):
+        ratio, constant = sink_signs(np.concatenate(first), np.concatenate(others), first_sum / count)
+        typical = float(np.median(np.concatenate(others)))
+    found = is_sink(ratio, constant)
+    left_out = found if sink is None else bool(sink)
+    space = TokenSpace(
+        np.zeros(d), np.zeros((d, 0)), left_out, ratio, SINK_RATIO * typical if left_out and found else np.inf
+    )
+    mean, covariance = _moments(blocks, space, d)
+    return replace(space, mean=mean, directions=_leading(covariance, min(components, d)))
+
+
+def _norms(x: FloatArray) -> FloatArray:
+    return np.asarray(np.sqrt(np.einsum("ntd,ntd->nt", x, x)))
+
+
+def _moments(blocks: Callable[[], Iterable[Block]], space: TokenSpace, d: int) -> tuple[FloatArray, FloatArray]:
+    """Mean and covariance of the usable tokens, summed around a point inside the cloud to lose no digits."""
+    count, total, second = 0, np.zeros(d), np.zeros((d, d))
+    shift: FloatArray | None = None
+    for x, observed in blocks():
+        tokens = x[space.usable(x, observed)]
+        if not len(tokens):
+            continue
+        if shift is None:
+            shift = np.asarray(tokens.mean(axis=0))
+        tokens -= shift
+        count += len(tokens)
+        total += tokens.sum(axis=0)
+        second += tokens.T @ tokens
     if shift is None:
-        shift = np.zeros(d)
-    ratio, constant = _sink_signs(first, norms, shift)
-    left_out = bool(sink) if sink is not None else ratio > SINK_RATIO and constant > SINK_CONSTANT
-    kept = [rest] if left_out and rest.count else [first, rest]
-    count = max(sum(m.count for m in kept), 1)
-    offset = np.sum([m.sum for m in kept], axis=0) / count
-    covariance = np.sum([m.second for m in kept], axis=0) / count - np.outer(offset, offset)
-    return TokenSpace(shift + offset, _leading(covariance, min(components, d)), left_out, ratio)
+        return np.zeros(d), np.zeros((d, d))
+    offset = total / count
+    return shift + offset, second / count - np.outer(offset, offset)
 
 
-def _sink_signs(
-    first: _Moments, norms: tuple[list[FloatArray], list[FloatArray]], shift: FloatArray
-) -> tuple[float, float]:
-    """Median norm of first tokens over that of the others, and the part of their energy that their mean holds."""
-    if not first.count or not norms[1]:
+def sink_signs(first: FloatArray, others: FloatArray, mean: FloatArray) -> tuple[float, float]:
+    """Median norm of first tokens over that of the others, and the part of their energy that their mean holds.
+
+    Parameters
+    ----------
+    first, others : arrays
+        Norms of the first tokens, and of all others.
+    mean : array (d,)
+        Mean of the first tokens.
+    """
+    typical, energy = float(np.median(others)), float((first**2).mean())
+    if typical <= 0 or energy <= 0:
         return float("nan"), 0.0
-    lengths = np.concatenate(norms[0])
-    others = float(np.median(np.concatenate(norms[1])))
-    energy = float((lengths**2).mean())
-    if others <= 0 or energy <= 0:
-        return float("nan"), 0.0
-    mean = shift + first.sum / first.count
-    return float(np.median(lengths)) / others, float(mean @ mean) / energy
+    return float(np.median(first)) / typical, float(mean @ mean) / energy
+
+
+def is_sink(ratio: float, constant: float) -> bool:
+    """Whether first tokens with these signs are an attention sink."""
+    return ratio > SINK_RATIO and constant > SINK_CONSTANT
 
 
 def _leading(covariance: FloatArray, p: int) -> FloatArray:

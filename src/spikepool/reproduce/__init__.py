@@ -1,7 +1,7 @@
 """The figures of the report, one module each: compute -> dataset -> draw.
 
-Figures 1 to 7 are the paper's; 8 to 11 are ours: its errata in one picture, the second outlier, finite sequences,
-and the convergence of real attention weights.
+Figures 1 to 7 are the paper's; 8 to 12 are ours: its errata in one picture, the second outlier, finite sequences,
+the convergence of real attention weights, and what the heads of trained models do as pooling weights.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _MODULES: tuple[str, ...] = (
     "fig09_second_outlier",
     "fig10_finite_length",
     "fig11_attention",
+    "fig12_real_attention",
 )
 
 FIGURES: dict[int, FigureSpec] = {
