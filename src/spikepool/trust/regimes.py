@@ -25,8 +25,10 @@ _KURTOSIS_DEVIATIONS = 2.5
 # A signal is claimed over a bulk at most this far from the law, as (constant, multiple of 1/d): closer than a fair fit,
 # since unequal variances of few dimensions come near one. Signals of the model stay below .02 + 1.5/d.
 _SIGNAL_DISTANCE = (0.02, 2.5)
-# Rows below which counts of tokens cannot be told from a signal next to the edge: twice the margin is asked for.
-_TELLING_ROWS = 500
+# Rows below which counts of tokens cannot be told from a signal next to the edge: twice the margin is asked for. Fewer
+# do where vocabulary and weights are known, and with them the edge.
+_TELLING_ROWS = 1000
+_TELLING_ROWS_KNOWN = 500
 # The same for components inside the bulk: below this level tokens are so few or unequal that the edge is blurred.
 _BLUR_LEVEL = 0.05
 # Components inside the bulk that are looked at.
@@ -91,10 +93,11 @@ def read_isotropic(rows: Rows, delta: float | None, factor: float) -> IsotropicR
     if fit_word(fit.distance, rows.d) == "poor":
         return IsotropicReading(fit, 0, None, f"not the bulk of isotropic noise ({words})")
     count = fit.n_outliers
+    telling = _TELLING_ROWS if delta is None or factor == 1.0 else _TELLING_ROWS_KNOWN
     if count:
         scores = rows.scores(count + _BLUR_COMPONENTS)
         inside = scores[:, count:]
-        if rows.n < _TELLING_ROWS or (inside.shape[1] and edge_is_blurred(inside)):
+        if rows.n < telling or (inside.shape[1] and edge_is_blurred(inside)):
             # twice the margin where tokens are few or unequal: their own eigenvalues stray beyond the edge
             count = int(np.sum(rows.values[:count] > fit.edge + 2 * fit.margin))
     if not count:
