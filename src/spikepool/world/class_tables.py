@@ -12,13 +12,14 @@ from spikepool.errors import CorrelationError, DomainError, ShapeError, SizeErro
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.world.sequences import TABLES
+from spikepool.world.sizes import PooledSizes
 
 # Directions of the class differences shorter than this, relative to the longest, do not count.
 _RANK_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class ClassWorld:
+class ClassWorld(PooledSizes):
     """Sequences of tokens from an embedding table with K classes.
 
     Parameters
@@ -84,24 +85,9 @@ class ClassWorld:
         put("centered", check.flag(centered, "centered"))
 
     @property
-    def T(self) -> int:
-        """Sequence length."""
-        return len(self.R)
-
-    @property
     def K(self) -> int:
         """Number of classes."""
         return int(self.means.shape[1])
-
-    @property
-    def delta(self) -> float:
-        """Aspect ratio d/V."""
-        return self.d / self.V
-
-    @property
-    def gamma(self) -> float:
-        """Aspect ratio d/N."""
-        return self.d / self.N
 
     @property
     def directions(self) -> FloatArray:
@@ -122,11 +108,6 @@ class ClassWorld:
             room = np.where(sizes + step >= 1, step * (exact - sizes), -np.inf)
             sizes[int(np.argmax(room))] += step
         return sizes
-
-    def gains(self, w: ArrayLike) -> tuple[float, float]:
-        """Signal gain alpha = w'Rw and noise gain kappa = w'w; R was proved when the model was made."""
-        w = check.weight_vector(w, self.T)
-        return max(float(w @ self.R @ w), 0.0), float(w @ w)
 
     def class_covariance(self, w: ArrayLike) -> FloatArray:
         """Gamma(w) = (w'Rw)(diag(pi) − pi pi'), the covariance of the weight put on each class."""

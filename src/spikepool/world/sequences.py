@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import CorrelationError, DomainError, InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.world.sizes import PooledSizes
 
 TABLES = ("sampled", "class_centered")
 LATENTS = ("signs", "gaussian")
@@ -22,7 +23,7 @@ NOISES = ("gaussian", "rademacher", "uniform", "laplace", "student-t")
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceWorld:
+class SequenceWorld(PooledSizes):
     """Sequences of tokens from a fixed two-class embedding table.
 
     Column v of the table is ``s_v * mu * u + z_v`` with balanced signs s and noise z of unit variance; position t of
@@ -151,21 +152,6 @@ class SequenceWorld:
         unit.setflags(write=False)
         return unit
 
-    @property
-    def T(self) -> int:
-        """Sequence length."""
-        return len(self.R)
-
-    @property
-    def delta(self) -> float:
-        """Aspect ratio d/V."""
-        return self.d / self.V
-
-    @property
-    def gamma(self) -> float:
-        """Aspect ratio d/N."""
-        return self.d / self.N
-
     @cached_property
     def signs(self) -> NDArray[np.int8]:
         """Class of each token: +1 for even, −1 for odd token ids."""
@@ -177,11 +163,6 @@ class SequenceWorld:
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; everything is checked, but no matrix is proved twice."""
         return dataclasses.replace(self, **changes)
-
-    def gains(self, w: ArrayLike) -> tuple[float, float]:
-        """Signal gain alpha = w'Rw and noise gain kappa = w'w; R was proved when the model was made."""
-        w = check.weight_vector(w, self.T)
-        return max(float(w @ self.R @ w), 0.0), float(w @ w)
 
     def signal_strength(self, w: ArrayLike) -> float:
         """Strength theta of the signal's spike: alpha·mu², plus alpha·delta for the class means of a sampled table."""
