@@ -67,6 +67,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "theory.prediction": ("Prediction", "Outlier", "RidgePrediction"),
     "theory.planning": ("VocabularyRange",),
     "world.frequencies": ("zipf_frequencies",),
+    "theory.validity": ("Validity",),
     "theory.given_tokens": ("predict_tokens",),
     "simulation.results": ("SimulationResult",),
     "theory.ridge": ("ridge_prediction", "optimal_ridge", "rank_weights"),

@@ -68,11 +68,20 @@ def _print_predictions(title: str, predictions: dict[str, Prediction]) -> None:
         for name, p in predictions.items()
     ]
     print_table(title, ["weights", "alpha/kappa", "bulk edge", "outliers", "alignment", "mu_pop", "mu_samp"], rows)
-    notes: dict[str, list[str]] = {}
-    for name, p in predictions.items():
-        if p.threshold_note:
-            notes.setdefault(p.threshold_note, []).append(name)
-    for note, names in notes.items():
+    _print_notes({name: [p.threshold_note or "", *_cautions(p)] for name, p in predictions.items()})
+
+
+def _cautions(p: Prediction) -> list[str]:
+    return [f"caution: {reason}" for reason in p.validity.reasons]
+
+
+def _print_notes(notes: dict[str, list[str]]) -> None:
+    """Each note once, after the names it is about."""
+    about: dict[str, list[str]] = {}
+    for name, found in notes.items():
+        for note in filter(None, found):
+            about.setdefault(note, []).append(name)
+    for note, names in about.items():
         print(f"{', '.join(names)}: {note}.")
 
 
@@ -112,6 +121,7 @@ def simulate(
     model = options.model()
     drawn = {}
     results: list[dict[str, Any]] = []
+    notes: dict[str, list[str]] = {}
     for name, w in options.named_weights(model).items():
         p = model.predict(w, exact=exact, rng=seed)
         s = model.simulate(w, trials=trials, rng=seed)
@@ -127,8 +137,10 @@ def simulate(
                 "eigenvalue": eigenvalue,
                 "eigenvalue_standard_error": eigenvalue_error,
                 "predicted_eigenvalue": p.eigenvalue,
+                "validity": p.to_dict()["validity"],
             }
         )
+        notes[name] = _cautions(p)
     title = f"{describe(model, options.described_correlation)}, {trials} trials, seed {seed}"
     header = ["weights", "alignment", "predicted", "top eigenvalue", "predicted"]
     rows = [
@@ -146,6 +158,7 @@ def simulate(
         print_json({**fields, "simulations": results})
     else:
         print_table(title, header, rows)
+        _print_notes(notes)
     write_out(
         out,
         f"Simulation: {title}",

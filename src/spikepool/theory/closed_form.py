@@ -18,6 +18,7 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
 from spikepool.theory.prediction import Outlier, Prediction
+from spikepool.theory.validity import few_tokens, near_threshold, neighbours, small_sizes, validity_of
 from spikepool.world.sequences import SequenceWorld
 
 
@@ -41,6 +42,8 @@ def predict_gains(world: SequenceWorld, alpha: float, kappa: float) -> Predictio
     )
     outliers = tuple(sorted((o for o in found if o is not None), key=lambda outlier: outlier.eigenvalue, reverse=True))
     own = world.class_mean_power
+    mu_sample = _threshold(float(spikes.sample_threshold(delta, gamma)), alpha, kappa, own)
+    excess = float(spikes.spike_excess(alpha * (world.mu**2 + own), delta, kappa))
     return Prediction(
         alpha=alpha,
         kappa=kappa,
@@ -50,7 +53,13 @@ def predict_gains(world: SequenceWorld, alpha: float, kappa: float) -> Predictio
         alignment=outliers[0].alignment if outliers else 0.0,
         detectable=found[0] is not None,
         mu_population=_threshold(float(spikes.population_threshold(delta)), alpha, kappa, own),
-        mu_sample=_threshold(float(spikes.sample_threshold(delta, gamma)), alpha, kappa, own),
+        mu_sample=mu_sample,
+        validity=validity_of(
+            few_tokens(kappa, world.mu, mu_sample),
+            near_threshold(excess, float(spikes.critical_excess(delta, gamma)), world.d),
+            neighbours([o.eigenvalue for o in outliers], world.d),
+            small_sizes(d=world.d, V=world.V, N=world.N),
+        ),
     )
 
 

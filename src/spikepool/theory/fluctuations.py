@@ -38,6 +38,8 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import html_table
 from spikepool.theory import spikes
+from spikepool.theory.prediction import cautions
+from spikepool.theory.validity import NEAR_FLUCTUATIONS, SOUND, Validity, few_tokens, near_threshold, validity_of
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.sign_blocks import sign_blocks
 
@@ -61,6 +63,8 @@ class Fluctuations:
         Their standard deviations over draws; None when not detectable.
     strength_std : float
         Relative standard deviation of the spike's strength theta = alpha ‖h‖².
+    validity : Validity
+        Whether the deviations lie in the range where they hold: an outlier apart from the edge, spread-out weights.
     """
 
     detectable: bool
@@ -69,10 +73,11 @@ class Fluctuations:
     eigenvalue_std: float | None
     alignment_std: float | None
     strength_std: float
+    validity: Validity = SOUND
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self)
+        return {**asdict(self), "validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)}}
 
     def _repr_html_(self) -> str:
         if not self.detectable:
@@ -81,7 +86,8 @@ class Fluctuations:
             ("eigenvalue", self.eigenvalue, self.eigenvalue_std),
             ("alignment", self.alignment, self.alignment_std),
         ]
-        return html_table(("signal's outlier", "limit", "deviation of one draw"), rows)
+        table = html_table(("signal's outlier", "limit", "deviation of one draw"), rows)
+        return table + cautions(self.validity)
 
     def plot(self, ax: Any = None) -> Any:
         """Normal law of the alignment of one draw, with its limit; returns the axes."""
@@ -273,6 +279,10 @@ def fluctuations(model: SequenceWorld, w: ArrayLike) -> Fluctuations:
         kappa * math.sqrt(eigenvalue_variance),
         math.sqrt(alignment_variance),
         math.sqrt(strength_variance),
+        validity_of(
+            few_tokens(kappa, mu, 0.0),
+            near_threshold(excess, float(spikes.critical_excess(delta, gamma)), d, NEAR_FLUCTUATIONS),
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from spikepool.theory.prediction import Outlier, Prediction
 from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.twins import population_twins
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
+from spikepool.theory.validity import near_threshold, neighbours, small_sizes, unresolved, validity_of
 from spikepool.world.class_centring import Projection
 from spikepool.world.pooling_matrix import token_matrix
 from spikepool.world.sequences import TABLES, SequenceWorld
@@ -74,6 +75,13 @@ class GivenTokens:
             detectable=sample.detectable,
             mu_population=population.threshold,
             mu_sample=sample.threshold,
+            validity=validity_of(
+                # mu² is what the excess is linear in
+                near_threshold(mu**2, sample.threshold**2, self._sample.noise.d),
+                neighbours([o.eigenvalue for o in outliers], self._sample.noise.d),
+                unresolved(self._sample.unresolved),
+                small_sizes(d=self._sample.noise.d, V=self._sample.usage.V),
+            ),
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any, Literal
 
 from spikepool.kit.showing import html_table, number, plain
 from spikepool.laws.base import SpectralLaw
+from spikepool.theory.validity import SOUND, Validity
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Prediction:
     mu_population, mu_sample : float
         Signal strengths at which that outlier appears in the population and in the sample; zero when the table's own
         class means make one without any signal.
+    validity : Validity
+        Whether these numbers lie in the range where their theory holds, and why not.
     """
 
     alpha: float
@@ -64,6 +68,18 @@ class Prediction:
     detectable: bool
     mu_population: float
     mu_sample: float
+    validity: Validity = SOUND
+
+    def __str__(self) -> str:
+        """The numbers in a few lines, with what speaks against them."""
+        lines = [
+            f"top eigenvector: alignment {self.alignment:.4g}, eigenvalue {self.eigenvalue:.4g} (edge {self.edge:.4g})",
+            f"{'detectable' if self.detectable else 'not detectable'}: "
+            f"thresholds {self.mu_population:.4g} (population), {self.mu_sample:.4g} (sample)",
+        ]
+        lines += [f"{o.kind}: eigenvalue {o.eigenvalue:.4g}, alignment {o.alignment:.4g}" for o in self.outliers]
+        lines += [f"caution: {reason}" for reason in self.validity.reasons]
+        return "\n".join(lines)
 
     @property
     def eigenvalue(self) -> float:
@@ -107,6 +123,7 @@ class Prediction:
                 "mu_population": self.mu_population,
                 "mu_sample": self.mu_sample,
                 "threshold_note": self.threshold_note,
+                "validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)},
             }
         )
         return record
@@ -118,13 +135,18 @@ class Prediction:
             [(self.alignment, self.detectable, self.alpha / self.kappa, self.edge, self.mu_population, self.mu_sample)],
             title=f"Prediction: alignment {number(self.alignment)} of the top component with the signal",
         )
-        return numbers + outlier_table(self.outliers)
+        return numbers + outlier_table(self.outliers) + cautions(self.validity)
 
     def plot(self, ax: Any = None) -> Any:
         """Density of the bulk with its edge and the predicted outliers; returns the axes."""
         from spikepool.drawing.predictions import draw_prediction
 
         return draw_prediction(self, ax)
+
+
+def cautions(validity: Validity) -> str:
+    """What speaks against a result, as HTML; nothing when nothing does."""
+    return "".join(f"<p>Caution: {escape(reason)}.</p>" for reason in validity.reasons)
 
 
 def outlier_table(outliers: tuple[Outlier, ...]) -> str:
@@ -149,23 +171,28 @@ class RidgePrediction:
     mean, std : float
         A test score is ``a·mean + std·g``, a = w'xi its pooled latent and g standard normal; for ``exact=True`` g
         has unit variance but need not be normal.
+    validity : Validity
+        Whether the number lies in the range where its theory holds, and why not.
     """
 
     accuracy: float
     accuracy_error: float
     mean: float
     std: float
+    validity: Validity = SOUND
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self)
+        record = asdict(self)
+        record["validity"] = {"ok": self.validity.ok, "reasons": list(self.validity.reasons)}
+        return record
 
     def _repr_html_(self) -> str:
         return html_table(
             ("accuracy", "standard error", "mean of the score", "its deviation"),
             [(self.accuracy, self.accuracy_error, self.mean, self.std)],
             title="Ridge classifier: predicted test accuracy",
-        )
+        ) + cautions(self.validity)
 
     def plot(self, ax: Any = None) -> Any:
         """Densities of the test score of the two classes, one at +mean and one at −mean; returns the axes."""

@@ -35,6 +35,7 @@ from scipy.optimize import brentq, minimize_scalar
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.theory.prediction import RidgePrediction
+from spikepool.theory.validity import ridge_range, validity_of
 from spikepool.world.labels import label_law, label_positions
 from spikepool.world.sequences import SequenceWorld, checked_model
 
@@ -128,7 +129,8 @@ def ridge_prediction(
     )
     std = float(np.sqrt(var))
     accuracy, error = law.accuracy(mean / std if mean != 0 else 0.0)
-    return RidgePrediction(accuracy, error, mean, std)
+    signed = bool(np.min(w) < 0)
+    return RidgePrediction(accuracy, error, mean, std, validity_of(ridge_range(kappa, signed)))
 
 
 def ridge_accuracy(

@@ -62,6 +62,8 @@ class UsageBulk:
         Eigenvalues of the noise covariance that are.
     threshold : float
         Least mu at which the signal is detectable.
+    unresolved : int
+        Spikes that this size does not tell from the bulk.
     """
 
     def __init__(self, usage: Usage, noise: Noise) -> None:
@@ -74,6 +76,7 @@ class UsageBulk:
         # D at the edge: for the threshold it is bulk
         resolved = _spiked(usage, noise, resolved=True)
         same = bool(np.array_equal(resolved, spiked))
+        self.unresolved = int(spiked.sum() - resolved.sum())
         self.threshold = self._threshold(self.law if same else _bulk(usage, noise, resolved)[0])
 
     def _threshold(self, bulk: GeneralizedLaw) -> float:

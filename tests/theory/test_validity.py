@@ -1,0 +1,97 @@
+"""Results outside the range of their theory say so, in the object and in print; those inside do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import spikepool as sp
+from spikepool.world.frequencies import zipf_frequencies
+
+R = sp.prefix_correlation(T=10, L=3)
+MEAN = sp.mean_weights(10)
+
+
+def model(mu, **changes):
+    return sp.SequenceModel(**{"d": 500, "V": 800, "N": 1000, "R": R, "mu": mu, **changes})
+
+
+def test_closed_form_of_spread_out_weights_away_from_the_threshold_is_sound():
+    for w, mu in ((MEAN, 1.6), (MEAN, 0.3), (sp.causal_weights(10), 1.5), (sp.optimal_weights(R), 2.5)):
+        p = model(mu).predict(w)
+        assert p.validity.ok
+        assert p.validity
+        assert str(p.validity) == "within its range"
+        assert "caution" not in str(p)
+
+
+def test_closed_form_of_one_token_is_an_approximation_except_far_above_the_threshold():
+    single = model(1.3, V=900, N=400, R=np.eye(1))
+    p = single.predict([1.0])
+    assert not p.validity
+    assert "1 effective" in str(p.validity)
+    assert "exact=True" in str(p)
+    assert p.to_dict()["validity"] == {"ok": False, "reasons": list(p.validity.reasons)}
+    assert "Caution" in p._repr_html_()
+    assert single.replace(mu=4.0).predict([1.0]).validity.ok
+    assert not single.predict([1.0], exact=True, rng=0).validity.reasons or all(
+        "closed form" not in reason for reason in single.predict([1.0], exact=True, rng=0).validity.reasons
+    )
+
+
+def test_closed_form_of_signed_weights_with_few_effective_tokens():
+    w = np.array([2.0, -1.0] + [0.0] * 8)
+    assert any("0.2 effective" in reason for reason in model(0.5).predict(w).validity.reasons)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_next_to_the_threshold(exact):
+    threshold = model(1.0).predict(MEAN, exact=exact, rng=0).mu_sample
+    at = model(1.02 * threshold).predict(MEAN, exact=exact, rng=0)
+    assert any("threshold" in reason for reason in at.validity.reasons)
+    away = model(1.8 * threshold).predict(MEAN, exact=exact, rng=0)
+    assert not any("threshold" in reason for reason in away.validity.reasons)
+
+
+def test_outliers_that_mix_and_tokens_not_told_from_the_bulk():
+    heavy = model(1.6, d=300, V=480, N=600, frequencies=zipf_frequencies(480, 1.0))
+    reasons = heavy.predict(MEAN, exact=True, rng=0).validity.reasons
+    assert any("they mix" in reason for reason in reasons)
+    assert any("not told from the bulk" in reason for reason in reasons)
+    assert any("small for a limit" in reason for reason in model(1.5, d=20, V=40, N=50).predict(MEAN).validity.reasons)
+
+
+def test_fluctuations_next_to_a_threshold_say_so():
+    """At .85 with a threshold of .79 the deviation of the alignment is predicted more than twice too large."""
+    near = model(0.85, d=300, V=480, N=600)
+    assert 0.78 < near.predict(MEAN).mu_sample < 0.80
+    found = near.fluctuations(MEAN)
+    assert not found.validity
+    simulated = near.simulate(MEAN, trials=40, k=1, rng=0).alignment.std(ddof=1)
+    assert found.alignment_std > 1.5 * simulated
+    assert found.to_dict()["validity"]["ok"] is False
+    assert near.replace(mu=1.6).fluctuations(MEAN).validity.ok
+
+
+def test_closed_ridge_of_one_token_or_signed_weights_says_so():
+    from spikepool.theory.ridge import ridge_prediction
+
+    one = model(1.0, R=np.eye(1), d=150, V=300, N=300)
+    assert not ridge_prediction(one, [1.0]).validity
+    signed = np.full(10, 0.15)
+    signed[9] = -0.35
+    assert not ridge_prediction(model(1.0), signed).validity
+    assert ridge_prediction(model(1.0), MEAN).validity
+    assert ridge_prediction(one, [1.0], exact=True).validity
+
+
+@pytest.mark.parametrize("command", [["predict"], ["simulate", "--trials", "2"]])
+def test_command_line_prints_it(command, capsys):
+    pytest.importorskip("typer")
+    from spikepool.cli import main
+
+    size = ["--d", "100", "--V", "180", "--N", "80", "--T", "1", "--mu", "1.3", "--weights", "mean"]
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, *size])
+    assert stopped.value.code in (0, None)
+    assert "caution: the closed form" in " ".join(capsys.readouterr().out.split())
