@@ -99,3 +99,54 @@ def test_malformed_addresses_are_explained(query, word):
 def test_a_state_is_text(value):
     with pytest.raises(StateError, match="text"):
         parse_query(value)
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """How often a model is built, a matrix decomposed and the optimal weights solved for."""
+    from spikepool.world import sequences, weights
+
+    seen = {"models": 0, "decompositions": 0, "optima": 0}
+
+    def counted(name, function):
+        def call(*arguments, **options):
+            seen[name] += 1
+            return function(*arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(sequences.SequenceWorld, "__init__", counted("models", sequences.SequenceWorld.__init__))
+    monkeypatch.setattr(np.linalg, "eigvalsh", counted("decompositions", np.linalg.eigvalsh))
+    monkeypatch.setattr(weights, "optimal_weights", counted("optima", weights.optimal_weights))
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("T", "slider", "values"), [(13, "mu", (0.8311, 0.8312)), (14, "N", (1111, 1112)), (15, "d", (411, 412))]
+)
+def test_a_slider_move_builds_the_model_once_and_proves_nothing_again(application, counts, T, slider, values):
+    """Through the callback, as the page asks: the first state proves R, a move that leaves R alone does not."""
+    output = next(key for key in application.app.callback_map if "spectrum.figure" in key)
+    names = [dict(zip(("id", "property"), n.rsplit(".", 1), strict=True)) for n in output.strip(".").split("...")]
+
+    def move(value):
+        before = dict(counts)
+        state = {"query": f"T={T}&L=5&V=5000&{slider}={value}", "theme": "light", "shown-job": None}
+        body = {
+            "output": output,
+            "outputs": names,
+            "inputs": [{"id": name, "property": "data", "value": given} for name, given in state.items()],
+            "state": [{"id": "drawn", "property": "data", "value": None}],
+            "changedPropIds": ["query.data"],
+        }
+        answer = application.client.post("/_dash-update-component", json=body)
+        assert answer.get_json()["response"]["problem"]["hidden"] is True
+        return {name: counts[name] - before[name] for name in counts}
+
+    first = move(values[0])
+    assert first["models"] == 1
+    assert first["decompositions"] >= 1
+    assert first["optima"] == 1
+    assert move(values[1]) == {"models": 1, "decompositions": 0, "optima": 0}
+    # the same state again, as the theme or a finished simulation asks for it: nothing is built
+    assert move(values[1]) == {"models": 0, "decompositions": 0, "optima": 0}

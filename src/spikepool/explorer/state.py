@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 import numpy as np
 
 from spikepool.errors import InvalidInputError, NoOptimumError, SpikepoolError
+from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.model import SequenceModel
 from spikepool.world.correlation import named_correlation
@@ -67,39 +69,28 @@ class State:
     plane: str = "N"
 
     def correlation(self) -> FloatArray:
-        """The positional correlation R."""
-        if self.corr == "prefix":
-            return named_correlation("prefix", T=self.T, L=self.L)
-        if self.corr == "markov":
-            return named_correlation("markov", T=self.T, rho=self.rho)
-        return np.array(self.R, dtype=np.float64)
+        """The positional correlation R, read-only."""
+        return _correlation(*self._correlation_key)
 
     def model(self) -> SequenceModel:
-        """The model of this state."""
-        return SequenceModel(
-            d=self.d,
-            V=self.V,
-            N=self.N,
-            R=self.correlation(),
-            mu=self.mu,
-            table=self.table,
-            centered=self.centered,
-        )
+        """The model of this state, built once."""
+        return _model(self)
 
     def all_weights(self) -> dict[str, FloatArray]:
         """Pooling weights by name; ``optimal`` is absent when no weights attain the optimum."""
-        R = self.correlation()
-        result = {}
-        for name in NAMED_WEIGHTS:
-            try:
-                result[name] = named_weights(name, R)
-            except NoOptimumError:
-                if self.w == name:
-                    raise
+        weights = dict(_named_weights(*self._correlation_key))
+        if self.w not in weights and self.w != "custom":
+            named_weights(self.w, self.correlation())  # says why there are none
         if self.w == "custom":
             raw = np.array(self.custom)
-            result["custom"] = raw / raw.sum()
-        return result
+            weights["custom"] = raw / raw.sum()
+        return weights
+
+    @property
+    def _correlation_key(self) -> tuple[str, int, int | None, float | None, tuple[tuple[float, ...], ...]]:
+        """What R depends on: a slider that leaves it alone proves no matrix and solves for no weights again."""
+        prefix, markov = self.corr == "prefix", self.corr == "markov"
+        return self.corr, self.T, self.L if prefix else None, self.rho if markov else None, self.R
 
     def query(self) -> str:
         """The state as a query string; :func:`parse_query` is its inverse."""
@@ -121,6 +112,46 @@ class State:
         parts["centered"] = "1" if self.centered else "0"
         parts["plane"] = self.plane
         return "&".join(f"{name}={quote(value, safe=',;')}" for name, value in parts.items())
+
+
+@lru_cache(maxsize=256)
+def _model(state: State) -> SequenceModel:
+    return SequenceModel(
+        d=state.d,
+        V=state.V,
+        N=state.N,
+        R=state.correlation(),
+        mu=state.mu,
+        table=state.table,
+        centered=state.centered,
+    )
+
+
+@lru_cache(maxsize=64)
+def _correlation(corr: str, T: int, L: int | None, rho: float | None, R: tuple[tuple[float, ...], ...]) -> FloatArray:
+    """The positional correlation R, proved once and then read-only."""
+    if corr == "prefix":
+        matrix = named_correlation("prefix", T=T, L=L)
+    elif corr == "markov":
+        matrix = named_correlation("markov", T=T, rho=rho)
+    else:
+        matrix = np.array(R, dtype=np.float64)
+    return check.symmetric_psd(matrix, "R")
+
+
+@lru_cache(maxsize=64)
+def _named_weights(*key: Any) -> tuple[tuple[str, FloatArray], ...]:
+    """The named weights of a correlation, read-only because they are shared; those that do not exist are left out."""
+    R = _correlation(*key)
+    found = []
+    for name in NAMED_WEIGHTS:
+        try:
+            weights = named_weights(name, R)
+        except NoOptimumError:
+            continue
+        weights.setflags(write=False)
+        found.append((name, weights))
+    return tuple(found)
 
 
 def shortest(number: float) -> str:
