@@ -46,6 +46,26 @@ def test_statistics_are_those_of_rows_in_memory(borders):
     assert one.halves[0] == pytest.approx(other.halves.mean(axis=0), abs=0.2)
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_parts_merged_in_a_tree_are_the_whole(grouped, monkeypatch):
+    """Every chunk about a mean of its own, on Dask, against one block after the other."""
+    dask = pytest.importorskip("dask")
+    from spikepool.data import map_merge
+    from spikepool.data.blocks import DaskBlocks
+
+    monkeypatch.setattr(map_merge, "TASK_BYTES", 1)  # a task a chunk
+    x = rows() + 100.0 * np.arange(700)[:, None] / 700  # chunks whose means are far apart
+    group = np.arange(700) // 7 if grouped else None
+    whole = streamed(x, [0, 700], group)
+    with dask.config.set(scheduler="threads"):
+        lazy = __import__("dask.array").array.from_array(x, chunks=(90, -1))
+        found = StreamedRows(DaskBlocks(lazy, "C"), group, np.random.default_rng(0))
+    for name in ("mean", "values", "norms", "lag", "_whitened", "_halves", "_contiguous", "_near_share"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-8, atol=1e-10, err_msg=name)
+    assert np.array_equal(found.copies, whole.copies)
+    np.testing.assert_allclose(found._group_sums**2, whole._group_sums**2, rtol=1e-6, atol=1e-8)
+
+
 def test_halves_are_those_of_the_groups():
     x = rows()
     group = np.arange(700) // 7
@@ -77,7 +97,8 @@ def test_diagnosis_of_a_store_is_that_of_the_array(tmp_path, monkeypatch):
     assert sp.diagnose(store, target=0.9).to_dict() == sp.diagnose(str(tmp_path / "rows.zarr"), target=0.9).to_dict()
     da = pytest.importorskip("dask.array")
     lazily = sp.diagnose(da.from_array(x, chunks=(128, 24)), target=0.9)
-    assert lazily.spans == sp.diagnose(store, target=0.9).spans
+    for one, other in zip(lazily.spans, sp.diagnose(store, target=0.9).spans, strict=True):
+        assert one.overlap == pytest.approx(other.overlap, abs=1e-9)  # merged in a tree, not one after the other
 
 
 def test_bad_rows_are_named_in_a_stream(monkeypatch):

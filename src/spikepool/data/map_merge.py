@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import uuid
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, Self, TypeVar
@@ -165,21 +166,35 @@ def _merged_by_dask(new: Callable[[], S], sources: Sequence[BlockSource], bar: P
 
 def _mapped_by_dask(task: Callable[..., R], sources: Sequence[BlockSource], bar: Progress) -> Iterator[tuple[int, R]]:
     dask = require("dask", "sweeps")
-    run = shared_value(task, "task")
     client = active_client()
-    width = max(2, 2 * sum(client.nthreads().values())) if client is not None else 8
+    run = shared_value(task, "task")
+    if client is not None:
+        with _large_graphs_allowed():
+            run = client.compute(run)  # one copy on the cluster; workers pass it on to each other
     starts = sources[0].borders
-    for begin in range(0, sources[0].n_chunks, width):
-        batch = range(begin, min(begin + width, sources[0].n_chunks))
-        with _named_failures(), _large_graphs_allowed():
-            calls = [
-                dask.delayed(_call, pure=False)(run, starts[k], [chunk_argument(source, k) for source in sources])
-                for k in batch
-            ]
-            results = dask.compute(*calls)
-        for k, result in zip(batch, results, strict=True):
-            yield starts[k], result
-            bar.advance()
+
+    def calls(batch: range) -> list[Any]:
+        call = dask.delayed(_call, pure=False)
+        return [call(run, starts[k], [chunk_argument(source, k) for source in sources]) for k in batch]
+
+    width = max(2, 2 * sum(client.nthreads().values())) if client is not None else 8
+    batches = [range(k, min(k + width, sources[0].n_chunks)) for k in range(0, sources[0].n_chunks, width)]
+    under_way: deque[list[Any]] = deque()
+    try:
+        for number, batch in enumerate(batches):
+            with _named_failures(), _large_graphs_allowed():
+                if client is None:
+                    results = dask.compute(*calls(batch))
+                else:  # the next batch is under way while this one is used
+                    while len(under_way) < 2 and number + len(under_way) < len(batches):
+                        under_way.append(client.compute(calls(batches[number + len(under_way)])))
+                    results = client.gather(under_way.popleft())
+            for k, result in zip(batch, results, strict=True):
+                yield starts[k], result
+                bar.advance()
+    finally:
+        for futures in under_way:
+            client.cancel(futures)
 
 
 def _groups(sources: Sequence[BlockSource]) -> list[range]:

@@ -7,37 +7,24 @@ and no resampling: at the sizes that are streamed, halves scatter little, and re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spikepool.data.blocks import BlockSource
-from spikepool.errors import DomainError, NonFiniteError
-from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
+from spikepool.data.map_merge import map_chunks, map_merge
+from spikepool.errors import DomainError
+from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.trust import row_warnings
 from spikepool.trust.draws import overlaps, top_vectors
 from spikepool.trust.memory_rows import descending
+from spikepool.trust.row_passes import FirstPass, Scores, SecondPass
 from spikepool.trust.row_scales import whitened_count
-from spikepool.trust.rows import LARGEST_FEATURE, equal_rows, row_hashes
+from spikepool.trust.rows import LARGEST_FEATURE, equal_rows
 from spikepool.trust.sample import Sample, effective_rows, group_likeness, span_sizes
 
-# Rows of a block as float64: chunks of the source that hold more are cut.
-_BLOCK_BYTES = 32 * 2**20
 # Row statistics kept for the scales of simulated rows; a million would only slow their drawing down.
 _KEPT_ROWS = 100_000
-
-
-def blocks(source: BlockSource) -> Iterator[tuple[int, FloatArray]]:
-    """First row and content, as float64, of every block; each chunk is read once a pass."""
-    step = max(1, _BLOCK_BYTES // (8 * source.shape[1]))
-    for start, chunk in source.chunks():
-        for first in range(0, len(chunk), step):
-            part = np.asarray(chunk[first : first + step], dtype=np.float64)
-            if not np.isfinite(part).all():
-                row = start + first + int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0])
-                raise NonFiniteError(f"C contains NaN or infinities in row {row}", remedy="Remove or impute them first")
-            yield start + first, part
 
 
 class StreamedRows:
@@ -61,41 +48,12 @@ class StreamedRows:
         self._first_pass()
         self._second_pass()
 
-    def _half_of(self, start: int, hashes: NDArray[np.uint64]) -> BoolArray:
-        """Random half of the rows of a block: by their group, or by a bit of their hash; equal rows stay together."""
-        if self._group is None or self._side is None:
-            return np.asarray((hashes >> np.uint64(41)) & np.uint64(1) == 1)
-        return np.asarray(self._side[self._group[start : start + len(hashes)]])
-
     def _first_pass(self) -> None:
         n, d = self.n, self.d
-        hashes = np.empty(n, dtype=np.uint64)
-        counts, sums, squares = np.zeros((2, 2)), np.zeros((2, 2, d)), np.zeros((2, 2, d, d))
-        neighbours = np.empty((len(self._chosen), d))
-        shift, first_row, last_row = np.zeros(d), np.zeros(d), np.zeros(d)
-        products = largest = 0.0
-        for start, x in blocks(self.source):
-            largest = max(largest, float(np.abs(x).max()))
-            if largest > LARGEST_FEATURE:
-                raise DomainError("squares of the features overflow; the largest is", largest, "Rescale them")
-            rows = slice(start, start + len(x))
-            hashes[rows] = row_hashes(x)
-            here = (self._chosen >= start) & (self._chosen < start + len(x))
-            neighbours[here] = x[self._chosen[here] - start]
-            if start == 0:
-                shift = x.mean(axis=0)  # near the mean, so that nothing cancels
-                first_row = x[0] - shift
-            y = x - shift
-            products += float(np.einsum("ij,ij->", y[1:], y[:-1]) + last_row @ y[0])
-            last_row = y[-1].copy()
-            random = self._half_of(start, hashes[rows])
-            late = np.arange(start, start + len(x)) >= n // 2
-            for i in (0, 1):
-                for j in (0, 1):
-                    part = y[(random == bool(i)) & (late == bool(j))]
-                    counts[i, j] += len(part)
-                    sums[i, j] += part.sum(axis=0)
-                    squares[i, j] += part.T @ part
+        new = partial(FirstPass, n, self._chosen, self._group, self._side)
+        found = map_merge(new, [self.source], label="covariance")
+        counts, sums, squares, largest = found.counts, found.sums, found.squares, found.largest
+        hashes, neighbours, shift = np.concatenate(found.hashes), np.concatenate(found.kept), found.shift
         if largest > 0 and largest < 1 / LARGEST_FEATURE:
             raise DomainError("squares of the features underflow; the largest is", largest, "Rescale them")
         total = sums.sum(axis=(0, 1))
@@ -105,7 +63,8 @@ class StreamedRows:
         mean_norm = (float(np.trace(covariance)) - n * float(offset @ offset)) / n
         covariance = (covariance - n * np.outer(offset, offset)) / (n - 1)
         self.values, self.vectors = descending(covariance)
-        pairs = products - float(offset @ (2 * total - first_row - last_row)) + (n - 1) * float(offset @ offset)
+        ends = found.first + found.last
+        pairs = found.products - float(offset @ (2 * total - ends)) + (n - 1) * float(offset @ offset)
         self.lag = pairs / (n - 1) / max(mean_norm, np.finfo(float).tiny)
         self.copies, self.counts = equal_rows(hashes)
         self.ks = span_sizes(int(self._group.max()) + 1 if self._group is not None else len(self.counts), d)
@@ -130,28 +89,21 @@ class StreamedRows:
         self._group_sums = np.zeros((int(units.max()) + 1 if group is not None else 1, self._n_whitened))
         nearest = np.full(len(self._chosen), np.inf)
         chosen_norms = np.einsum("ij,ij->i", self._neighbours, self._neighbours)
-        for start, x in blocks(self.source):
-            rows = slice(start, start + len(x))
-            x = x - self.mean
-            self.norms[rows] = np.einsum("ij,ij->i", x, x)
-            scores = x @ directions
-            self._whitened[rows] = np.mean(scores**2, axis=1)
+        task = SecondPass(self.mean, directions, self._neighbours, chosen_norms, units[self._chosen], units)
+        for start, (norms, scores, distances) in map_chunks(task, [self.source], label="rows"):
+            rows = slice(start, start + len(norms))
+            self.norms[rows], self._whitened[rows] = norms, np.mean(scores**2, axis=1)
+            nearest = np.minimum(nearest, distances)
             if group is not None:
                 np.add.at(self._group_sums, group[rows], scores)
-            for part in range(start, start + len(x), 2000):
-                cut, local = slice(part, min(part + 2000, start + len(x))), slice(part - start, part - start + 2000)
-                found = row_warnings.nearest_distances(
-                    self._neighbours, chosen_norms, units[self._chosen], x[local], self.norms[cut], units[cut]
-                )
-                nearest = np.minimum(nearest, found)
         self._near_share = row_warnings.near_share(nearest, float(self.norms.mean()))
 
     def scores(self, count: int) -> FloatArray:
         """Projections (n, count) on the first components: one more pass."""
         directions = self.vectors[:count].T
         found = np.empty((self.n, directions.shape[1]))
-        for start, x in blocks(self.source):
-            found[start : start + len(x)] = (x - self.mean) @ directions
+        for start, scores in map_chunks(Scores(self.mean, directions), [self.source], label="scores"):
+            found[start : start + len(scores)] = scores
         return found
 
     def near_duplicate_share(self, units: IntArray, rng: np.random.Generator) -> float:
