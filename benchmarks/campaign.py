@@ -27,7 +27,7 @@ import numpy as np
 
 import spikepool as sp
 from spikepool.world.frequencies import zipf_frequencies
-from spikepool.world.sampling import child_seed
+from spikepool.world.seeds import child_seed
 
 DRAWS = 8
 NOISES = ("gaussian", "rademacher", "uniform", "laplace", "student-t")

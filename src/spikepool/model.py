@@ -11,6 +11,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.simulation import classes as class_simulation
 from spikepool.simulation import drawn, simulate
+from spikepool.simulation.density import SpectrumDensity, spectrum_density
 from spikepool.simulation.results import SimulationResult
 from spikepool.theory import classes as class_theory
 from spikepool.theory import fluctuations, given_tokens, planning
@@ -85,6 +86,10 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
     def spectrum(self, w: ArrayLike, *, rng: Any = None, **options: Any) -> FloatArray:
         """All d eigenvalues of S for one draw, ascending; see :func:`spikepool.simulation.drawn.spectrum`."""
         return drawn.spectrum(self, w, rng=rng, **options)
+
+    def spectrum_density(self, w: ArrayLike, *, rng: Any = None, probes: int = 4, steps: int = 60) -> SpectrumDensity:
+        """The spectrum of S for one draw at any size; see :func:`spikepool.simulation.density.spectrum_density`."""
+        return spectrum_density(self, w, rng=rng, probes=probes, steps=steps)
 
     def fluctuations(self, w: ArrayLike) -> fluctuations.Fluctuations:
         """Scatter of the outlier and of the alignment over draws; see :mod:`spikepool.theory.fluctuations`."""

@@ -53,6 +53,21 @@ def draw_prediction(prediction: Predicted, ax: Any = None, *, title: str | None 
     return ax
 
 
+def draw_spectrum_density(
+    edges: FloatArray, density: FloatArray, law: SpectralLaw | None = None, ax: Any = None
+) -> Any:
+    """A measured density of eigenvalues as steps, over the density of a law."""
+    ax = plotting.own_axes(ax)
+    ax.stairs(density, edges, fill=True, color=INK, alpha=0.18, label="simulated")
+    if law is not None:
+        plotting.plot_density(ax, law, label="law")
+    ax.set_xlim(0, float(edges[-1]))
+    ax.set_ylim(0, 1.6 * float(np.quantile(density, 0.9)))  # a density may diverge at zero
+    ax.set(xlabel="eigenvalue of the covariance", ylabel="density")
+    ax.legend(frameon=False)
+    return ax
+
+
 class Scored(Protocol):
     """Mean and deviation of a test score."""
 

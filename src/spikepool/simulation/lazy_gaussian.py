@@ -58,6 +58,11 @@ class LazyGaussian:
             return x @ self._dense.T
         return self._product(x, self._left, self._left_images, self._right, self._right_images)
 
+    def random_direction(self) -> FloatArray:
+        """A unit vector of length d, uniform on the sphere and independent of what is known of Z."""
+        x = self._rng.standard_normal(self.d)
+        return np.asarray(x / np.linalg.norm(x))
+
     def _product(
         self, v: FloatArray, probes: RowStack, images: RowStack, others: RowStack, other_images: RowStack
     ) -> FloatArray:

@@ -64,6 +64,16 @@ class RotatedTable:
         axis[-1] = 1.0
         return axis
 
+    def random_direction(self) -> FloatArray:
+        """Coordinates of a unit vector that is uniform on the sphere and independent of what is known of Z."""
+        inside = self._rng.standard_normal(self.axes)
+        if self.axes == self.d:
+            return inside / np.linalg.norm(inside)
+        outside = math.sqrt(self._rng.chisquare(self.d - self.axes))
+        x = outside * self.new_axis()
+        x[: len(inside)] = inside
+        return np.asarray(x / np.linalg.norm(x))
+
     def adjoint(self, x: FloatArray) -> FloatArray:
         """Z'x for each row of coordinates `x` (m, at most `axes`): rows (m, V)."""
         # the first Krylov space of a table follows its axes, so that x has no more than the last few

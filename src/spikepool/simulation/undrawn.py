@@ -42,6 +42,9 @@ class Products(Protocol):
     def forward(self, v: FloatArray) -> FloatArray:
         """Z v for each row of `v`."""
 
+    def random_direction(self) -> FloatArray:
+        """A unit vector, uniform on the sphere."""
+
     def to_dense(self) -> FloatArray:
         """Z' (V, d) in the coordinates of the products."""
 
@@ -69,6 +72,10 @@ class UndrawnTable:
         """Sums of the tokens' noise with the coefficients of each row of `v` (m, V)."""
         sums = self._Z.forward(self._project(v.T).T)
         return sums if self._color is None else self._color(sums)
+
+    def random_direction(self) -> FloatArray:
+        """A unit vector on the left, uniform on the sphere and independent of the table."""
+        return self._Z.random_direction()
 
     def to_dense(self) -> FloatArray:
         """The noise itself, (V, d), completed with fresh numbers, in the coordinates of the products."""
