@@ -5,6 +5,7 @@
 # make test-oldest, make test-newest   the core with the oldest dependencies, and with the newest Python
 # make bench       every benchmark, one after the other
 # make docs        the documentation site (site/)
+# make notebooks   execute the notebooks of the documentation in place
 # make dist        wheel and sdist (dist/), used in clean environments: core alone, then [all]
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ TEST_WORKERS ?= 2
 # one BLAS thread per process: the tests run in parallel and must not depend on the thread count
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: all setup test check test-oldest test-newest reproduce lint format bench docs dist clean
+.PHONY: all setup test check test-oldest test-newest reproduce lint format bench docs notebooks dist clean
 
 all: test
 
@@ -70,6 +71,9 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+notebooks: $(STAMP)
+	$(THREADS) $(BIN)/python docs/notebooks/run.py
 
 dist: $(STAMP)
 	$(BIN)/python packaging/check_dist.py --constraints constraints.txt

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from spikepool.errors import require
-
-MEASURED, CURVE, TARGET = "black", "#4c78a8", "#d62728"
+from spikepool.drawing.palette import FORECAST as CURVE
+from spikepool.drawing.palette import MEASURED, TARGET
+from spikepool.drawing.plotting import own_axes
 
 
 def draw_forecast(forecast: Any, ax: Any = None) -> Any:
@@ -14,8 +14,7 @@ def draw_forecast(forecast: Any, ax: Any = None) -> Any:
 
     `forecast` has the fields of :class:`spikepool.Forecast`.
     """
-    if ax is None:
-        _, ax = require("matplotlib.pyplot", "plot").subplots(figsize=(6.4, 4), layout="constrained")
+    ax = own_axes(ax, width=6.4, height=4.0)
     level = f"{forecast.level * 100:.0f} %"
     low, high = forecast.curve_interval.T
     ax.fill_between(forecast.curve_n, low, high, color=CURVE, alpha=0.2, lw=0, label=f"{level} interval")

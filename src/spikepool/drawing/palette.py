@@ -62,6 +62,9 @@ OUTLIERS: dict[str, tuple[str, Any]] = {
     "usage": ("#7A6000", (0, (4, 1, 1, 1, 1, 1))),
 }
 
+# measured points, a forecast curve, a target
+MEASURED, FORECAST, TARGET = "#000000", "#4C78A8", "#D62728"
+
 # the spectrum of an embedding table
 TABLE_BULK, TABLE_OUTLIER, TABLE_EDGE, TABLE_LAW = "#4C78A8", "#D62728", "#2CA02C", "#000000"
 

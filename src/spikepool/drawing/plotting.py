@@ -8,7 +8,8 @@ global state.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,18 +51,24 @@ THEME: dict[str, Any] = {
 FORMATS = ("png", "svg", "pdf")
 
 
-def theme() -> AbstractContextManager[None]:
+@contextmanager
+def theme() -> Iterator[None]:
     """Context in which figures get the library's look; restores the caller's settings on exit."""
     matplotlib = require("matplotlib", "plot")
-    context: AbstractContextManager[None] = matplotlib.rc_context(THEME)
-    return context
+    with matplotlib.rc_context(THEME):
+        yield
+        interactive = matplotlib.is_interactive()
+    # pyplot's first figure makes a notebook interactive, which is the caller's setting and not a part of the look
+    matplotlib.interactive(interactive)
 
 
 def new_figure(rows: int = 1, columns: int = 1, *, width: float = 9.0, height: float = 3.6, **options: Any) -> Any:
     """A figure of the library's look and its axes as an object array of shape (rows, columns)."""
-    figure_module = require("matplotlib.figure", "plot")
+    require("matplotlib", "plot")
+    from spikepool.drawing.shown_figure import ShownFigure
+
     with theme():
-        figure = figure_module.Figure(figsize=(width, height))
+        figure = ShownFigure(figsize=(width, height))
         axes = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, axes
 

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from spikepool.drawing import palette
-from spikepool.errors import ShapeError, require
+from spikepool.drawing.plotting import own_axes
+from spikepool.errors import ShapeError
 from spikepool.kit.arrays import FloatArray
 
 CHOSEN, OTHER, MEAN = palette.METHODS["learned"].color, palette.MUTED, palette.INK
@@ -32,19 +33,9 @@ class CandidateLike(Protocol):
     def error(self) -> float: ...  # noqa: D102
 
 
-def new_axes(ax: Any, width: float, height: float) -> Any:
-    """`ax`, or the axes of a new figure."""
-    require("matplotlib", "plot")
-    if ax is not None:
-        return ax
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained").subplots()
-
-
 def draw_candidates(ax: Any, candidates: Sequence[CandidateLike], chosen: str, score_name: str) -> Any:
     """Gain over the mean of each candidate with one and two standard errors, the chosen one in colour."""
-    ax = new_axes(ax, 6.0, 0.4 * len(candidates) + 1.2)
+    ax = own_axes(ax, width=6.0, height=0.4 * len(candidates) + 1.2)
     order = list(candidates)[::-1]
     for y, c in enumerate(order):
         colour = CHOSEN if c.name == chosen else OTHER
@@ -63,7 +54,7 @@ def draw_candidates(ax: Any, candidates: Sequence[CandidateLike], chosen: str, s
 
 def draw_position_weights(ax: Any, head_weights: FloatArray, names: Sequence[str]) -> Any:
     """Weight of each position, one line a head."""
-    ax = new_axes(ax, 6.0, 3.2)
+    ax = own_axes(ax, width=6.0, height=3.2)
     T = head_weights.shape[1]
     for h, (weights, name) in enumerate(zip(head_weights, names, strict=True)):
         colour = HEAD_COLOURS[h % len(HEAD_COLOURS)]
@@ -85,7 +76,7 @@ def draw_token_weights(ax: Any, weights: FloatArray, tokens: Sequence[Sequence[s
         raise ShapeError(f"tokens must have {n} rows of at most {T} entries", len(tokens), "Match them to X")
     words = [[str(t + 1) for t in range(T)]] * n if tokens is None else [list(row) for row in tokens]
     longest = max(sum(len(word) + 1.5 for word in row) for row in words)
-    ax = new_axes(ax, float(np.clip(0.105 * longest, 4.0, 16.0)), 0.42 * n + 0.4)
+    ax = own_axes(ax, width=float(np.clip(0.105 * longest, 4.0, 16.0)), height=0.42 * n + 0.4)
     from matplotlib.colors import LinearSegmentedColormap
 
     ground = LinearSegmentedColormap.from_list("weight", ["#ffffff", CHOSEN])

@@ -16,9 +16,9 @@ from spikepool.errors import require
 def draw(fit: Any) -> Any:
     """Figure of three panels."""
     require("matplotlib", "plot")
-    from matplotlib.figure import Figure
+    from spikepool.drawing.shown_figure import ShownFigure
 
-    figure = Figure(figsize=(14, 4.2), layout="constrained")
+    figure = ShownFigure(figsize=(14, 4.2), layout="constrained")
     axes = figure.subplots(1, 3)
     draw_decay(fit, axes[0])
     draw_bulk(fit, axes[1])
@@ -97,10 +97,10 @@ def draw_nulls(fit: Any, ax: Any) -> None:
 def draw_comparison(found: Any) -> Any:
     """Figure of two tables: spectra, overlap of the leading spaces, and how far tokens moved when they match."""
     require("matplotlib", "plot")
-    from matplotlib.figure import Figure
+    from spikepool.drawing.shown_figure import ShownFigure
 
     panels = 2 if found.changes is None else 3
-    figure = Figure(figsize=(4.7 * panels, 4.2), layout="constrained")
+    figure = ShownFigure(figsize=(4.7 * panels, 4.2), layout="constrained")
     axes = figure.subplots(1, panels)
     for fit, colour, name in ((found.first, BULK, "first"), (found.second, OUTLIER, "second")):
         values = fit.eigenvalues_[: fit.rank_]
@@ -126,9 +126,9 @@ def draw_comparison(found: Any) -> Any:
 def draw_counts(counts: dict[str, int]) -> Any:
     """Figure of the number of outliers of many weights, one bar each in the order given."""
     require("matplotlib", "plot")
-    from matplotlib.figure import Figure
+    from spikepool.drawing.shown_figure import ShownFigure
 
-    figure = Figure(figsize=(8, max(2.0, 0.24 * len(counts) + 0.9)), layout="constrained")
+    figure = ShownFigure(figsize=(8, max(2.0, 0.24 * len(counts) + 0.9)), layout="constrained")
     ax = figure.subplots()
     positions = np.arange(len(counts))
     ax.barh(positions, list(counts.values()), color=BULK, alpha=0.8)

@@ -14,6 +14,7 @@ from spikepool.forecasting.pilot_input import in_memory, labels_in_memory, read_
 from spikepool.kit.arrays import AnyArray, FloatArray
 
 FOLDS = 5
+CUTOFF = 1e-6  # of the map between folds, relative to its largest singular value
 
 
 def pool_pilot(
@@ -23,8 +24,8 @@ def pool_pilot(
 
     A pooling that does not look at labels is fitted once, to the pilot's tokens. One that does would carry the labels
     of the left-out rows into their features, and leave-one-out would flatter: it is fitted in five folds, and each
-    row is pooled by the fit that has not seen it. The folds' weights differ a little, as the weights of different
-    training sets do.
+    row is pooled by the fit that has not seen it. The folds' weights differ, and heads may come in another order: a
+    linear map, fitted on the rows the fold was trained on, carries its features to the coordinates of the whole fit.
     """
     if not (hasattr(pooling, "fit") and hasattr(pooling, "transform") and hasattr(pooling, "get_params")):
         raise InvalidInputError(
@@ -48,14 +49,24 @@ def pool_pilot(
     )
     if not _looks_at_labels(pooling):
         return np.asarray(whole.transform(source, **_masked(observed, everything)), dtype=np.float64), more
-    features: FloatArray | None = None
+    common = _pooled(whole, source, observed, everything)
+    features = np.empty_like(common)
     for train, test in GroupKFold(FOLDS).split(everything, groups=read_groups(groups, len(source))):
-        part = np.asarray(fitted(train).transform(source[test], **_masked(observed, test)), dtype=np.float64)
-        if features is None:
-            features = np.empty((len(source), part.shape[1]))
-        features[test] = part
-    assert features is not None
+        fold = fitted(train)
+        seen, unseen = _pooled(fold, source, observed, train), _pooled(fold, source, observed, test)
+        features[test] = _carried(seen, common[train], unseen)
     return features, more
+
+
+def _pooled(pooling: Any, tokens: AnyArray, mask: AnyArray | None, rows: AnyArray) -> FloatArray:
+    return np.asarray(pooling.transform(tokens[rows], **_masked(mask, rows)), dtype=np.float64)
+
+
+def _carried(features: FloatArray, common: FloatArray, rows: FloatArray) -> FloatArray:
+    """`rows` carried by the least-squares map of `features` to `common`."""
+    means = features.mean(axis=0), common.mean(axis=0)
+    linear = np.linalg.lstsq(features - means[0], common - means[1], rcond=CUTOFF)[0]
+    return np.asarray((rows - means[0]) @ linear + means[1])
 
 
 def _masked(mask: AnyArray | None, rows: AnyArray) -> dict[str, AnyArray]:

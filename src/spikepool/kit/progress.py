@@ -10,6 +10,8 @@ from typing import Any
 from spikepool.kit import validation as check
 
 DELAY_SECONDS = 2.0
+REFRESH_SECONDS = 0.3  # of the line in a notebook, which crosses a network
+BAR_WIDTH = 30
 
 
 class Progress:
@@ -32,7 +34,7 @@ class Progress:
         self.total = max(int(total), 1)
         self.description = description
         self._forced = show is True
-        self._allowed = show if show is not None else sys.stderr.isatty() or "ipykernel" in sys.modules
+        self._allowed = show if show is not None else sys.stderr.isatty() or _in_notebook()
         self._done = 0
         self._start = time.monotonic()
         self._bar: Any = None
@@ -53,6 +55,9 @@ class Progress:
             self._bar.update(self._task, completed=self._done, rate=self._rate())
 
     def _open(self) -> None:
+        if _in_notebook():
+            self._bar, self._task = _NotebookBar(self.description, self.total), 0
+            return
         try:
             from rich.console import Console
             from rich.progress import (
@@ -87,3 +92,40 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def _in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    return "ipykernel" in sys.modules
+
+
+class _NotebookBar:
+    """The same bar as one line of text below a cell, rewritten in place and gone at the end.
+
+    rich draws in notebooks by means of ipywidgets, which need not be there, and complains when they are not.
+    """
+
+    def __init__(self, description: str, total: int) -> None:
+        from importlib import import_module
+
+        self._description, self._total = description, total
+        self._handle: Any = import_module("IPython.display").display(
+            {"text/plain": description}, raw=True, display_id=True
+        )
+        self._last = 0.0
+
+    def update(self, task: int, *, completed: int, rate: str) -> None:
+        now = time.monotonic()
+        if now - self._last < REFRESH_SECONDS and completed < self._total:
+            return
+        self._last = now
+        done = round(BAR_WIDTH * min(completed / self._total, 1.0))
+        bar = "█" * done + "░" * (BAR_WIDTH - done)
+        self._show(f"{self._description} {bar} {completed}/{self._total} {rate}")
+
+    def stop(self) -> None:
+        self._show("")
+
+    def _show(self, text: str) -> None:
+        if self._handle is not None:
+            self._handle.update({"text/plain": text}, raw=True)
