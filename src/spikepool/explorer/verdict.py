@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from spikepool.explorer.theory import Panels
-
-# Width of the transition at a threshold, relative and in units of d^(-1/3). Simulated at d = 120 to 800 for four kinds
-# of setting: within it the alignment of single draws scatters by half of its mean or more, and just below the
-# threshold, where the limit is 0, averages .03 to .10.
-TRANSITION_WIDTH = 1.0
-# Effective tokens a sequence, 1/kappa, below which the closed form is flagged: simulated at 1.3 times the threshold
-# (T = 1 to 6, d = 200 to 400) alignments were up to .16 lower; from 3 on the difference is within the scatter of draws.
-FEW_TOKENS = 3.0
+from spikepool.theory import spikes
+from spikepool.theory.validity import near_threshold
 
 NAMES = {"mean": "mean pooling", "causal": "causal weights", "optimal": "optimal weights", "custom": "your weights"}
 
@@ -73,33 +66,25 @@ def _why_not(panels: Panels) -> list[str]:
     return [reason, f"{plan.samples - state.N:,} more sequences bring the alignment to {plan.target:g}."]
 
 
-def transition_width(panels: Panels) -> float:
-    """How far from a threshold, relative to it, single data sets go either way."""
-    return TRANSITION_WIDTH * math.pow(panels.model.d, -1 / 3)
+def at_threshold(panels: Panels) -> str | None:
+    """Why a single data set may go either way with the chosen weights: mu is next to their threshold."""
+    p, model = panels.prediction, panels.model
+    if not 0 < p.mu_sample < float("inf"):
+        return None
+    strength = p.alpha * (model.mu**2 + model.class_mean_power)
+    excess = float(spikes.spike_excess(strength, model.delta, p.kappa))
+    return near_threshold(excess, float(spikes.critical_excess(model.delta, model.gamma)), model.d)
 
 
-def at_threshold(panels: Panels) -> bool:
-    """Whether mu is so close to the threshold of the chosen weights that a single data set may go either way."""
-    threshold = panels.prediction.mu_sample
-    if not 0 < threshold < float("inf"):
-        return False
-    return abs(panels.state.mu / threshold - 1) < transition_width(panels)
-
-
-def _caution(panels: Panels) -> str:
-    tokens = 1 / panels.prediction.kappa
-    if tokens >= FEW_TOKENS:
-        return ""
-    count = "one effective token" if tokens < 1.05 else f"{tokens:.1f} effective tokens"
-    return (
-        f"With {count} a sequence these numbers, the closed form for many tokens, hold only roughly: "
-        "simulate here, or call model.predict(w, exact=True)."
-    )
+def _caution(panels: Panels, said: str | None) -> str:
+    """What else limits the numbers, in the prediction's own words."""
+    reasons = [reason for reason in panels.prediction.validity.reasons if reason != said]
+    return " ".join(f"{reason[0].upper()}{reason[1:]}." for reason in reasons)
 
 
 def verdict(panels: Panels) -> Verdict:
     """The verdict on the chosen weights."""
-    prediction = panels.prediction
+    prediction, near = panels.prediction, at_threshold(panels)
     details = []
     signal = prediction.signal
     covered = signal is not None and prediction.alignment == 0 and signal.alignment > 0
@@ -111,12 +96,11 @@ def verdict(panels: Panels) -> Verdict:
             "of the vocabulary's noise. Centre the features to remove it."
         )
         tone = "weak"
-    elif at_threshold(panels):
+    elif near:
         headline = "At the threshold: one data set may show the signal, the next may not."
         details.append(
-            f"The strength μ = {panels.state.mu:g} is within {transition_width(panels):.0%} of these weights' "
-            f"threshold, {prediction.mu_sample:.3g}: the width of the transition at d = {panels.state.d}. In the limit "
-            f"of large sizes the alignment is {_decimal(prediction.alignment)}."
+            f"{near[0].upper()}{near[1:]}. In the limit of large sizes the threshold is μ = {prediction.mu_sample:.3g} "
+            f"and the alignment {_decimal(prediction.alignment)}."
         )
         details.append(_samples_sentence(panels))
         tone = "weak"
@@ -135,4 +119,4 @@ def verdict(panels: Panels) -> Verdict:
     comparison = _comparison_sentence(panels)
     if comparison:
         details.append(comparison)
-    return Verdict(tone, headline, tuple(details), _caution(panels))
+    return Verdict(tone, headline, tuple(details), _caution(panels, near))
