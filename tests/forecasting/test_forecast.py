@@ -308,6 +308,14 @@ def test_more_features_than_rows_and_one_dominant_direction():
     assert sunk.interval[0, 0] <= truth <= sunk.interval[0, 1]
 
 
+def test_a_row_far_out_is_said():
+    X, y = classes(np.random.default_rng(11), 150)
+    X[7] *= 1e5
+    with pytest.warns(ForecastWarning, match="30 times as far out as the median row: 1"):
+        f = sp.forecast(X, y)
+    assert np.isfinite(f.accuracy).all()
+
+
 def test_bad_input_is_named(digits):
     X, y = digits[0][:100], digits[1][:100]
     holed = X.copy()

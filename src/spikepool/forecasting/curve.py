@@ -88,7 +88,7 @@ class LearningCurve:
         return np.asarray(ndtr(transformed) if self.classification else 1 - np.exp(-transformed))
 
     def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Centre, lower and upper end on the transformed scale, each never falling with n."""
+        """Centre, lower and upper end on the transformed scale."""
         sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
         z = self.transformed(sizes)
         a, b, c = ACCURACY_VARIANCE if self.classification else ERROR_VARIANCE

@@ -24,6 +24,8 @@ _SMALLEST_N = 8
 # Root mean square difference between curve and measured points, a + b/sqrt(n0), that no development task exceeded.
 # Below it the difference says nothing about the error of the forecast (rank correlations of −.03 to .18).
 _USUAL_ERROR = (0.015, 0.6)
+# The same for R², the score of a regression: the largest 2 % of the development tasks were beyond it.
+_USUAL_R2_ERROR = (0.03, 1.2)
 # Standard errors by which the pilot's explained variance must exceed zero.
 _SIGNIFICANCE = 1.645
 
@@ -257,5 +259,6 @@ def _self_check(curve: LearningCurve, n: IntArray, measured: FloatArray) -> Self
     score_error = float(np.sqrt(weight @ (curve.score(centre) - measured) ** 2))
     r2 = np.array([float(explained(pilot, s.chosen_excess, s.tested)) for s in pilot.sizes if s.tested.sum() > 0])
     r2_error = float(np.sqrt(weight @ (1 - curve.mse(n)[:, 0] - r2) ** 2))
-    usual = _USUAL_ERROR[0] + _USUAL_ERROR[1] / np.sqrt(pilot.rows)
+    fixed, falling = _USUAL_ERROR if curve.classification else _USUAL_R2_ERROR
+    usual = fixed + falling / np.sqrt(pilot.rows)
     return SelfCheck(score_error, r2_error, bool(score_error <= usual))

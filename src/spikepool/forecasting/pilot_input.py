@@ -25,6 +25,8 @@ _AMBIGUOUS_SHARE = 0.8
 _REPEATED_SHARE = 0.02
 # Squares of larger features overflow in the Gram matrix of many rows.
 _LARGEST_FEATURE = 1e100
+# A row this many times as far from the mean as the median row: it alone decides a principal direction.
+_FAR_ROW = 30.0
 # The smaller Gram matrix is decomposed fifty times.
 _LARGEST_SIDE = 10_000
 
@@ -184,6 +186,13 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
                 f"{few} of {len(counts)} classes have fewer than {_FEW_ROWS_OF_A_CLASS} rows: "
                 "the accuracy of these is hardly measured, and classes without a row are not counted"
             )
+    norms = ((X - X.mean(axis=0)) ** 2).sum(axis=1)
+    far = int((norms > _FAR_ROW**2 * np.median(norms)).sum())
+    if far:
+        notes.append(
+            f"rows more than {_FAR_ROW:g} times as far out as the median row: {far}; they dominate ridge, "
+            "so check them, clip them or leave them out"
+        )
     # the features' own units cancel, and squares stay in range
     scale = np.full(X.shape[1], max(float(np.abs(X - X.mean(axis=0)).max()), 1e-300))
     if standardize:
