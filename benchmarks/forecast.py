@@ -13,7 +13,8 @@ pilot, where the true curve rises by a point or more up to there.
     python benchmarks/forecast.py --speed
 
 `corpora` holds banking77.csv.gz, clinc150.csv.gz and splice.csv.gz (columns text or sequence, and label); `features` is
-where encoded texts are kept. Measured truth is kept in benchmarks/results/forecast_truth.json and used again.
+where encoded texts are kept. Measured truth is kept in benchmarks/results/forecast_truth.json and used again; records
+of pilots are kept in the file --out, where a run that was broken off goes on. Tables are printed.
 """
 
 from __future__ import annotations
@@ -213,10 +214,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the corpora")
     parser.add_argument("--features", type=Path, default=Path("features"), help="folder of encoded texts")
-    parser.add_argument("--half", choices=("development", "held-out"))
+    parser.add_argument("--half", choices=("development", "held-out", "confirmation"))
     parser.add_argument("--tasks", help="only tasks whose name contains this")
     parser.add_argument("--repeats", type=int, default=3, help="pilots of each size and task")
-    parser.add_argument("--out", type=Path, default=RESULTS / "forecast.json")
+    parser.add_argument("--out", type=Path, default=Path("forecast_records.json"), help="one record a pilot")
     parser.add_argument("--model", action="store_true", help="data drawn from SequenceModel instead")
     parser.add_argument("--speed", action="store_true", help="time one forecast instead")
     options = parser.parse_args()
@@ -244,11 +245,12 @@ def main() -> None:
         print(f"{name}: {len(found)} pilots, {np.mean([r['seconds'] for r in found]):.2f} s each", flush=True)
         truth_file.write_text(json.dumps(truth))
         options.out.write_text(json.dumps(records))
-    for half in ("development", "held-out"):
+    report = []
+    for half in ("development", "held-out", "confirmation"):
         mine = [r for r in records if r["half"] == half]
         if mine:
-            print(f"\n{half}: {len({r['task'] for r in mine})} tasks, {len(mine)} pilots\n")
-            print("\n".join(table(mine)))
+            report += [f"## {half}: {len({r['task'] for r in mine})} tasks, {len(mine)} pilots", "", *table(mine), ""]
+    print("\n" + "\n".join(report))
 
 
 if __name__ == "__main__":
