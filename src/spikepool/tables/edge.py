@@ -65,6 +65,12 @@ class BulkEdge:
     statistics: FloatArray
 
 
+def require_eigenvalues(n: int) -> None:
+    """Raise if a bulk of `n` nonzero eigenvalues is too small to have an edge."""
+    if n < FEWEST:
+        raise SizeError(f"the edge of a bulk needs at least {FEWEST} nonzero eigenvalues", n, "Use a larger table")
+
+
 def find_edge(eigenvalues: FloatArray, margin: float = MARGIN, max_outliers: int | None = None) -> BulkEdge:
     """Edge of the bulk and number of outliers of nonzero eigenvalues sorted from the largest.
 
@@ -78,8 +84,7 @@ def find_edge(eigenvalues: FloatArray, margin: float = MARGIN, max_outliers: int
         Most outliers considered; a tenth of the eigenvalues by default.
     """
     n = len(eigenvalues)
-    if n < FEWEST:
-        raise SizeError(f"the edge of a bulk needs at least {FEWEST} nonzero eigenvalues", n, "Use a larger table")
+    require_eigenvalues(n)
     m = min(REGRESSION_LENGTH, n // 2)
     most = n // 10 if max_outliers is None else min(max_outliers, n - m)
     j = np.arange(1, m + 1)

@@ -58,8 +58,11 @@ def density_curve(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(x, density, distribution function) along the support, x increasing.
 
-    The distribution function counts the mass at zero, 1 − 1/c when c > 1; the density does not.
+    The distribution function counts the mass at zero, the larger of 1 − 1/c and the population's own; the density does
+    not.
     """
+    # atoms at zero add nothing to any of the sums, and have no branch of their own
+    atoms, weights = atoms[atoms > 0], weights[atoms > 0]
     u = _abscissae(atoms, weights, ratio, points)[:, None]
     y = np.sqrt(_heights(u, atoms, weights, ratio))
     gap2 = (atoms - u) ** 2 + y**2
@@ -112,6 +115,9 @@ def _heights(u: FloatArray, atoms: FloatArray, weights: FloatArray, ratio: float
 def quantiles(atoms: FloatArray, weights: FloatArray, ratio: float, count: int) -> FloatArray:
     """Expected ordered nonzero eigenvalues, largest first: the law's quantiles at (i − 1/2)/count of its bulk."""
     x, _, cdf = density_curve(atoms, weights, ratio)
-    atom = max(0.0, 1 - 1 / ratio)
-    levels = atom + (1 - atom) * (np.arange(count)[::-1] + 0.5) / count
-    return np.interp(levels, cdf, x)
+    own = float(weights[atoms == 0].sum())
+    atom = max(own, 1 - 1 / ratio, 0.0)
+    # of max(count, c·count) coordinates the population leaves a share `own` empty: these eigenvalues are zero
+    filled = min(count, round(max(count, ratio * count) * (1 - own)))
+    levels = atom + (1 - atom) * (np.arange(filled)[::-1] + 0.5) / filled
+    return np.concatenate([np.interp(levels, cdf, x), np.zeros(count - filled)])

@@ -20,7 +20,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
 from spikepool.tables import nulls, report
-from spikepool.tables.edge import MARGIN, BulkEdge, find_edge
+from spikepool.tables.edge import MARGIN, BulkEdge, find_edge, require_eigenvalues
 from spikepool.tables.gram import Moments
 from spikepool.tables.half_moments import half_moments
 from spikepool.tables.heldout import fit_table_bulk, predict_held_out
@@ -47,6 +47,21 @@ class TableOutlier:
     eigenvalue: float
     population_eigenvalue: float
     distance: float
+
+
+# Between these variances entries are floats of single precision, and cubes of the variances doubles.
+SMALLEST_VARIANCE, LARGEST_VARIANCE = 1e-60, 1e60
+
+
+def _check_size(source: TableSource, top: float) -> None:
+    """Raise if the entries of a table, though not equal, are too small or too large for their squares."""
+    largest = max(float(np.abs(block).max(initial=0.0)) for block in source.blocks())
+    if largest > 0 and (top > LARGEST_VARIANCE or largest**2 <= SMALLEST_VARIANCE):
+        raise DomainError(
+            f"the entries of {source.name} are up to {largest:.3g} in size: powers of their variances are no floats",
+            top,
+            "Rescale the table",
+        )
 
 
 class TableSpectrum(BaseEstimator):  # type: ignore[misc]
@@ -175,6 +190,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         # rows of other weights are not tokens, and the report does not call them so
         self.rows_are_tokens_ = name is not None or names_an_embedding(source.name)
         steps = 3 + 2 * self.null_draws + self.repetitions
+        require_eigenvalues(min(source.shape[0] - self._lost, source.shape[1]))  # before any work
         with Progress(steps, f"spectrum of {source.name}", show=self.progress) as bar:
             halves = half_moments(source, rng)
             whole = halves[0].copy()
@@ -230,6 +246,8 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         top = float(self.eigenvalues_[0])
         spread = float(np.sqrt(np.mean(whole.mean**2))) if self.center else 0.0
         # Rows that differ by no more than their rounding have no spectrum.
+        if not SMALLEST_VARIANCE <= top <= LARGEST_VARIANCE:
+            _check_size(source, top)
         if top <= (ROUNDING * spread) ** 2 or top == 0:
             raise DomainError("all rows of the table are equal", top, "Check which tensor was chosen")
         self.rank_ = min(rows, int(np.sum(self.eigenvalues_ > ROUNDING * d * top)))
