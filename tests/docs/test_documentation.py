@@ -56,6 +56,16 @@ def test_only_known_kinds_of_blocks():
     assert kinds <= {"python", "console", "text", "toml"}
 
 
+def test_evidence_that_is_named_exists():
+    missing = []
+    for page in PAGES:
+        for file, function in re.findall(r"`(tests/[a-z_/]+\.py)(?:::(\w+))?`", page.read_text()):
+            path = ROOT / file
+            if not path.is_file() or (function and f"def {function}(" not in path.read_text()):
+                missing.append(f"{name(page)}: {file}::{function}")
+    assert not missing
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
     missing = [name(page) for page in PAGES if name(page) not in navigation]

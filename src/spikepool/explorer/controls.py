@@ -6,48 +6,25 @@ from typing import Any
 
 from dash import dcc, html
 
+from spikepool.explorer.glossary import TERMS
+
 # positions of a logarithmic slider; a step is two or three per cent
 LOG_STEPS = 400
 
-HINTS = {
-    "d": "How many numbers describe a token: the length of each embedding vector.",
-    "V": "How many different tokens the vocabulary has, half of each class. Even.",
-    "N": "How many sequences were pooled: the sample size of the covariance.",
-    "T": "How many positions a sequence has before it is pooled into one vector.",
-    "mu": "How far the two classes of tokens lie from the middle, in units of the noise of one coordinate.",
-    "L": "The first L positions carry the same class; the others are independent coin tosses.",
-    "rho": "Correlation of neighbouring positions; it decays as ρ to the power of the distance.",
-    "R": "A correlation matrix of the positions: one row a line, numbers separated by spaces or commas, ones on the "
-    "diagonal.",
-    "corr": "Which positions of a sequence tend to show the same class. Positions that agree carry the signal.",
-    "w": "How much each position counts in the pooled vector. Mean: all alike. Causal: a score-free causal attention "
-    "layer, then the mean; early positions count more. Optimal: the best for this correlation. Drag the bars to "
-    "make your own.",
-    "table": "Sampled: every token's noise is drawn independently, so each class of a finite vocabulary has a chance "
-    "mean of its own. Class-centred: those chance means are removed.",
-    "centered": "Whether the average of the pooled vectors is subtracted first. Without it the vocabulary's average "
-    "can show up as a component that says nothing about the signal.",
-    "draws": "How many independent worlds to simulate at the present μ; a few more are drawn at other strengths.",
-    "alignment": "Squared cosine between the top component and the hidden direction: 0 unrelated, 1 identical.",
-    "threshold": "Below this signal strength the top component knows nothing of the signal.",
-    "population": "The threshold that would remain with infinitely many sequences.",
-    "gain": "Signal gain over noise gain of the weights, w'Rw / w'w. Everything the choice of weights can do is in "
-    "this number.",
-    "edge": "Right end of the bulk: the largest eigenvalue that pure noise produces.",
-    "top": "Predicted largest eigenvalue of the pooled covariance.",
-    "target": "The report says how many labelled rows this accuracy of a ridge classifier will take.",
-    "plane": "What the vertical axis of the phase diagram shows.",
-}  # fmt: skip
-
 
 def hint(key: str, about: str) -> html.Span:
-    """A question mark that explains a symbol on hover, focus or tap."""
+    """A question mark that explains a symbol on hover and focus, and leads to its entry in the glossary."""
+    text = TERMS[key].text
+    link = html.A(
+        "?",
+        href=f"/glossary#{key}",
+        target="_blank",
+        className="hint-button",
+        **{"aria-label": f"About {about}: {text}"},
+    )
     return html.Span(
         className="hint",
-        children=[
-            html.Button("?", type="button", className="hint-button", **{"aria-label": f"About {about}: {HINTS[key]}"}),
-            html.Span(HINTS[key], className="hint-text", role="tooltip", **{"aria-hidden": "true"}),
-        ],
+        children=[link, html.Span(text, className="hint-text", role="tooltip", **{"aria-hidden": "true"})],
     )
 
 

@@ -15,6 +15,7 @@ from flask import Flask, Response, jsonify, request
 from spikepool.errors import SpikepoolError
 from spikepool.explorer.export import to_csv, to_json, to_python
 from spikepool.explorer.export_figure import FORMATS, figure_task
+from spikepool.explorer.glossary import to_page
 from spikepool.explorer.jobs import BusyError
 from spikepool.explorer.services import Services
 from spikepool.explorer.theory import solve_query
@@ -64,6 +65,10 @@ def register(server: Flask, services: Services) -> None:
         response = Response(body, content_type=mimetype)
         response.headers["Content-Disposition"] = f'attachment; filename="spikepool.{kind}"'
         return response
+
+    @server.get("/glossary")
+    def glossary() -> Response:
+        return Response(to_page(), content_type="text/html; charset=utf-8")
 
     @server.get("/export/your-data.<kind>")
     def export_answers(kind: str) -> Response:

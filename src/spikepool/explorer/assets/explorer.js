@@ -193,18 +193,7 @@
     return [data, !data];
   };
 
-  const KEY = "spikepool-theme";
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  function storedTheme() {
-    try {
-      const kept = window.localStorage.getItem(KEY);
-      return kept === "light" || kept === "dark" ? kept : null;
-    } catch (error) {
-      return null;
-    }
-  }
-  const currentTheme = () => storedTheme() || (dark.matches ? "dark" : "light");
-  document.documentElement.dataset.theme = currentTheme();
+  const { key: KEY, dark, current: currentTheme } = window.spikepoolTheme;
   dark.addEventListener("change", function () {
     document.documentElement.dataset.theme = currentTheme();
     dash.set_props("theme", { data: currentTheme() });

@@ -1,0 +1,293 @@
+"""One word for each thing: the explorer's question marks, its glossary page, and the documentation's.
+
+``python -m spikepool.explorer.glossary > docs/glossary.md`` writes the documentation's page; a test holds the two
+together.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Term:
+    """An entry: what it is called everywhere, its symbol, what it is in a sentence, more if needed, and in code."""
+
+    key: str
+    name: str
+    symbol: str
+    text: str
+    more: str = ""
+    code: str = ""
+
+
+GROUPS: dict[str, tuple[Term, ...]] = {
+    "Data": (
+        Term(
+            "row",
+            "Row",
+            "n",
+            "One item of your own data: a text, a series, an image, as one line of features or tokens.",
+            "Your files have rows; the model has sequences. They are the same thing, counted n in data and N in "
+            "theory. "
+            "'Sample' is only used for what was seen, as against the population it came from.",
+        ),
+        Term("N", "Sequences", "N", "How many sequences were pooled: the sample size of the covariance.", code="N"),
+        Term(
+            "T",
+            "Sequence length",
+            "T",
+            "How many positions a sequence has before it is pooled into one vector.",
+            code="T",
+        ),
+        Term("V", "Vocabulary", "V", "How many different tokens there are, half of each class. Even.", code="V"),
+        Term(
+            "d", "Dimension", "d", "How many numbers describe a token: the length of each embedding vector.", code="d"
+        ),
+        Term(
+            "features",
+            "Features",
+            "",
+            "Pooled vectors, one a row: an array of shape (n, d).",
+            "Before pooling they are tokens, an array of shape (n, T, d), with a mask that is true where there is "
+            "a token.",
+            code="X, C, mask",
+        ),
+        Term(
+            "table",
+            "Embedding table",
+            "E",
+            "One vector for each token. Sampled: every token's noise is drawn independently, so each class of a finite "
+            "vocabulary has a chance mean of its own. Class-centred: those chance means are removed.",
+            code='table="sampled" or "class_centered"',
+        ),
+    ),
+    "Signal and weights": (
+        Term(
+            "mu",
+            "Strength",
+            "μ",
+            "How far the two classes of tokens lie from the middle, in units of the noise of one coordinate.",
+            code="mu",
+        ),
+        Term(
+            "corr",
+            "Positions that agree",
+            "",
+            "Which positions of a sequence tend to show the same class. Positions that agree carry the signal.",
+        ),
+        Term(
+            "R",
+            "Correlation matrix",
+            "R",
+            "A correlation matrix of the positions: one row a line, numbers separated by spaces or commas, ones on the "
+            "diagonal.",
+            code="R",
+        ),
+        Term(
+            "L",
+            "Prefix length",
+            "L",
+            "The first L positions carry the same class; the others are coin tosses.",
+            code="prefix_correlation(T, L)",
+        ),
+        Term(
+            "rho",
+            "Neighbour correlation",
+            "ρ",
+            "Correlation of neighbouring positions; it decays as ρ to the power of the distance.",
+            code="markov_correlation(T, rho)",
+        ),
+        Term(
+            "w",
+            "Pooling weights",
+            "w",
+            "How much each position counts in the pooled vector. Mean: all alike. Causal: a score-free causal "
+            "attention "
+            "layer, then the mean; early positions count more. Optimal: the best for this correlation. Drag "
+            "the bars to "
+            "make your own.",
+            code="mean_weights, causal_weights, optimal_weights",
+        ),
+        Term(
+            "gain",
+            "Gain",
+            "α/κ",
+            "Signal gain over noise gain of the weights, w'Rw / w'w. Everything the choice of weights can do is in "
+            "this number.",
+            code="alpha, kappa",
+        ),
+        Term(
+            "effective",
+            "Effective tokens",
+            "1/κ",
+            "Over how many tokens the weights are spread: T for mean pooling, 1 for a single token.",
+            "Below three the closed form is flagged as an approximation.",
+        ),
+        Term(
+            "centered",
+            "Centring",
+            "",
+            "Whether the average of the pooled vectors is subtracted first. Without it the vocabulary's average can "
+            "show "
+            "up as a component that says nothing about the signal.",
+            code="centered",
+        ),
+    ),
+    "What is found": (
+        Term(
+            "alignment",
+            "Alignment",
+            "cos²",
+            "Squared cosine between the top component and the hidden direction: 0 unrelated, 1 identical.",
+            "Always squared, always of one direction with one other; never called overlap.",
+            code="alignment",
+        ),
+        Term(
+            "overlap",
+            "Overlap",
+            "",
+            "Agreement of two spans of k components: the mean squared cosine of their directions, 1 for the same span "
+            "and k/d for a random one.",
+            "For k = 1 it is the alignment.",
+            code="span.overlap",
+        ),
+        Term("bulk", "Bulk", "", "The hill of eigenvalues that noise alone produces.", code="bulk"),
+        Term(
+            "edge",
+            "Bulk edge",
+            "λ₊",
+            "Right end of the bulk: the largest eigenvalue that pure noise produces.",
+            "An edge is an eigenvalue; a threshold is a signal strength.",
+            code="edge",
+        ),
+        Term(
+            "outlier",
+            "Outlier",
+            "",
+            "An eigenvalue to the right of the bulk edge.",
+            "Of the signal, of the vocabulary's average (mean), or of frequent tokens (usage).",
+            code="outliers",
+        ),
+        Term("top", "Top eigenvalue", "", "Predicted largest eigenvalue of the pooled covariance.", code="eigenvalue"),
+        Term(
+            "component",
+            "Component",
+            "",
+            "An eigenvector of the covariance; the top one belongs to the largest eigenvalue.",
+            code="components",
+        ),
+        Term(
+            "threshold",
+            "Threshold",
+            "μ*",
+            "Below this signal strength the top component knows nothing of the signal.",
+            "Where an outlier of the signal leaves the bulk of the sample covariance.",
+            code="mu_sample",
+        ),
+        Term(
+            "population",
+            "Threshold of the population",
+            "N = ∞",
+            "The threshold that would remain with infinitely many sequences.",
+            code="mu_population",
+        ),
+        Term(
+            "detectable",
+            "Detectable",
+            "",
+            "The sample covariance has an outlier that is made of the signal.",
+            "Within d^(-1/3) of the threshold single data sets go either way: at the threshold.",
+            code="detectable",
+        ),
+        Term(
+            "closed-form",
+            "Closed form",
+            "",
+            "Predictions from formulas, for long sequences with spread-out weights and uniform tokens.",
+            "What the page shows. Its validity says where it is only an approximation.",
+            code="predict(w)",
+        ),
+        Term(
+            "given-tokens",
+            "Given the tokens",
+            "",
+            "Predictions for the very tokens that were drawn or read: right for one "
+            "token a sequence and for words that follow Zipf's law.",
+            code="predict(w, exact=True), predict_tokens",
+        ),
+    ),
+    "The page": (
+        Term(
+            "draws",
+            "Draws",
+            "",
+            "How many independent worlds to simulate at the present μ; a few more are drawn at other strengths.",
+            code="trials",
+        ),
+        Term(
+            "plane", "Phase diagram", "", "Alignment over μ and a size, N or V, with the threshold of each weighting."
+        ),
+        Term(
+            "target",
+            "Accuracy to plan for",
+            "",
+            "The report says how many labelled rows this accuracy of a ridge classifier will take.",
+            code="target",
+        ),
+        Term(
+            "choose",
+            "Choose, trust, plan",
+            "",
+            "Which pooling serves a linear model, which components are real, what more labelled rows will bring.",
+            code="sp.report, LearnedPoolingClassifier, diagnose, forecast",
+        ),
+    ),
+}
+
+TERMS = {term.key: term for terms in GROUPS.values() for term in terms}
+
+
+def to_markdown() -> str:
+    """The documentation's page."""
+    lines = [
+        "# Glossary",
+        "",
+        "One word for each thing, in the code, on the explorer's page and in these pages. The question marks of the",
+        "explorer lead to the same list. Symbols of the formulas are in [Notation](notation.md).",
+    ]
+    for group, terms in GROUPS.items():
+        lines += ["", f"## {group}", "", "| term | meaning | in code |", "| --- | --- | --- |"]
+        for term in terms:
+            name = f'<span id="{term.key}"></span>**{term.name}**' + (f" {term.symbol}" if term.symbol else "")
+            code = f"`{term.code}`" if term.code else ""
+            lines.append(f"| {name} | {' '.join(filter(None, (term.text, term.more)))} | {code} |")
+    return "\n".join(lines) + "\n"
+
+
+def to_page() -> str:
+    """The explorer's page, in the explorer's style."""
+    parts = []
+    for group, terms in GROUPS.items():
+        parts.append(f"<section class='card'><h2>{html.escape(group)}</h2><dl class='glossary'>")
+        for term in terms:
+            code = f" <code>{html.escape(term.code)}</code>" if term.code else ""
+            parts.append(
+                f"<dt id='{term.key}'>{html.escape(term.name)} <var>{html.escape(term.symbol)}</var></dt>"
+                f"<dd>{html.escape(' '.join(filter(None, (term.text, term.more))))}{code}</dd>"
+            )
+        parts.append("</dl></section>")
+    return (
+        "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        "<title>Glossary, spikepool explorer</title>"
+        "<link rel='stylesheet' href='/assets/explorer.css'><script src='/assets/a_theme.js'></script></head>"
+        "<body><header class='header'><div class='brand'><span class='mark'>spikepool</span><span>explorer</span></div>"
+        "<nav class='nav'><a href='/'>Explore</a><a href='/data'>Your data</a></nav></header>"
+        f"<main class='data'><h1>Glossary</h1>{''.join(parts)}</main></body></html>"
+    )
+
+
+if __name__ == "__main__":
+    print(to_markdown(), end="")
