@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.trust.coloured import steady_spans
+from spikepool.trust.coloured import have_order, steady_spans
 from spikepool.trust.planning import Curve, required_rows
 from spikepool.trust.sample import effective_rows, group_likeness, span_sizes
 
@@ -226,3 +226,11 @@ def test_required_rows_cross_the_band():
 def test_bad_options_are_named(options, error):
     with pytest.raises(error):
         sp.diagnose(rows(400), **options)
+
+
+def test_halves_of_a_flat_spectrum_have_no_order():
+    ks = np.array([1, 2, 5, 10, 20, 50])
+    assert not have_order(ks / 100, ks)  # the halves of one hundred equal eigenvalues agree as k/100
+    assert have_order(np.array([0.1, 0.15, 0.2, 0.25, 0.32, 0.4]), ks)
+    assert not have_order(np.full(6, 0.1), ks)
+    assert have_order(np.array([0.9, 0.5]), np.array([1, 2]))

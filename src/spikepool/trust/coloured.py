@@ -33,10 +33,14 @@ RESAMPLING_ROWS = 50
 _NORMAL_90 = 1.645
 _WIDENING = 1.2
 _MODEL_ERROR = 0.02
-# Largest mean difference between observed and simulated halves at which the simulation may speak, and the least
-# agreement of halves: below it components are hardly determined, and a spectrum that is flat at the top looks the same.
+# Largest mean difference between observed and simulated halves at which the simulation may speak.
 HALVES_TOLERANCE = 0.05
-LEAST_AGREEMENT = 0.3
+# Least mean agreement of halves, and least ratio of the smallest steady span's to the largest's (of four times its size
+# or more) as a multiple of what it is in a flat spectrum, where S_k grows as k: below them there is no order among the
+# leading components, which a sample always seems to have.
+_LEAST_AGREEMENT = 0.15
+_LEAST_RATIO = 1.5
+_RATIO_REACH = 4
 # Spans below this size depend on single gaps of the spectrum; they decide nothing.
 SMALLEST_STEADY_SPAN = 5
 
@@ -85,6 +89,15 @@ def steady_spans(ks: IntArray) -> IntArray:
     """Positions of the spans that decide: k >= 5, or all when there are none."""
     found = np.flatnonzero(ks >= SMALLEST_STEADY_SPAN)
     return found if len(found) else np.arange(len(ks))
+
+
+def have_order(halves: FloatArray, ks: IntArray) -> bool:
+    """Whether the agreement of halves (len(ks),) is that of components in an order, and not of a flat spectrum."""
+    steady = steady_spans(ks)
+    first, last = int(steady[0]), int(steady[-1])
+    flat = ks[first] / ks[last]
+    ordered = flat * _RATIO_REACH > 1 or halves[first] >= _LEAST_RATIO * flat * halves[last]
+    return bool(halves[steady].mean() >= _LEAST_AGREEMENT and ordered)
 
 
 def angle(overlap: FloatArray) -> FloatArray:

@@ -17,9 +17,9 @@ from spikepool.trust import row_warnings
 from spikepool.trust.bulk_fit import BulkFit, edge_factor
 from spikepool.trust.coloured import (
     HALVES_TOLERANCE,
-    LEAST_AGREEMENT,
     Simulated,
     angle,
+    have_order,
     overlap_of,
     simulate,
     steady_spans,
@@ -221,9 +221,10 @@ def _coloured(
         float(halves[steady].mean()) for halves in (simulated.observed_halves, simulated.simulated_halves)
     )
     order = {"contiguous": float(sample.contiguous[steady].mean()), "random": observed}
-    ok = simulated.difference <= HALVES_TOLERANCE and observed >= LEAST_AGREEMENT
-    if observed < LEAST_AGREEMENT:
-        reason += f"; halves of the rows agree less than {LEAST_AGREEMENT:g}: too few rows, or no leading components"
+    ordered = have_order(simulated.observed_halves, sample.ks)
+    ok = simulated.difference <= HALVES_TOLERANCE and ordered
+    if not ordered:
+        reason += "; halves of the rows agree as if there were no leading components, or too few rows to see them"
     verdict = "coloured" if ok else "poor fit"
     found = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
     if not ok:
