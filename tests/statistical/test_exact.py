@@ -204,7 +204,7 @@ def test_rank_two_with_spikes_of_noise_and_usage_and_error_that_shrinks():
     from spikepool.theory.general_spikes import GeneralSpikes, Measure
 
     gaps = []
-    for d, trials in ((150, 60), (600, 24)):
+    for d, trials in ((300, 40), (900, 10)):
         rng = np.random.default_rng(3)
         V, N = int(1.6 * d), 2 * d
         a = np.concatenate([np.linspace(0.5, 1.5, d - 1), [7.0]])
@@ -233,8 +233,8 @@ def test_rank_two_with_spikes_of_noise_and_usage_and_error_that_shrinks():
             # neighbours repel, and a spike of one side has a share of about 7/d in the trace the other side sees
             assert abs(one.eigenvalue - values[:, k].mean()) < 3 * error + 15 / d * one.eigenvalue
             error = overlaps[:, k].std(axis=0, ddof=1) / np.sqrt(trials)
-            # outliers at a distance D mix by variance/D², of order 40/d for the closest two here
-            assert np.all(np.abs(one.overlaps - overlaps[:, k].mean(axis=0)) < 3 * error + 40 / d)
+            # outliers at a distance D mix by variance/D², of order 27/d for the closest two here (24/d at d = 600)
+            assert np.all(np.abs(one.overlaps - overlaps[:, k].mean(axis=0)) < 3 * error + 30 / d)
         gaps.append(np.abs([o.overlaps for o in found] - overlaps.mean(axis=0)).max())
-    print(f"largest error of an overlap {gaps[0]:.4f} at d=150, {gaps[1]:.4f} at d=600")
-    assert gaps[1] < 0.6 * gaps[0]
+    print(f"largest error of an overlap {gaps[0]:.4f} at d=300, {gaps[1]:.4f} at d=900")
+    assert gaps[1] < 0.7 * gaps[0]
