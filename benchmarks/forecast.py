@@ -164,10 +164,8 @@ def table(records: list[dict]) -> list[str]:
             close.append(0.5 <= best / case["true"] <= 2)
             inside.append(low <= case["true"] <= high)
         if covered:
-            lines.append(
-                f"| {pilot or 'all'} | {len(covered)} | {np.mean(covered):.2f} | {np.mean(close):.2f} "
-                f"| {np.mean(inside):.2f} | {len(close)} |"
-            )
+            ends = f"{np.mean(close):.2f} | {np.mean(inside):.2f}" if close else "– | –"
+            lines.append(f"| {pilot or 'all'} | {len(covered)} | {np.mean(covered):.2f} | {ends} | {len(close)} |")
     return lines
 
 

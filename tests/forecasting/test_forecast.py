@@ -413,7 +413,7 @@ def test_a_pooling_that_saw_the_labels_does_not_flatter():
     assert honest.measured_score[0] < 0.65
 
 
-def test_unlabelled_rows_sharpen_the_spectrum_only():
+def test_unlabelled_rows_enter_the_spectrum_only():
     means = np.random.default_rng(3).standard_normal((3, 100)) * 0.35
     X, y = classes(np.random.default_rng(0), 100, d=100, means=means)
     more, _ = classes(np.random.default_rng(1), 1500, d=100, means=means)
