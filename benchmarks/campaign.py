@@ -9,8 +9,8 @@ prediction is given.
 For each quantity the mean over draws of simulated less predicted is kept with its standard error. `raw` z is their
 ratio; z allows a finite-size bias first: for the top eigenvalue 1.6 d^(-2/3) of it where it is the edge or within 15 %
 of it, 4/d elsewhere; for alignments 1.6 d^(-2/3) within a factor 1.3 of the threshold, 5/d elsewhere, plus 1/d for
-every outlier counted. A model with |z| > 4 in any quantity is drawn again with other seeds and four times the draws:
-that z is reported.
+every outlier counted; all times (d/min(d, V, N))^(2/3), the least size being what scatters. A model with |z| > 4 in
+any quantity is drawn again with other seeds and four times the draws: that z is reported.
 """
 
 from __future__ import annotations
@@ -136,6 +136,7 @@ def compare(model: Any, w: np.ndarray, root: np.random.SeedSequence, draws: int)
     drawn = {"table_drawn": True} if "table_drawn" in inspect.signature(sp.SequenceModel.simulate).parameters else {}
     result = model.simulate(w, trials=draws, k=k, rng=root, **drawn)
     small = model.d ** (-2 / 3)
+    least = (model.d / min(model.d, model.V, model.N)) ** (2 / 3)
     near = 0.77 < model.mu / max(given[0].mu_sample, 1e-9) < 1.3
 
     def value_bias(p: Any) -> float:
@@ -147,15 +148,15 @@ def compare(model: Any, w: np.ndarray, root: np.random.SeedSequence, draws: int)
     expected = [sum(o.alignment for o in p.outliers) for p in given]
     count = float(np.mean([len(p.outliers) for p in given]))
     found: dict[str, Any] = {
-        "exact eigenvalue": score(top, float(np.mean([value_bias(p) for p in given]))),
-        "exact alignment": score(np.subtract(held, expected), aligned + count / model.d),
+        "exact eigenvalue": score(top, least * float(np.mean([value_bias(p) for p in given]))),
+        "exact alignment": score(np.subtract(held, expected), least * (aligned + count / model.d)),
     }
     if closed is not None:
         value = result.eigenvalues[:, 0] / closed.eigenvalue - 1
         most = len(closed.outliers)
         sums = result.alignments[:, :most].sum(axis=1) - sum(o.alignment for o in closed.outliers)
-        found["closed eigenvalue"] = score(value, value_bias(closed))
-        found["closed alignment"] = score(sums, aligned + most / model.d)
+        found["closed eigenvalue"] = score(value, least * value_bias(closed))
+        found["closed alignment"] = score(sums, least * (aligned + most / model.d))
         verdict = getattr(closed, "validity", None)
         found["closed valid"] = None if verdict is None else bool(verdict.ok)
     verdict = getattr(given[0], "validity", None)
