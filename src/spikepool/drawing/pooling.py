@@ -79,7 +79,7 @@ def draw_token_weights(ax: Any, weights: FloatArray, tokens: Sequence[Sequence[s
     ax = own_axes(ax, width=float(np.clip(0.105 * longest, 4.0, 16.0)), height=0.42 * n + 0.4)
     from matplotlib.colors import LinearSegmentedColormap
 
-    ground = LinearSegmentedColormap.from_list("weight", ["#ffffff", CHOSEN])
+    ground = LinearSegmentedColormap.from_list("weight", ["white", CHOSEN])
     for y, (row, values) in enumerate(zip(words, weights, strict=True)):
         x = 0.0
         top = max(float(values[: len(row)].max()), 1e-12)
