@@ -1,7 +1,7 @@
 """A real win: pooling of DNA around splice junctions (UCI), mean against what the labels choose.
 
-Sequences of 60 bases as 58 overlapping 3-mers; whether and how they are cut depends on a few positions in the middle. The
-data are in benchmarks/data; poolings are compared on 1,500 sequences and tried on the others.
+Sequences of 60 bases as 58 overlapping 3-mers; whether and how they are cut depends on a few positions in the middle.
+The data are in benchmarks/data; poolings are compared on 1,500 sequences and tried on the others.
 """
 
 import sys
