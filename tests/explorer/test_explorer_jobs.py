@@ -8,7 +8,7 @@ import explorer_tasks as tasks
 import psutil
 import pytest
 
-from spikepool.explorer.jobs import BusyError, JobRunner, WorkerError
+from spikepool.explorer.jobs import BusyError, Job, JobRunner, WorkerError
 
 DEADLINE = 60.0
 
@@ -194,3 +194,21 @@ def test_close_leaves_no_process():
     assert gone(pid)
     with pytest.raises(BusyError):
         runner.submit(tasks.echo, {})
+
+
+def test_a_simulation_says_how_long_it_will_take():
+    """Never a number alone for minutes: the page adds the seconds so far, the worker what is left after one draw."""
+    from spikepool.explorer.callbacks import _working
+    from spikepool.explorer.simulate import simulate_task
+
+    said = []
+    payload = {"query": "d=40&V=100&N=80&T=4&L=2&mu=1.5", "trials": 3, "seed": 0}
+    simulate_task(payload, lambda share, note: said.append((share, note)))
+    shares, notes = zip(*said, strict=True)
+    assert list(shares) == sorted(shares)
+    assert [note.split(",")[0] for note in notes if note.startswith("draw")] == [f"draw {i} of 3" for i in (1, 2, 3)]
+    assert all("s left" in note for note in notes if note.startswith(("draw 2", "draw 3")))
+    job = Job(simulate_task, {}, status="running", note="draw 1 of 3", started=time.monotonic() - 44)
+    assert _working(job, "Simulating") == "Simulating: draw 1 of 3 (44 s)"
+    job.status = "waiting"
+    assert "Waiting" in _working(job, "Simulating")

@@ -40,6 +40,13 @@ def simulated_mus(state: State) -> list[float]:
     return [state.mu, *(mu for mu in grid if abs(mu - state.mu) > 0.02 * top)]
 
 
+def _left(seconds: float, done: int, trials: int) -> str:
+    """How long the rest will take, judged by the draws that are done."""
+    if not done:
+        return ""
+    return f", about {max(1, round(seconds / done * (trials - done)))} s left"
+
+
 def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     """Simulate every weighting on the same draws; runs in a worker process.
 
@@ -56,8 +63,9 @@ def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     model, weights, mus = state.model(), state.all_weights(), simulated_mus(state)
     root = seed_sequence(seed)
     values, alignments = [], []
+    began = time.monotonic()
     for i in range(trials):
-        report(i / (trials + 1), f"draw {i + 1} of {trials}")
+        report(i / (trials + 1), f"draw {i + 1} of {trials}{_left(time.monotonic() - began, i, trials)}")
         value, alignment = simulate_draw(model, weights, mus, k=1, rng=child_seed(root, i))
         values.append(value[..., 0])
         alignments.append(alignment[..., 0])
