@@ -1,4 +1,4 @@
-"""One token a sequence: the limit law misses the spectrum, the exact law does not."""
+"""One token a sequence: the closed form misses the spectrum, the law given the tokens does not."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def main(out: str) -> None:
     # singular values: the square root opens up the crowded end near zero
     ax.hist(np.sqrt(np.maximum(values, 0)), bins=70, density=True, color="0.8", label="simulated (4 draws)")
     for law, style, name in (
-        (limit, "--", "limit of spread-out weights"),
-        (exact, "-", "exact, given the token usage"),
+        (limit, "--", "closed form (spread-out weights)"),
+        (exact, "-", "given the tokens"),
     ):
         left, right = np.sqrt(law.support())
         s = np.linspace(left, right, 500)[1:-1]
