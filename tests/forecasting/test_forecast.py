@@ -1,5 +1,6 @@
 """A forecast against what happens, against scikit-learn's learning curve, against the model, and on hard pilots."""
 
+import importlib
 import json
 import warnings
 
@@ -475,3 +476,20 @@ def test_plot_shows_points_curve_band_and_target(digits_forecast):
     assert {"forecast", "target 0.92", "90 % interval"} <= set(labels)
     assert ax.get_xscale() == "log"
     np.testing.assert_allclose(ax.lines[0].get_ydata(), digits_forecast.curve_score)
+
+
+def test_progress_counts_to_its_total(digits, monkeypatch):
+    from spikepool.kit.progress import Progress
+
+    bars = []
+
+    class Counted(Progress):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            bars.append(self)
+
+    module = importlib.import_module("spikepool.forecasting.forecast")
+    monkeypatch.setattr(module, "Progress", Counted)
+    X, y = digits
+    sp.forecast(X[:60], y[:60] % 2, progress=False)
+    assert bars[0]._done == bars[0].total
