@@ -80,3 +80,14 @@ def test_help_of_sweep_shows_its_sections(run):
     text = " ".join(run("sweep", "--help")[1].split())
     for section in ("[model]", "[weights]", "[sweep]"):
         assert section in text
+
+
+def test_a_prediction_outside_its_range_says_so(run):
+    steep = ("-w", "0.9,0.1,0,0,0,0,0,0,0,0", "--mu", 0.8, *SMALL)
+    code, said, _ = run("predict", *steep)
+    assert code == 0
+    text = " ".join(said.split())
+    assert "0.9,0.1,0,0,0,0,0,0,0,0: caution: the closed form is for weights spread over many tokens" in text
+    assert json.loads(run("predict", *steep, "--json")[1])["predictions"][0]["validity"]["ok"] is False
+    assert "caution" in run("simulate", *steep, "--trials", 2)[1]
+    assert "effective" not in run("predict", *steep, "--exact")[1]

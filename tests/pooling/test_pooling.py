@@ -403,3 +403,14 @@ def test_gains_of_a_few_percent_are_not_taken():
     assert cautious.decision_ == "mean"
     assert "min_gain" in cautious.summary()
     assert 1 < cautious.evidence_.interval[0] < 1.1
+
+
+def test_a_notebook_shows_the_decision_and_the_weights():
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="the plot extra is not installed")
+    X = np.random.default_rng(0).standard_normal((200, 4, 6))
+    fitted = sp.SpectralPooling().fit(X)
+    assert fitted.decision_ + " pooling" in fitted._html_repr()
+    assert "<pre>mean pooling" not in sp.SpectralPooling()._html_repr()
+    heights = [patch.get_height() for patch in fitted.plot().patches]
+    np.testing.assert_allclose(heights, fitted.weights_)
+    pyplot.close("all")

@@ -120,12 +120,13 @@ def simulate(
     out = checked_out(out)
     model = options.model()
     drawn = {}
+    predictions: dict[str, Prediction] = {}
     results: list[dict[str, Any]] = []
     notes: dict[str, list[str]] = {}
     for name, w in options.named_weights(model).items():
         p = model.predict(w, exact=exact, rng=seed)
         s = model.simulate(w, trials=trials, rng=seed)
-        drawn[name] = s.alignment
+        drawn[name], predictions[name] = s.alignment, p
         alignment, alignment_error = _mean_and_error(s.alignment)
         eigenvalue, eigenvalue_error = _mean_and_error(s.eigenvalue)
         results.append(

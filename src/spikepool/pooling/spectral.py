@@ -18,6 +18,7 @@ from spikepool.data.tokens import TokenInput, relative_labels
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.showing import html_text
 from spikepool.kit.threads import task_threads
 from spikepool.pooling.pooled_rows import PooledRows
 from spikepool.pooling.positional import PositionalMoments
@@ -353,6 +354,18 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 )
             names = given
         return feature_names("pooled", self.n_features_out_, names)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Weights by position beside those of the mean; returns the axes."""
+        check_is_fitted(self, "weights_")
+        from spikepool.drawing.predictions import draw_weights
+
+        return draw_weights(self.weights_, ax)
+
+    def _html_repr(self) -> str:
+        """In a notebook: scikit-learn's card, and the decision once fitted."""
+        card = str(super()._html_repr())
+        return card + html_text(self.summary()) if hasattr(self, "weights_") else card
 
     def summary(self) -> str:
         """One line: which weights are in use, the gain, and why."""
