@@ -10,6 +10,7 @@ import numpy as np
 from spikepool.drawing import palette, plotting
 from spikepool.drawing.palette import INK, METHODS
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.statistics import standard_error
 from spikepool.laws.base import SpectralLaw
 
 
@@ -135,7 +136,7 @@ def draw_trials(
         # spread sideways without a random number, so that a picture is the same every time
         x = i + 0.3 * (np.arange(trials) / max(trials - 1, 1) - 0.5) - 0.1
         ax.plot(x, alignments[:, i], "o", color=palette.MUTED, markersize=3.5, label="draws")
-        error = 2 * alignments[:, i].std(ddof=1) / np.sqrt(trials) if trials > 1 else 0.0
+        error = 2 * float(standard_error(alignments[:, i]))
         mean = alignments[:, i].mean()
         ax.errorbar(i + 0.2, mean, yerr=error, fmt="s", color=palette.INK, capsize=3, label="mean ± 2 standard errors")
         if predicted is not None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.statistics import standard_error
 
 # One look for tables in notebooks and pages. Colours are left to the surroundings, so that both themes work.
 _TABLE = "border-collapse:collapse;margin:0.4em 0;font-variant-numeric:tabular-nums"
@@ -120,7 +121,7 @@ def mean_table(eigenvalues: FloatArray, alignments: FloatArray) -> tuple[tuple[s
 
     def both(values: FloatArray) -> str:
         mean = f"{values.mean():.4g}"
-        return mean if len(values) < 2 else f"{mean} ± {values.std(ddof=1) / len(values) ** 0.5:.1g}"
+        return mean if len(values) < 2 else f"{mean} ± {standard_error(values):.1g}"
 
     rows = [(str(i + 1), both(eigenvalues[:, i]), both(alignments[:, i])) for i in range(eigenvalues.shape[1])]
     return ("component", "eigenvalue", "alignment"), rows
