@@ -145,3 +145,23 @@ def test_an_answer_without_a_result_has_no_numbers():
     answer = Answer("why?", "Not answered.", "Try again.")
     assert answer.details() == ""
     assert answer.to_dict()["answered"] is False
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_a_phone_and_a_screen(found, browser, tmp_path, width, scheme):
+    path = found.save(tmp_path / "page.html")
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    try:
+        fetched = []
+        page.on("request", lambda request: fetched.append(request.url))
+        page.goto(path.as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+        sizes = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert sizes[0] <= sizes[1]
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 23, 26)"}[scheme]
+        assert fetched == [path.as_uri()]
+    finally:
+        page.close()

@@ -42,7 +42,10 @@ def test_runs_as_a_module():
 def test_help_and_citation(run):
     code, out, _ = run("--help")
     assert code == 0
-    for command in ("predict", "plan", "simulate", "sweep", "reproduce", "spectrum", "explore"):
+    for command in (
+        *("report", "pool", "diagnose", "forecast", "spectrum", "compare"),
+        *("predict", "plan", "simulate", "sweep", "reproduce", "explore"),
+    ):
         assert command in out
         assert run(command, "--help")[0] == 0
     code, out, _ = run("--cite")
@@ -61,7 +64,7 @@ def test_shell_completion_is_offered():
         text=True,
         check=False,
     )
-    assert done.stdout.split() == ["reproduce"]
+    assert sorted(done.stdout.split()) == ["report", "reproduce"]
 
 
 def test_predict_prints_the_library_numbers(run, model):

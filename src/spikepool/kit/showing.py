@@ -33,17 +33,19 @@ PAGE = """<!doctype html>
   :root {{ --ink: #e7e9ec; --page: #15171a; --muted: #a2a9b3; --line: #363b42; --card: #1e2126; --accent: #7ab8f5; }}
 }}
 body {{ margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 58rem; background: var(--page); color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif; }}
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }}
 h1 {{ font-size: 1.6rem; line-height: 1.25; margin: 0 0 .3rem; }}
 h2 {{ font-size: 1.25rem; margin: 2.2rem 0 .4rem; }}
 p {{ margin: .5rem 0; }}
 .muted {{ color: var(--muted); }}
 .verdict {{ font-size: 1.08rem; font-weight: 600; }}
 .next {{ border-left: 3px solid var(--accent); padding: .1rem 0 .1rem .8rem; }}
-.picture {{ background: #ffffff; border: 1px solid var(--line); border-radius: 6px; padding: .6rem; margin: .8rem 0; }}
-.picture svg {{ display: block; width: 100%; height: auto; }}
+.picture {{ background: #ffffff; border: 1px solid var(--line); border-radius: 6px; padding: .6rem; margin: .8rem 0;
+  overflow-x: auto; }}
+.picture svg {{ display: block; width: 100%; min-width: 34rem; height: auto; }}
 .scroll {{ overflow-x: auto; }}
-pre {{ background: var(--card); padding: .7rem; border-radius: 6px; overflow-x: auto; white-space: pre-wrap; }}
+pre {{ background: var(--card); padding: .7rem; border-radius: 6px; font-size: .85rem;
+  overflow-x: auto; overflow-wrap: normal; }}
 code {{ font: .92em ui-monospace, monospace; overflow-wrap: anywhere; }}
 details {{ margin: .6rem 0; }}
 footer {{ margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .6rem; }}
