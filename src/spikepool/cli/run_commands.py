@@ -66,7 +66,7 @@ def _print_dataset(dataset: Any) -> None:
 
 def reproduce(
     figures: Annotated[list[int] | None, typer.Argument(help="Figure numbers; all of them when none is given.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="The paper's sizes and beyond, with many trials.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Beyond the paper's sizes, with more trials.")] = False,
     scheduler: Scheduler = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the report and data sets.")] = Path("reports"),
     seed: opt.Seed = 0,

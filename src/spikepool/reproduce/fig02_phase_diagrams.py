@@ -33,7 +33,7 @@ def _correlation(reading: str) -> Any:
 
 def compute(settings: Settings) -> xr.Dataset:
     """Theory on a fine grid, simulation on a coarse one."""
-    d, trials = (600, 24) if settings.full else (200, 6)
+    d, trials = (600, 24) if settings.full else (500, 10)
     mu = np.linspace(0.0, 2.6, 131)
     delta = np.linspace(0.05, 2.0, 118)
     shape = (len(READINGS), len(METHODS))

@@ -65,7 +65,7 @@ def _panel(name: str, model: SequenceModel, settings: Settings, trials: int, par
 
 def compute(settings: Settings) -> xr.Dataset:
     """Both panels; the simulations go through a sweep, locally or on a cluster, and can be resumed."""
-    sizes, trials = (Sizes.scaled(), 60) if settings.full else (Sizes.scaled(2), 12)
+    sizes, trials = Sizes.scaled(), 60 if settings.full else 24
     models = {"prefix": prefix_model(sizes), "spiked": spiked_model(sizes)}
     parts = [_panel(name, model, settings, trials, i) for i, (name, model) in enumerate(models.items())]
     ds = xr.concat(parts, dim=xr.Variable("panel", list(models)))

@@ -46,7 +46,7 @@ def _model(sizes: Sizes, R: NDArray[np.float64], w: NDArray[np.float64]) -> Sequ
 
 def compute(settings: Settings) -> xr.Dataset:
     """Closed forms everywhere; simulated outliers give measured thresholds and ratios."""
-    sizes, trials = (Sizes.scaled(), 40) if settings.full else (Sizes.scaled(2), 8)
+    sizes, trials = Sizes.scaled(), 40 if settings.full else 16
     delta, gamma = sizes.d / sizes.V, sizes.d / sizes.N
     L = np.arange(1, T_LEFT + 1)
     ratio, exact, published, measured, error = (np.full((len(METHODS), len(L)), np.nan) for _ in range(5))

@@ -36,7 +36,7 @@ LENGTHS = (10, 20, 50, 100)
 
 def compute(settings: Settings) -> xr.Dataset:
     """Three comparisons and the table, all at the paper's sizes."""
-    sizes, trials = Sizes.scaled(), 60 if settings.full else 12
+    sizes, trials = Sizes.scaled(), 60 if settings.full else 30
     model = prefix_model(sizes)
     weights = weights_for(model.R)
     draws = simulate_grid(model, weights, MU, trials, rng=settings.rng(8, 2))

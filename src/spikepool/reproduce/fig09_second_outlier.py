@@ -33,7 +33,7 @@ MIXING = 1.5
 
 def compute(settings: Settings) -> xr.Dataset:
     """Top two eigenpairs of S with and without centring, mean weights."""
-    sizes, trials = (Sizes.scaled(), 60) if settings.full else (Sizes.scaled(), 12)
+    sizes, trials = Sizes.scaled(), 60 if settings.full else 30
     fine = np.linspace(0.0, 3.0, 301)
     shape = (2, len(MU))
     eigenvalue, eigenvalue_error, spread = np.empty((*shape, 2)), np.empty((*shape, 2)), np.empty(shape)

@@ -25,7 +25,7 @@ METHODS = tuple(NAMED_WEIGHTS)
 
 @dataclass(frozen=True)
 class Sizes:
-    """d, V and N of a computation, the paper's divided by a whole number for the quick report."""
+    """d, V and N of a computation, the paper's or, for a quick look, those divided by a whole number."""
 
     d: int
     V: int
