@@ -57,7 +57,10 @@ class Sequences:
 
 
 def load_texts(name: str, folder: Path | None = None) -> Texts:
-    """The corpus `name` from a folder, or ``hub:owner/dataset`` from the Hugging Face hub."""
+    """The corpus `name` from a folder, or ``hub:owner/dataset`` from the Hugging Face hub.
+
+    Repeated texts are kept once, where they come last, with the label that they have first; empty ones are dropped.
+    """
     if name.startswith("hub:"):
         records = _hub_records(name[4:])
         name = name[4:].replace("/", "_")

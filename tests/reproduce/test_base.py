@@ -79,7 +79,7 @@ def test_registry_is_complete_and_selection_names_mistakes():
     assert [spec.number for spec in select([4, 2, 4])] == [2, 4]
     assert select() == list(FIGURES.values())
     with pytest.raises(InvalidInputError, match="no such figure"):
-        select([12])
+        select([13])
 
 
 @pytest.mark.statistical

@@ -26,6 +26,8 @@ Block = tuple[FloatArray, BoolArray]
 # energy (.996 in SmolLM2). A first token that is large but varies may be the message.
 SINK_RATIO = 3.0
 SINK_CONSTANT = 0.9
+# Sequences whose tokens are copied at a time: a block has hundreds, and a copy of it would double what is held.
+COPIED_ROWS = 64
 # Below this dimension all eigenvectors cost less than the iteration for a few.
 DENSE_FEATURES = 512
 
@@ -114,15 +116,17 @@ def _moments(blocks: Callable[[], Iterable[Block]], space: TokenSpace, d: int) -
     count, total, second = 0, np.zeros(d), np.zeros((d, d))
     shift: FloatArray | None = None
     for x, observed in blocks():
-        tokens = x[space.usable(x, observed)]
-        if not len(tokens):
-            continue
-        if shift is None:
-            shift = np.asarray(tokens.mean(axis=0))
-        tokens -= shift
-        count += len(tokens)
-        total += tokens.sum(axis=0)
-        second += tokens.T @ tokens
+        usable = space.usable(x, observed)
+        for rows in range(0, len(x), COPIED_ROWS):
+            tokens = x[rows : rows + COPIED_ROWS][usable[rows : rows + COPIED_ROWS]]
+            if not len(tokens):
+                continue
+            if shift is None:
+                shift = np.asarray(tokens.mean(axis=0))
+            tokens -= shift
+            count += len(tokens)
+            total += tokens.sum(axis=0)
+            second += tokens.T @ tokens
     if shift is None:
         return np.zeros(d), np.zeros((d, d))
     offset = total / count

@@ -125,7 +125,7 @@ def draw(ds: xr.Dataset) -> Figure:
             ax.set_ylim(-100, 12)
     axes[0, 0].set_ylabel("accuracy minus that of the mean (points)")
     axes[1, 0].set_ylabel("accuracy minus that of the mean (points)")
-    axes[0, 0].legend(loc="lower right", fontsize=6.5)
+    axes[0, 0].legend(loc="upper left", fontsize=6.5)
     return figure  # type: ignore[no-any-return]
 
 
