@@ -44,7 +44,9 @@ def compute(settings: Settings) -> xr.Dataset:
     chosen = np.full((2, len(cases), n_blocks, len(ROWS)), np.nan)
     for i, case in enumerate(cases.values()):
         for j, block in enumerate(case["blocks"]):
-            by_block[:, i, j] = block["block"], block["mean"], *block["query"]
+            by_block[:2, i, j] = block["block"], block["mean"]
+            if block["query"] is not None:  # not measured for every model
+                by_block[2:, i, j] = block["query"]
             for k, kind in enumerate(ROWS):
                 rows = block["rows"][kind]
                 heads = slice(0, case["heads"])
@@ -172,7 +174,7 @@ FIGURE = FigureSpec(
     caption=(
         "The input of each layer of a trained model is pooled with the attention rows of each of its heads; a ridge "
         "predicts one of twenty labels; a dot is a head, zero is the mean over the same tokens. Bars: the head that is "
-        "best on the other folds, and one learned query, with standard errors. Below, the same heads by their gain in "
+        "best on the other folds, and (MiniLM) one learned query, with standard errors. Below, the same heads by gain in "
         "alpha/kappa (between-class over within-class variance of the pooled features, over that of the mean): "
         "weights help where they raise it. Recorded numbers, because models and texts are not part of the package; "
         "benchmarks/attention_heads.py measures them anew."
