@@ -135,8 +135,8 @@ def test_figure_4_on_a_cluster_equals_the_local_run(tmp_path, cluster):
     assert data[0].identical(data[1])
     assert np.isfinite(data[0]["simulated"].values).all()
     checks = {check.name: check for check in FIGURES[4].judge(data[0])}
-    assert checks["exact curve, prefix model"].passed
-    assert checks["exact curve, spiked model"].passed
+    assert checks["closed form, prefix model"].passed
+    assert checks["closed form, spiked model"].passed
     assert checks["published curve, spiked model"].passed
     assert not checks["published curve, prefix model"].passed
     figure = FIGURES[4].picture(data[0])
