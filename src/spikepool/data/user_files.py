@@ -10,7 +10,9 @@ import csv
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,11 @@ from spikepool.kit.memory import require_memory
 ROW_NAMES = ("X", "C", "features", "tokens", "embeddings", "embedding")
 LABEL_NAMES = ("y", "label", "labels", "target", "class")
 LABEL_FORMATS = "npy, npz, csv, txt, json, Parquet or Arrow"
+# What numpy raises on headers and archives that are broken, besides ValueError.
+_DAMAGED = (
+    OSError, EOFError, SyntaxError, TokenError, TypeError, KeyError, OverflowError, MemoryError, RecursionError,
+    NotImplementedError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 LARGEST_LABELS = 2**30  # bytes of a file of labels
 
 
@@ -138,7 +145,7 @@ def _load_npy(source: Any, name: str, *, mapped: bool = True) -> NDArray[Any]:
                 f"{name} holds pickled objects, which run code when loaded", remedy="Save plain numbers or text"
             ) from err
         raise DataSourceError(f"{name}: the npy file is damaged ({err})", remedy="Save it again") from err
-    except (OSError, EOFError) as err:
+    except _DAMAGED as err:
         raise DataSourceError(f"{name}: the npy file is damaged ({err})", remedy="Save it again") from err
 
 
@@ -152,7 +159,7 @@ def _npz_member(file: Any, column: str | None, usual: tuple[str, ...], name: str
             if column not in archive.files:
                 raise DataSourceError(f"{name}: which array of the archive?", column, f"It has {archive.files[:12]}")
             return np.asarray(archive[column])
-    except (zipfile.BadZipFile, OSError, EOFError) as err:
+    except _DAMAGED as err:
         raise DataSourceError(f"{name}: the archive is damaged ({err})", remedy="Save it again") from err
     except ValueError as err:
         if isinstance(err, DataSourceError):
