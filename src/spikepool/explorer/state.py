@@ -144,7 +144,7 @@ def _named_weights(*key: Any) -> tuple[tuple[str, FloatArray], ...]:
     """The named weights of a correlation, read-only because they are shared; those that do not exist are left out."""
     R = _correlation(*key)
     found = []
-    for name in NAMED_WEIGHTS:
+    for name in (name for name in NAMED_WEIGHTS if name in WEIGHTS):  # those with a colour and a line of their own
         try:
             weights = named_weights(name, R)
         except NoOptimumError:
