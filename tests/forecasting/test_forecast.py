@@ -1,4 +1,4 @@
-"""A forecast against what happens, against scikit-learn's learning curve, against the model, and on hard pilots."""
+"""A forecast against what happens, against scikit-learn's learning curve and against the model."""
 
 import importlib
 import json
@@ -6,47 +6,16 @@ import warnings
 
 import numpy as np
 import pytest
+from generated_pilots import accuracy_at, classes
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeClassifierCV
 from sklearn.model_selection import ShuffleSplit, learning_curve
 
 import spikepool as sp
-from spikepool.forecasting.pilot_input import ForecastWarning
 from spikepool.kit.gcv import fit_ridge
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.forecasting.pilot_input.ForecastWarning")
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(y))
-    return X[order], y[order]
-
-
-@pytest.fixture(scope="module")
-def digits_forecast(digits):
-    X, y = digits
-    return sp.forecast(X[:200], y[:200], n=[100, 200, 400, 800], target=0.92)
-
-
-def classes(rng, n, d=40, K=3, gap=1.2, means=None):
-    means = np.random.default_rng(99).standard_normal((K, d)) * gap / np.sqrt(d) * 2 if means is None else means
-    y = rng.integers(0, len(means), n)
-    return rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -0.3 + means[y], y
-
-
-def accuracy_at(n, draw, trials=6, seed=1):
-    """Accuracy of ridge on n fresh rows, by doing it."""
-    rng, found = np.random.default_rng(seed), []
-    for _ in range(trials):
-        X, y = draw(rng, n)
-        new, right = draw(rng, 4000)
-        fit = fit_ridge(X, np.where(y[:, None] == np.arange(y.max() + 1), 1.0, -1.0))
-        found.append((fit.predict(new).argmax(axis=1) == right).mean())
-    return float(np.mean(found))
 
 
 def test_digits_come_out_as_forecast(digits, digits_forecast):
@@ -188,174 +157,6 @@ def test_a_target_the_pilot_has_reached_is_said_so(digits):
 
 
 # pilots that are hard
-
-
-def test_labels_at_chance_stay_there():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((300, 50))
-    for K in (2, 4):
-        with pytest.warns(ForecastWarning, match="at chance"):
-            f = sp.forecast(X, np.arange(300) % K, n=[600, 2400])
-        assert f.verdict == "at chance"
-        assert "at chance" in str(f)
-        assert (f.accuracy < f.chance + 0.09).all()
-        assert f.interval[0, 0] <= 1 / K + 0.02
-
-
-def test_chance_of_unequal_classes_is_the_largest():
-    rng = np.random.default_rng(1)
-    f = sp.forecast(rng.standard_normal((400, 30)), (rng.random(400) < 0.1).astype(int), n=[800])
-    assert f.chance == pytest.approx(0.9, abs=0.04)
-    assert f.accuracy[0] == pytest.approx(f.chance, abs=0.02)
-
-
-def test_unequal_classes_come_out_as_forecast():
-    means = np.zeros((2, 40))
-    means[1, :8] = 0.9
-
-    def draw(rng, n):
-        y = (rng.random(n) < 0.12).astype(int)
-        return rng.standard_normal((n, 40)) + means[y], y
-
-    X, y = draw(np.random.default_rng(2), 400)
-    f = sp.forecast(X, y, n=[1600])
-    assert f.interval[0, 0] <= accuracy_at(1600, draw) <= f.interval[0, 1]
-    assert f.accuracy[0] >= f.chance
-
-
-def test_a_separable_pilot_is_near_one_with_a_lower_end():
-    X, y = classes(np.random.default_rng(3), 120, gap=8.0)
-    f = sp.forecast(X, y, n=[120, 480], target=0.999)
-    assert f.measured_score[0] == 1.0
-    assert (f.accuracy > 0.97).all()
-    assert (f.accuracy <= 1).all()
-    assert f.interval[0, 0] < 0.9999
-    assert f.required_samples[0] is not None
-
-
-def test_repeated_rows_do_not_flatter(digits):
-    """Every row twice: leave-one-out would see the twin; merged, the forecast is that of the distinct rows."""
-    rng = np.random.default_rng(4)
-    X, y = rng.standard_normal((150, 100)), rng.integers(0, 2, 150)
-    with pytest.warns(ForecastWarning, match="150 of 300 rows repeat"):
-        f = sp.forecast(np.vstack([X, X]), np.concatenate([y, y]), n=[600])
-    assert f.pilot_rows == 150
-    assert f.measured_score[0] < 0.65
-    plain = sp.forecast(X, y, n=[600])
-    assert f.accuracy[0] == pytest.approx(plain.accuracy[0], abs=0.02)
-
-
-def test_rows_with_the_same_features_and_other_labels_stay_together():
-    rng = np.random.default_rng(5)
-    X = np.repeat(rng.standard_normal((60, 80)), 2, axis=0)
-    y = np.tile([0, 1], 60)  # the features say nothing: one of each
-    f = sp.forecast(X, y, n=[480])
-    assert f.pilot_rows == 120
-    assert f.measured_score[0] == 0.5  # whatever is said of the features is right once
-    assert f.verdict == "at chance"
-
-
-def test_groups_are_left_out_together():
-    """Rows of a group share a label and a random offset: splits through groups would look perfect."""
-    rng = np.random.default_rng(6)
-    offsets = np.repeat(rng.standard_normal((40, 60)) * 3, 6, axis=0)
-    y = np.repeat(rng.integers(0, 2, 40), 6)
-    X, groups = offsets + rng.standard_normal((240, 60)), np.repeat(np.arange(40), 6)
-    assert sp.forecast(X, y).measured_score[0] > 0.9
-    grouped = sp.forecast(X, y, groups=groups)
-    assert grouped.measured_score[0] < 0.7
-    assert grouped.verdict == "at chance"
-    with pytest.raises(sp.SizeError, match="groups"):
-        sp.forecast(X, y, groups=np.arange(240) % 3)
-
-
-def test_few_rows_and_few_rows_of_a_class_are_said():
-    X, y = classes(np.random.default_rng(7), 45, gap=0.5)
-    with pytest.warns(ForecastWarning, match="45 rows says little"):
-        small = sp.forecast(X, y, n=[360])
-    X2, y2 = classes(np.random.default_rng(7), 450, gap=0.5)
-    assert np.ptp(small.interval[0]) > 1.4 * np.ptp(sp.forecast(X2, y2, n=[3600]).interval[0])
-    y3 = y2.copy()
-    y3[:2] = 7
-    with pytest.warns(ForecastWarning, match="1 of 4 classes have fewer than 5 rows"):
-        assert np.isfinite(sp.forecast(X2, y3).accuracy).all()
-    with pytest.raises(sp.SizeError, match="at least 20"):
-        sp.forecast(X[:15], y[:15])
-
-
-def test_constant_columns_are_nothing_and_constant_features_an_error():
-    X, y = classes(np.random.default_rng(8), 200)
-    f = sp.forecast(X, y, n=[800])
-    wide = sp.forecast(np.column_stack([X, np.ones((200, 1)) * 5]), y, n=[800])
-    assert wide.accuracy[0] == pytest.approx(f.accuracy[0], abs=0.01)
-    with pytest.raises(sp.InvalidInputError, match="constant"):
-        sp.forecast(np.ones((100, 5)), y[:100])
-
-
-def test_more_features_than_rows_and_one_dominant_direction():
-    means = np.random.default_rng(3).standard_normal((3, 500)) * 0.03
-
-    def draw(rng, n, sink=0.0):
-        X, y = classes(rng, n, d=500, means=means)
-        X[:, 0] += sink * rng.standard_normal(n)
-        return X, y
-
-    X, y = draw(np.random.default_rng(0), 150)
-    f = sp.forecast(X, y, n=[600])
-    truth = accuracy_at(600, draw, trials=3)
-    assert f.interval[0, 0] <= truth <= f.interval[0, 1]
-    X, y = draw(np.random.default_rng(0), 150, sink=3e3)  # a sink of ten million times the variance of a direction
-    sunk = sp.forecast(X, y, n=[600])
-    assert sunk.interval[0, 0] <= truth <= sunk.interval[0, 1]
-
-
-def test_a_row_far_out_is_said():
-    X, y = classes(np.random.default_rng(11), 150)
-    X[7] *= 1e5
-    with pytest.warns(ForecastWarning, match="30 times as far out as the median row: 1"):
-        f = sp.forecast(X, y)
-    assert np.isfinite(f.accuracy).all()
-
-
-def test_bad_input_is_named(digits):
-    X, y = digits[0][:100], digits[1][:100]
-    holed = X.copy()
-    holed[3, 2] = np.nan
-    with pytest.raises(sp.NonFiniteError, match="C"):
-        sp.forecast(holed, y)
-    with pytest.raises(sp.NonFiniteError, match="y"):
-        sp.forecast(X, np.where(y == 3, np.nan, y))
-    with pytest.raises(sp.InvalidInputError, match="one class"):
-        sp.forecast(X, np.zeros(100, dtype=int))
-    with pytest.raises(sp.InvalidInputError, match="class of its own"):
-        sp.forecast(X, [f"label {i}" for i in range(100)])
-    with pytest.raises(sp.InvalidInputError, match="classes or amounts"):
-        sp.forecast(X, np.arange(100))
-    with pytest.raises(sp.InvalidInputError, match="y is constant"):
-        sp.forecast(X, np.full(100, 1.5), task="regression")
-    with pytest.raises(sp.ShapeError, match="100 rows"):
-        sp.forecast(X, y[:50])
-    with pytest.raises(sp.ShapeError, match="C"):
-        sp.forecast(X[0], y)
-    with pytest.raises(sp.SizeError, match="n"):
-        sp.forecast(X, y, n=[100, 1.5])
-    with pytest.raises(sp.SizeError, match="at least"):
-        sp.forecast(X, y, n=[2])
-    with pytest.raises(sp.DomainError, match="target"):
-        sp.forecast(X, y, target=1.2)
-    with pytest.raises(sp.InvalidInputError, match="task"):
-        sp.forecast(X, y, task="ranking")
-    with pytest.raises(sp.ShapeError, match="unlabelled"):
-        sp.forecast(X, y, unlabelled=X[:, :5])
-    with pytest.raises(sp.ShapeError, match="mask"):
-        sp.forecast(X, y, mask=np.ones((100, 3)))
-    with pytest.raises(sp.InvalidInputError, match="pooling"):
-        sp.forecast(X, y, pooling="mean")
-    with pytest.raises(sp.InvalidInputError, match="ordered"):
-        sp.forecast(X, np.array([1, "a"] * 50, dtype=object))
-
-
-# tokens, unlabelled rows, files
 
 
 def test_rows_and_labels_may_be_stored(digits, tmp_path):

@@ -38,4 +38,5 @@ def test_gaps_between_close_atoms_leak_no_warning():
         for _ in range(20):
             base = np.exp(rng.normal(0, 1, 3))
             values = (base[:, None] * (1 + 1e-13 * rng.standard_normal((3, 4)))).ravel()
-            sp.GeneralizedLaw([1.0, 2.0], sp.AtomicLaw(np.abs(values)), 3.0).intervals()
+            pieces = sp.GeneralizedLaw([1.0, 2.0], sp.AtomicLaw(np.abs(values)), 3.0).intervals()
+            assert np.all(np.diff(pieces.ravel()) > 0)
