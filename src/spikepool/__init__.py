@@ -82,7 +82,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "forecasting.result": ("Forecast",),
     "forecasting.estimator": ("LearningCurveForecast",),
     "answers": ("report", "DataReport"),
-    "tables": ("TableSpectrum", "TableComparison", "compare_tables"),
+    "tables": ("TableSpectrum", "TableComparison", "compare_tables", "CheckpointComparison", "compare_checkpoints"),
 }
 _EXPORTS = {name: module for module, names in _ROOMS.items() for name in names}
 

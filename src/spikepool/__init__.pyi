@@ -51,8 +51,10 @@ from spikepool.simulation.results import SimulationResult as SimulationResult
 from spikepool.simulation.ridge import RidgeClassifier as RidgeClassifier
 from spikepool.simulation.ridge import simulate_ridge as simulate_ridge
 from spikepool.sweeps import sweep as sweep
+from spikepool.tables import CheckpointComparison as CheckpointComparison
 from spikepool.tables import TableComparison as TableComparison
 from spikepool.tables import TableSpectrum as TableSpectrum
+from spikepool.tables import compare_checkpoints as compare_checkpoints
 from spikepool.tables import compare_tables as compare_tables
 from spikepool.theory.attention_gains import AttentionScalars as AttentionScalars
 from spikepool.theory.attention_gains import attention_scalars as attention_scalars

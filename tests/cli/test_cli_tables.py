@@ -149,3 +149,34 @@ def test_compare(run, model, tmp_path):
     code, _, err = run("compare", model, tmp_path / "absent.npy")
     assert code == 2
     assert "no such file" in err
+
+
+def test_compare_every_weight_of_two_checkpoints(run, model, tmp_path):
+    tensors = dict(safetensors_numpy.load_file(model / "model.safetensors"))
+    tensors["embed_tokens.weight"] = tensors["embed_tokens.weight"] * 1.5
+    tensors["extra.weight"] = np.ones((3, 4), dtype=np.float32)
+    safetensors_numpy.save_file(tensors, tmp_path / "b.safetensors")
+    pair = ("compare", model, tmp_path / "b.safetensors", "--all")
+    code, out, err = run(*pair, "--out", tmp_path / "c.html")
+    assert (code, err) == (0, "")
+    assert "Only in the second: extra.weight" in out
+    assert "<svg" in (tmp_path / "c.html").read_text()
+    code, out, _ = run(*pair, "--json", "--out", tmp_path / "c.pdf")
+    assert code == 0
+    found = {w["name"]: w for w in json.loads(out)["weights"]}
+    assert found["embed_tokens.weight"]["drift"] == pytest.approx(0.5, rel=1e-6)
+    assert found["embed_tokens.weight"]["overlap"] == pytest.approx(1)
+    assert found["layers.0.up.weight"]["drift"] == 0
+    assert (tmp_path / "c.pdf").read_bytes().startswith(b"%PDF")
+    for gate, wanted in (("drift>0.4", 3), ("drift>0.6", 0), ("unmatched>0", 3), ("failed", 0)):
+        assert run(*pair, "--fail-if", gate)[0] == wanted
+    for extra, words in (
+        (["--tensor", "x"], "--tensor does not go with --all"),
+        (["--transpose"], "--transpose does not go with --all"),
+        (["--fail-if", "change>1"], "names no result"),
+        (["--fail-if", "outliers_first>1"], "was not measured in layers.0.constant.weight"),
+    ):
+        code, _, err = run(*pair, *extra)
+        assert code == 2
+        assert words in err
+        assert len(err.strip().splitlines()) == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.tables.compare import SIZES
+from spikepool.tables.geometry import SIZES
 
 V, D = 400, 30
 QUICK = {"repetitions": 0}

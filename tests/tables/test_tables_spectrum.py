@@ -326,3 +326,21 @@ def test_figure(planted, tmp_path):
     assert sorted(patch.get_width() for patch in bars.patches) == sorted(fit.counts_.values())
     figure.savefig(tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 10_000
+
+
+def test_the_verdict_does_not_depend_on_how_many_nulls_are_drawn():
+    E = np.random.default_rng(0).standard_normal((300, 40))
+    found = [sp.TableSpectrum(null_draws=draws, repetitions=19).fit(E).heldout_ for draws in (0, 2)]
+    assert found[0].distance == found[1].distance
+    assert found[0].p_value == found[1].p_value
+
+
+@pytest.mark.parametrize("repetitions", [19, 39, 99])
+def test_the_limit_says_what_the_p_value_says(repetitions):
+    """An interpolated quantile would let a distance beyond the limit pass at the same level."""
+    from spikepool.tables.heldout import _limit
+
+    repeated = np.random.default_rng(1).exponential(size=repetitions)
+    for distance in np.concatenate([repeated, np.linspace(0, repeated.max() + 1, 400)]):
+        p_value = (1 + np.sum(repeated >= distance)) / (1 + repetitions)
+        assert (distance > _limit(repeated)) == (p_value <= 0.05)

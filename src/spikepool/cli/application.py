@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from spikepool import __version__
-from spikepool.cli import data_commands, explore_command, model_commands, plan_command, run_commands, table_commands
+from spikepool.cli import (
+    compare_command,
+    data_commands,
+    explore_command,
+    model_commands,
+    plan_command,
+    run_commands,
+    spectrum_command,
+)
 
 CITATION = f"""@article{{seddik2026attention,
   title  = {{How Does Attention Help? Insights from Random Matrices on Signal Recovery from Sequence Models}},
@@ -60,5 +68,13 @@ def _options(
     pass
 
 
-for module in (data_commands, table_commands, model_commands, plan_command, run_commands, explore_command):
+for module in (
+    data_commands,
+    spectrum_command,
+    compare_command,
+    model_commands,
+    plan_command,
+    run_commands,
+    explore_command,
+):
     module.register(app)

@@ -56,11 +56,13 @@ class Gate:
         if self.name not in names:
             raise InvalidInputError("--fail-if names no result of this command", self.name, remedy)
 
-    def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether the condition holds for `values`; a value that was not measured is an error, not a pass."""
+    def holds(self, values: Mapping[str, Any], subject: str) -> bool:
+        """Whether the condition holds for the values of `subject`; one that was not measured is an error, no pass."""
         value = values[self.name]
         if value is None:
-            raise InvalidInputError(f"--fail-if: {self.name} was not measured", self.text, "Drop this condition")
+            raise InvalidInputError(
+                f"--fail-if: {self.name} was not measured in {subject}", self.text, "Drop this condition"
+            )
         return bool(self._test(value, self._limit))
 
 
@@ -75,7 +77,7 @@ def close_gates(gates: list[Gate], results: Mapping[str, Mapping[str, Any]]) -> 
         f"spikepool: gate: {gate.text} ({gate.name} = {values[gate.name]}) in {subject}"
         for subject, values in results.items()
         for gate in gates
-        if gate.holds(values)
+        if gate.holds(values, subject)
     ]
     if failed:
         print("\n".join(failed), file=sys.stderr)

@@ -136,3 +136,27 @@ def draw_counts(counts: dict[str, int]) -> Any:
     ax.invert_yaxis()
     ax.set_xlabel("eigenvalues beyond a bulk of unknown colour")
     return figure
+
+
+def draw_checkpoints(found: Any) -> Any:
+    """Figure of two checkpoints: drift of every weight, and the largest angle between its leading spaces."""
+    require("matplotlib", "plot")
+    from spikepool.drawing.shown_figure import ShownFigure
+
+    names = [weight.name for weight in found.weights]
+    figure = ShownFigure(figsize=(9.5, max(2.4, 0.24 * len(names) + 1.1)), layout="constrained")
+    drift, angle = figure.subplots(1, 2, sharey=True)
+    positions = np.arange(len(names))
+    drift.barh(positions, [100 * (weight.drift or 0.0) for weight in found.weights], color=BULK, alpha=0.8)
+    for position, weight in zip(positions, found.weights, strict=True):
+        if weight.drift is None:
+            drift.text(0, position, " not comparable", va="center", fontsize="small")
+    drift.set_yticks(positions, names, fontsize="small")
+    drift.invert_yaxis()
+    drift.set(xlabel="drift, % of the weight", title="(a) how far the weights moved")
+    shown = [(p, w.space.largest_angle) for p, w in zip(positions, found.weights, strict=True) if w.space is not None]
+    measured = [(position, degrees) for position, degrees in shown if degrees is not None]
+    angle.plot([degrees for _, degrees in measured], [position for position, _ in measured], "o", color=OUTLIER)
+    angle.set(xlim=(0, 92), xlabel="degrees", title="(b) largest angle of the leading spaces")
+    angle.grid(visible=True, axis="y", alpha=0.3)
+    return figure

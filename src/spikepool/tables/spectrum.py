@@ -203,7 +203,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
             bar.advance()
             norms = self._examine_rows(source, vectors, name)
             bar.advance()
-            self._compare_nulls(source, whole, nonzero, norms, rows, rng, bar)
+            # before the nulls: how many of them are drawn must not change the verdict
             self.heldout_ = None
             if self.repetitions:
                 parts = [part if self.center else part.uncentered() for part in halves]
@@ -212,6 +212,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
                 self.heldout_ = predict_held_out(
                     spectra[0], spectra[1], size, degrees, find, self.repetitions, rng, bar.advance
                 )
+            self._compare_nulls(source, whole, nonzero, norms, rows, rng, bar)
         self.verdict_ = report.verdict(self)
         return self
 

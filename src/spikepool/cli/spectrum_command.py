@@ -1,4 +1,4 @@
-"""Commands about embedding tables and other weights: spectrum, compare."""
+"""The command ``spectrum``: an embedding table, another weight, or every weight of a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spikepool.cli.output import checked_out, print_json, print_table, write_out
 from spikepool.kit.showing import html_table, html_text, number
 
 if TYPE_CHECKING:
-    from spikepool.tables import TableComparison, TableSpectrum
+    from spikepool.tables import TableSpectrum
 
 FILE_HELP = "Safetensors, npy, npz, parquet, arrow or GGUF file, a folder with a model, or a hub id."
 Transpose = Annotated[bool, typer.Option("--transpose", help="Exchange rows and columns: rows must be tokens.")]
@@ -27,13 +27,11 @@ Tokenizer = Annotated[
 ]
 # Values that --fail-if may ask about.
 SPECTRUM_VALUES = ("outliers", "edge", "largest", "rank", "trusted", "stable", "p_value", "heldout_error", "row_share")
-COMPARE_VALUES = ("change", "rotated_change", "overlap", "outliers_first", "outliers_second", "most_moved")
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
     app.command()(spectrum)
-    app.command()(compare)
 
 
 def spectrum(
@@ -84,11 +82,11 @@ def _fit(file: str, tensor: str | None, transpose: bool, tokenizer: str | None, 
     from spikepool.tables import TableSpectrum, open_table
 
     source = open_table(file, tensor, transpose=transpose)
-    names = _tokens(file, source, tokenizer)
+    names = row_names(file, source, tokenizer)
     return TableSpectrum(tokenizer=names, **parameters).fit(source)
 
 
-def _tokens(file: str, source: Any, tokenizer: str | None) -> list[str] | None:
+def row_names(file: str, source: Any, tokenizer: str | None) -> list[str] | None:
     """Names of the rows: those asked for, those beside a model, or none."""
     from spikepool.data.tensor_names import names_an_embedding
     from spikepool.data.token_lists import padded, read_tokens, tokens_beside
@@ -158,7 +156,7 @@ def _all_weights(file: str, gates: Any, out: Path | None, as_json: bool) -> None
             wide = tensor.shape[0] < tensor.shape[1]
             try:
                 source = open_table(file, None if single else tensor.name, transpose=wide)
-                fits[tensor.name] = TableSpectrum(null_draws=0, repetitions=19, progress=False).fit(source)
+                fits[tensor.name] = TableSpectrum(null_draws=0, progress=False).fit(source)
             except SpikepoolError as err:  # a constant or damaged weight does not spoil the others
                 failed[tensor.name] = str(err)
             bar.advance()
@@ -191,52 +189,3 @@ def _counts(fits: dict[str, TableSpectrum]) -> Any:
     from spikepool.drawing.tables import draw_counts
 
     return draw_counts({name: fit.n_outliers_ for name, fit in fits.items()})
-
-
-def compare(
-    first: Annotated[str, typer.Argument(help=FILE_HELP)],
-    second: Annotated[str, typer.Argument(help="The table to compare it with.")],
-    tensor: Annotated[list[str] | None, typer.Option("--tensor", help="Which tensor; twice if names differ.")] = None,
-    transpose: Transpose = False,
-    tokenizer: Tokenizer = None,
-    fail_if: FailIf = None,
-    out: opt.Out = None,
-    as_json: opt.Json = False,
-) -> None:
-    """Two tables or checkpoints: spectra, counts, leading spaces, and drift by token where vocabularies match.
-
-    --fail-if knows: change, rotated_change, overlap (at the largest k), outliers_first, outliers_second, most_moved.
-    """
-    from spikepool.errors import InvalidInputError
-    from spikepool.tables import compare_tables, open_table
-
-    gates = parse_gates(fail_if, COMPARE_VALUES)
-    out = checked_out(out)
-    tensors: list[str | None] = [*tensor] if tensor else [None]
-    if len(tensors) > 2:
-        raise InvalidInputError("--tensor may be given once, or once for each file", tensors, "Drop some")
-    sources = [
-        open_table(file, name, transpose=transpose)
-        for file, name in zip((first, second), (tensors[0], tensors[-1]), strict=True)
-    ]
-    names = [_tokens(file, source, tokenizer) for file, source in zip((first, second), sources, strict=True)]
-    found = compare_tables(*sources, tokens=(names[0], names[1]))
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print(found.summary())
-    write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json)
-    close_gates(gates, {f"{first} and {second}": _compared(found)})
-
-
-def _compared(found: TableComparison) -> dict[str, Any]:
-    last = found.overlaps[-1] if found.overlaps else None
-    overlap = None if last is None else last.coordinates if last.coordinates is not None else last.tokens
-    return {
-        "change": found.change,
-        "rotated_change": found.rotated_change,
-        "overlap": overlap,
-        "outliers_first": found.first.n_outliers_,
-        "outliers_second": found.second.n_outliers_,
-        "most_moved": None if found.changes is None else float(found.changes.max()),
-    }

@@ -1,0 +1,295 @@
+r"""Two checkpoints, weight by weight: what each 2-D tensor that both have shows before and after.
+
+For a weight A of the first checkpoint and B of the second, with the longer side of A as rows:
+
+* **drift**, where their shapes are equal: :math:`\|B − A\|_F/\|A\|_F` of the weights as stored;
+* **leading spaces** of dimension k of the centred weights, by the principal angles of :mod:`.compare`: of coordinates
+  where both have as many columns, else of rows;
+* **outliers** beyond a bulk of unknown colour, as :class:`spikepool.TableSpectrum` counts them. Whether a count
+  deserves belief is not tested here: that takes simulated tables for every weight, and ``spectrum --all`` does it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from spikepool.data.formats import open_table
+from spikepool.data.listing import TensorEntry, list_tensors
+from spikepool.data.sources import TableSource, block_rows
+from spikepool.data.tensor_names import names_an_embedding
+from spikepool.data.token_lists import tokens_beside
+from spikepool.errors import SpikepoolError, TableFormatError
+from spikepool.kit.progress import Progress
+from spikepool.kit.showing import html_table, number, plain
+from spikepool.tables.geometry import (
+    SpaceOverlap,
+    eigenpairs,
+    joint_moments,
+    match_rows,
+    side_by_side,
+    space_overlaps,
+)
+from spikepool.tables.gram import stream_moments
+from spikepool.tables.spectrum import TableSpectrum
+
+SHOWN_SPACE = 10  # dimension of the leading spaces in the table, or the largest below it that a weight allows
+HEADER = ("weight", "shape", "outliers", "k", "overlap", "chance", "largest angle", "drift")
+
+
+@dataclass(frozen=True)
+class WeightChange:
+    """One weight of two checkpoints.
+
+    Attributes
+    ----------
+    name : str
+        In the first checkpoint.
+    second_name : str
+        In the second, which may call it by another prefix.
+    shapes : pair of tuples of int
+        As stored.
+    outliers : pair of int or None
+        Eigenvalues beyond the bulk; None where a weight is too small or too plain for a bulk.
+    overlaps : tuple of SpaceOverlap
+    drift : float or None
+        ‖B − A‖/‖A‖; None where the shapes differ or A is zero.
+    notes : tuple of str
+        Why something was left out.
+    """
+
+    name: str
+    second_name: str
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    outliers: tuple[int | None, int | None]
+    overlaps: tuple[SpaceOverlap, ...]
+    drift: float | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def space(self) -> SpaceOverlap | None:
+        """The leading spaces that a table shows: of dimension 10, or the largest below."""
+        return max((o for o in self.overlaps if o.k <= SHOWN_SPACE), key=lambda o: o.k, default=None)
+
+    @property
+    def overlap(self) -> float | None:
+        """Mean squared cosine of their principal angles, of coordinates where they are common, else of rows."""
+        if self.space is None:
+            return None
+        return self.space.tokens if self.space.coordinates is None else self.space.coordinates
+
+    def cells(self) -> tuple[str, ...]:
+        """The line of the table."""
+        first, second = (" x ".join(map(str, shape)) for shape in self.shapes)
+        space = self.space
+        return (
+            self.name,
+            first if first == second else f"{first} → {second}",
+            " → ".join(number(count) for count in self.outliers),
+            "–" if space is None else str(space.k),
+            number(self.overlap, 3),
+            "–" if space is None else number(space.chance, 2),
+            "–" if space is None or space.largest_angle is None else f"{space.largest_angle:.1f}°",
+            "–" if self.drift is None else f"{100 * self.drift:.3g} %",
+        )
+
+
+@dataclass(frozen=True)
+class CheckpointComparison:
+    """What :func:`compare_checkpoints` found; print it, plot it, or use the fields.
+
+    Attributes
+    ----------
+    weights : tuple of WeightChange
+        Every 2-D weight that both checkpoints have, in the order of the first.
+    only_first, only_second : tuple of str
+        2-D weights that only one of them has.
+    failed : dict of str to str
+        Weights that could not be read, and why.
+    """
+
+    weights: tuple[WeightChange, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    failed: dict[str, str]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Lines of the table under :data:`HEADER`."""
+        return [weight.cells() for weight in self.weights]
+
+    def remarks(self) -> list[str]:
+        """What the table does not show: names of one side alone, what was left out, and how to read the counts."""
+        lines = [f"Only in the first: {name}" for name in self.only_first]
+        lines += [f"Only in the second: {name}" for name in self.only_second]
+        lines += [f"{w.name} is {w.second_name} in the second" for w in self.weights if w.name != w.second_name]
+        lines += [f"{w.name}: {note}" for w in self.weights for note in w.notes]
+        lines += [f"{name}: {reason}" for name, reason in self.failed.items()]
+        return [*lines, "Counts of outliers describe each weight; spikepool spectrum FILE --all says which to trust."]
+
+    def summary(self) -> str:
+        """The comparison as text."""
+        table = [HEADER, *self.rows()]
+        widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
+        lines = [
+            "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(pairs))
+            for pairs in (list(zip(row, widths, strict=True)) for row in table)
+        ]
+        return "\n".join([*lines, *self.remarks()])
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        record: dict[str, Any] = plain(
+            {
+                "weights": [{**asdict(w), "overlap": w.overlap} for w in self.weights],
+                "only_first": self.only_first,
+                "only_second": self.only_second,
+                "failed": self.failed,
+            }
+        )
+        return record
+
+    def _repr_html_(self) -> str:
+        import html
+
+        said = "".join(f"<p>{html.escape(line)}</p>" for line in self.remarks())
+        return html_table(HEADER, self.rows(), title=f"{len(self.weights)} weights of two checkpoints") + said
+
+    def plot(self) -> Any:
+        """Figure: drift and largest principal angle of every weight."""
+        from spikepool.drawing.tables import draw_checkpoints
+
+        return draw_checkpoints(self)
+
+
+def compare_checkpoints(first: Any, second: Any, *, progress: bool | None = None) -> CheckpointComparison:
+    """Compare every 2-D weight that two checkpoints both have.
+
+    Weights are matched by name. Where one checkpoint puts a prefix before all of its names (``transformer.wte.weight``
+    for ``wte.weight``), it is left out. Rows of an embedding whose vocabularies differ are matched by the names of the
+    tokens when a tokenizer lies beside each model.
+
+    Parameters
+    ----------
+    first, second : str or path-like
+        As for :meth:`spikepool.TableSpectrum.from_file`.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal or in a notebook, when the work is long.
+
+    Returns
+    -------
+    CheckpointComparison
+    """
+    files = first, second
+    tensors = [list_tensors(file) for file in files]
+    listed = [{tensor.name: tensor for tensor in found if tensor.is_matrix} for found in tensors]
+    single = [len(found) == 1 for found in tensors]  # such as an npy file, whose tensor has no name of its own
+    for file, found in zip(files, listed, strict=True):
+        if not found:
+            raise TableFormatError("the file has no 2-D weight of real numbers", str(file), "See spectrum --list")
+    pairs = pair_names(list(listed[0]), list(listed[1]))
+    if not pairs:
+        raise TableFormatError(
+            "the checkpoints have no 2-D weight in common",
+            [next(iter(found)) for found in listed],
+            "Name one tensor of each with --tensor, or rename them",
+        )
+    weights: list[WeightChange] = []
+    failed: dict[str, str] = {}
+    with Progress(len(pairs), "weights", show=progress) as bar:
+        for names in pairs:
+            entries = tuple(found[name] for found, name in zip(listed, names, strict=True))
+            try:
+                weights.append(_compare(files, (entries[0], entries[1]), single))
+            except SpikepoolError as err:  # a damaged weight does not spoil the others
+                failed[names[0]] = str(err)
+            bar.advance()
+    seen = [{pair[side] for pair in pairs} for side in (0, 1)]
+    only = [tuple(name for name in found if name not in seen[side]) for side, found in enumerate(listed)]
+    return CheckpointComparison(tuple(weights), only[0], only[1], failed)
+
+
+def pair_names(first: list[str], second: list[str]) -> list[tuple[str, str]]:
+    """Names of one weight in either checkpoint: equal, or equal up to one prefix; two single weights are a pair."""
+    if len(first) == len(second) == 1:
+        return [(first[0], second[0])]
+    partner = {name: name for name in set(first) & set(second)}
+    left, right = ([name for name in names if name not in partner] for names in (first, second))
+    prefix, longer = _prefix(left, right)
+    if prefix:
+        known = set(right if longer == 1 else left)
+        for name in left if longer == 1 else right:
+            if prefix + name in known:
+                here, there = (name, prefix + name) if longer == 1 else (prefix + name, name)
+                partner[here] = there
+    return [(name, partner[name]) for name in first if name in partner]
+
+
+def _prefix(first: list[str], second: list[str]) -> tuple[str, int]:
+    """The prefix, ending in a dot, that makes most names equal, and the side that has it."""
+    found: Counter[tuple[str, int]] = Counter()
+    for side, (short, long) in enumerate(((second, first), (first, second))):
+        wanted = set(short)
+        for name in long:
+            places = [i + 1 for i, letter in enumerate(name) if letter == "."]
+            found.update((name[:place], side) for place in places if name[place:] in wanted)
+    return max(found, key=lambda key: (found[key], -len(key[0])), default=("", 0))
+
+
+def _compare(files: tuple[Any, Any], entries: tuple[TensorEntry, TensorEntry], single: list[bool]) -> WeightChange:
+    wide = entries[0].shape[0] < entries[0].shape[1]
+    sources = [
+        open_table(file, None if alone else entry.name, transpose=wide)
+        for file, entry, alone in zip(files, entries, single, strict=True)
+    ]
+    counts, notes = zip(*(_outliers(source) for source in sources), strict=True)
+    pair = (sources[0], sources[1])
+    return WeightChange(
+        entries[0].name,
+        entries[1].name,
+        (entries[0].shape, entries[1].shape),
+        (counts[0], counts[1]),
+        _spaces(pair, files),
+        _drift(pair) if sources[0].shape == sources[1].shape else None,
+        tuple(dict.fromkeys(note for note in notes if note)),
+    )
+
+
+def _outliers(source: TableSource) -> tuple[int | None, str]:
+    """Eigenvalues beyond the bulk, or why they are not counted."""
+    try:
+        fit = TableSpectrum(null_draws=0, repetitions=0, influential=0, progress=False).fit(source)
+    except SpikepoolError as err:
+        return None, f"outliers not counted: {err}"
+    return fit.n_outliers_, ""
+
+
+def _spaces(pair: tuple[TableSource, TableSource], files: tuple[Any, Any]) -> tuple[SpaceOverlap, ...]:
+    tokens: tuple[list[str] | None, list[str] | None] = (None, None)
+    if pair[0].shape[0] != pair[1].shape[0] and all(names_an_embedding(source.name) for source in pair):
+        tokens = (tokens_beside(files[0], pair[0].shape[0]), tokens_beside(files[1], pair[1].shape[0]))
+    matched = match_rows(pair, tokens)
+    if matched is None:
+        moments = [stream_moments(source) for source in pair]
+        values, vectors = zip(*(m.eigenpairs() for m in moments), strict=True)
+        return space_overlaps(values, vectors, None, [source.shape for source in pair])
+    (a, b), _ = matched
+    n, da = a.shape
+    joint = joint_moments((a, b))
+    gram = np.tril(joint.lower) + np.tril(joint.lower, -1).T
+    values, vectors = zip(*(eigenpairs(part / n) for part in (gram[:da, :da], gram[da:, da:])), strict=True)
+    return space_overlaps(values, vectors, gram[:da, da:] / n, [a.shape, b.shape])
+
+
+def _drift(pair: tuple[TableSource, TableSource]) -> float | None:
+    """‖B − A‖/‖A‖ of equal shapes, summed from the differences: small drifts keep their digits."""
+    moved, size = 0.0, 0.0
+    for a, b in side_by_side(pair, block_rows(pair[0].shape[1])):
+        moved += float(np.sum((b - a) ** 2))
+        size += float(np.sum(a**2))
+    return float(np.sqrt(moved / size)) if size > 0 else None
