@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "spikepool"
 FLOORS = {
     "errors": 0,
     "kit": 1,
-    "laws": 2,
-    "drawing": 3,
+    "drawing": 2,
+    "laws": 3,
     "world": 3,
     "theory": 4,
     "simulation": 4,

@@ -256,6 +256,26 @@ def test_a_closed_pipe_is_not_an_error():
     assert done.stdout == "{\n"
 
 
+def test_a_closed_pipe_loses_neither_the_picture_nor_the_exit_code(tmp_path):
+    """A reader that is gone before anything is printed; without care rich ends the process with code 1."""
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "table.npy", rng.standard_normal((300, 40)))
+    for arguments, wanted in (
+        (["plan", "--out", tmp_path / "plan.svg"], 0),
+        (["spectrum", tmp_path / "table.npy", "--fail-if", "edge>0"], 3),
+        (["predict", "--V", "7"], 2),
+    ):
+        command = [sys.executable, "-m", "spikepool.cli", *map(str, arguments)]
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        running.stdout.close()
+        err = running.stderr.read()
+        running.stderr.close()
+        assert running.wait(timeout=120) == wanted, err
+        assert "Traceback" not in err
+        assert "Broken" not in err
+    assert (tmp_path / "plan.svg").is_file()
+
+
 def test_spectrum_reads_a_file(run, tmp_path):
     rng = np.random.default_rng(0)
     E = rng.standard_normal((300, 40)) + 4 * np.outer(rng.standard_normal(300), np.eye(40)[0])

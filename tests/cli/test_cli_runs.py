@@ -56,8 +56,9 @@ def test_sweep_runs_a_specification_and_resumes(tmp_path):
     model = sp.SequenceModel(d=40, V=64, N=80, R=R, mu=2.0)
     predicted = answer["data_vars"]["predicted_alignment"]["data"]
     assert predicted[1][1] == model.predict(sp.causal_weights(10)).alignment
-    again = spikepool(*arguments)
+    again = spikepool(*arguments, "--out", tmp_path / "sweep.html")
     assert again.returncode == 0
+    assert "<svg" in (tmp_path / "sweep.html").read_text()
     assert "simulated" in again.stdout
     assert "Stored in" in again.stdout
     (tmp_path / "spec.toml").write_text(SPEC.replace("seed = 1", "seed = 2"))

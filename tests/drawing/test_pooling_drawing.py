@@ -55,6 +55,6 @@ def test_nothing_compared_is_said(fitted):
     _, X = fitted
     fixed = sp.LearnedPoolingClassifier(pooling="mean").fit(X, np.arange(300) % 2)
     with pytest.raises(sp.InvalidInputError, match="asked for"):
-        fixed.plot()
+        fixed.plot(what="candidates")
     with pytest.raises(sp.InvalidInputError, match="what"):
         fixed.plot(what="everything")

@@ -56,6 +56,21 @@ class Answer:
         }
         return record
 
+    def _repr_html_(self) -> str:
+        return _section("answer", self, pictures=False)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The main picture on `ax`, or every picture on a figure of its own."""
+        from spikepool.drawing.plotting import new_figure
+
+        if ax is not None:
+            return self.pictures[0](ax) if self.pictures else ax
+        count = max(len(self.pictures), 1)
+        figure, axes = new_figure(count, 1, width=7.5, height=3.4 * count)
+        for place, picture in zip(axes[:, 0], self.pictures, strict=False):
+            picture(place)
+        return figure
+
 
 def _result_record(result: Any) -> Any:
     if result is None:

@@ -6,7 +6,6 @@ wrong usage or invalid input; 3 a condition of ``--fail-if`` holds; 1 any other 
 
 from __future__ import annotations
 
-import os
 import sys
 
 from spikepool import __version__
@@ -25,12 +24,18 @@ def main(arguments: list[str] | None = None) -> None:
         import typer
 
         from spikepool.cli.application import app
+        from spikepool.cli.patient_output import PatientOutput
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
         _say("the command line needs typer and rich. Install them with: pip install 'spikepool[cli]'")
         raise SystemExit(1) from None
-    raise SystemExit(_run(typer.main.get_command(app), argv, debug))
+    output, sys.stdout = sys.stdout, PatientOutput(sys.stdout)
+    try:
+        code = _run(typer.main.get_command(app), argv, debug)
+    finally:
+        sys.stdout = output
+    raise SystemExit(code)
 
 
 def _run(command: object, argv: list[str], debug: bool) -> int:
@@ -50,10 +55,6 @@ def _run(command: object, argv: list[str], debug: bool) -> int:
         return 130
     except typer.Exit as leave:
         return int(leave.exit_code)
-    except BrokenPipeError:
-        # the reader of our output (head, less) went away: not an error; keep the interpreter from complaining
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         if isinstance(error, usage_error):
             _usage(error)

@@ -8,8 +8,8 @@ import typer
 
 from spikepool.cli import options as opt
 from spikepool.cli.model_commands import describe
-from spikepool.cli.output import print_json, print_table
-from spikepool.kit.showing import number
+from spikepool.cli.output import checked_out, print_json, print_table, write_out
+from spikepool.kit.showing import html_table, number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
 def plan(
     options: opt.ModelOptions,
     alignment: Alignment = 0.8,
+    out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """How many sequences, what signal or what vocabulary a target alignment needs, and the trade-offs.
@@ -43,6 +44,7 @@ def plan(
     from spikepool.kit import validation as check
 
     check.fraction(alignment, "alignment", closed=False)
+    out = checked_out(out)
     model = options.model()
     named = options.named_weights(model)
     needs = {name: _requirements(model, w, alignment) for name, w in named.items()}
@@ -52,6 +54,9 @@ def plan(
         for name, w in named.items()
     }
     by_size = {name: _samples_by_vocabulary(model, w, alignment) for name, w in named.items()}
+    title = f"To reach alignment {alignment:g} from {describe(model, options.described_correlation)}"
+    tables = _tables(title, alignment, needs, by_target, by_size)
+    reasons = [f"{name}: {reason}" for name, item in needs.items() for reason in item["reasons"].values()]
     if as_json:
         print_json(
             {
@@ -62,28 +67,65 @@ def plan(
                 "samples_by_vocabulary_and_signal": by_size,
             }
         )
-        return
-    header = ["weights", "alignment now", "sequences N", "signal mu", "vocabulary V"]
-    print_table(
-        f"To reach alignment {alignment:g} from {describe(model, options.described_correlation)}",
-        header,
-        [
-            [name, number(item["alignment"]), *_requirement_cells(item), _vocabulary_cell(item["vocabulary"])]
-            for name, item in needs.items()
-        ],
+    else:
+        for place, table in enumerate(tables):
+            print_table(*table)
+            if place == 0:
+                print("".join(f"  – {reason}\n" for reason in reasons), end="")
+    write_out(
+        out,
+        title,
+        lambda: _figure(model, named, alignment),
+        lambda: (
+            "".join(html_table(header, rows, title=name) for name, header, rows in tables)
+            + html_table((), [(reason,) for reason in reasons])
+        ),
+        quiet=as_json,
     )
-    for name, item in needs.items():
-        for reason in item["reasons"].values():
-            print(f"  – {name}: {reason}")
-    for name in named:
-        rows = [[number(item["target"]), *_requirement_cells(item)] for item in by_target[name]]
-        print_table(f"Trade-offs ({name}): by target", ["target", *header[2:4]], rows)
+
+
+Printed = tuple[str, list[str], list[list[str]]]  # title, header and rows of a table
+
+
+def _tables(
+    title: str,
+    alignment: float,
+    needs: dict[str, dict[str, Any]],
+    by_target: dict[str, list[dict[str, Any]]],
+    by_size: dict[str, list[dict[str, Any]]],
+) -> list[Printed]:
+    """What the target needs, then for each weighting the two trade-offs."""
+    header = ["weights", "alignment now", "sequences N", "signal mu", "vocabulary V"]
+    rows = [
+        [name, number(item["alignment"]), *_requirement_cells(item), _vocabulary_cell(item["vocabulary"])]
+        for name, item in needs.items()
+    ]
+    tables: list[Printed] = [(title, header, rows)]
+    for name, items in by_target.items():
+        rows = [[number(item["target"]), *_requirement_cells(item)] for item in items]
+        tables.append((f"Trade-offs ({name}): by target", ["target", *header[2:4]], rows))
         grid = by_size[name]
-        print_table(
-            f"Trade-offs ({name}): sequences for alignment {alignment:g}, by vocabulary and signal",
-            ["vocabulary V", *(f"mu = {number(value)}" for value in grid[0]["mu"])],
-            [[number(row["V"]), *map(_samples_cell, row["samples"])] for row in grid],
+        tables.append(
+            (
+                f"Trade-offs ({name}): sequences for alignment {alignment:g}, by vocabulary and signal",
+                ["vocabulary V", *(f"mu = {number(value)}" for value in grid[0]["mu"])],
+                [[number(row["V"]), *map(_samples_cell, row["samples"])] for row in grid],
+            )
         )
+    return tables
+
+
+def _figure(model: SequenceModel, named: dict[str, NDArray[np.float64]], alignment: float) -> Any:
+    from spikepool.drawing.plans import draw_requirements
+    from spikepool.drawing.plotting import new_figure
+
+    figure, axes = new_figure(width=7.5)
+    targets = [place / 100 for place in range(2, 99)]
+    samples = {
+        name: [_requirements(model, w, t, ("samples",))["samples"] for t in targets] for name, w in named.items()
+    }
+    draw_requirements(axes[0, 0], targets, samples, N=model.N, target=alignment)
+    return figure
 
 
 def _requirements(

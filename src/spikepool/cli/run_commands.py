@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
-from spikepool.cli.output import print_json, print_table
-from spikepool.kit.showing import number
+from spikepool.cli.output import checked_out, print_json, print_table, write_out
+from spikepool.kit.showing import html_table, number
 
 Scheduler = Annotated[
     str | None, typer.Option("--scheduler", help="Address of a Dask scheduler, such as tcp://127.0.0.1:8786.")
 ]
+
+SWEEP_TITLE = "Alignment of the top eigenvector with the signal"
 
 
 def register(app: typer.Typer) -> None:
@@ -28,6 +30,7 @@ def sweep(
     scheduler: Scheduler = None,
     workers: Annotated[int | None, typer.Option("--workers", help="Local processes; 0 for none.")] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Compute failed cells again.")] = False,
+    out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """Run the sweep a TOML file describes; with a store, a rerun resumes where it stopped."""
@@ -36,17 +39,31 @@ def sweep(
     require("xarray", "sweeps")
     from spikepool.sweeps import load_spec, run
 
+    out = checked_out(out)
     dataset = run(load_spec(spec), store=store, scheduler=scheduler, workers=workers, retry_failed=retry_failed)
     if as_json:
         print_json(dataset.to_dict(data="list"))
-        return
-    _print_dataset(dataset)
-    if store is not None:
-        print(f"Stored in {store}")
+    else:
+        print_table(SWEEP_TITLE, *_cells(dataset))
+        if store is not None:
+            print(f"Stored in {store}")
+    write_out(
+        out,
+        f"Sweep of {spec}",
+        lambda: _sweep_figure(dataset),
+        lambda: html_table(*_cells(dataset), title=SWEEP_TITLE),
+        quiet=as_json,
+    )
 
 
-def _print_dataset(dataset: Any) -> None:
-    """One row per combination: simulated alignment with its standard error, and the prediction."""
+def _sweep_figure(dataset: Any) -> Any:
+    from spikepool.drawing.sweeps import draw_sweep
+
+    return draw_sweep(dataset)
+
+
+def _cells(dataset: Any) -> tuple[list[str], list[list[str]]]:
+    """Header and one row a combination: simulated alignment with its standard error, and the prediction."""
     import numpy as np
 
     predicted = dataset["predicted_alignment"]
@@ -60,8 +77,7 @@ def _print_dataset(dataset: Any) -> None:
             mean, error = (float(dataset[f"alignment_{part}"].isel(cell)) for part in ("mean", "se"))
             row.append(f"{mean:.4f} ± {error:.4f}")
         rows.append([*row, f"{float(predicted.isel(cell)):.4f}"])
-    header = [*map(str, predicted.dims), *(["simulated"] if simulated else []), "predicted"]
-    print_table("Alignment of the top eigenvector with the signal", header, rows)
+    return [*map(str, predicted.dims), *(["simulated"] if simulated else []), "predicted"], rows
 
 
 def reproduce(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from spikepool.laws.base import SpectralLaw
+
+class Density(Protocol):
+    """A law with one density: every law of the library."""
+
+    def support(self) -> tuple[float, float]: ...
+    def pdf(self, x: ArrayLike) -> Any: ...
 
 
 THEME: dict[str, Any] = {
@@ -187,7 +192,7 @@ def plot_histogram(ax: Axes, eigenvalues: ArrayLike, bins: ArrayLike, total: int
     return ax.stairs(heights, edges, fill=True, color=HISTOGRAM, edgecolor=HISTOGRAM_RIM, linewidth=0.4)
 
 
-def plot_density(ax: Axes, law: SpectralLaw, points: int = 600, **line: Any) -> Any:
+def plot_density(ax: Axes, law: Density, points: int = 600, **line: Any) -> Any:
     """Density of a spectral law over its support, densest near the edges, where it varies fastest."""
     lower, upper = law.support()
     t = np.linspace(0.0, 1.0, check.size(points, "points", minimum=2) + 2)[1:-1]

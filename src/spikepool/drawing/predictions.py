@@ -11,7 +11,6 @@ from spikepool.drawing import palette, plotting
 from spikepool.drawing.palette import INK, METHODS
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.statistics import standard_error
-from spikepool.laws.base import SpectralLaw
 
 
 class PredictedOutlier(Protocol):
@@ -27,7 +26,7 @@ class Predicted(Protocol):
     """A bulk with its edge and outliers."""
 
     @property
-    def bulk(self) -> SpectralLaw: ...  # noqa: D102
+    def bulk(self) -> plotting.Density: ...  # noqa: D102
     @property
     def edge(self) -> float: ...  # noqa: D102
     @property
@@ -55,7 +54,7 @@ def draw_prediction(prediction: Predicted, ax: Any = None, *, title: str | None 
 
 
 def draw_spectrum_density(
-    edges: FloatArray, density: FloatArray, law: SpectralLaw | None = None, ax: Any = None
+    edges: FloatArray, density: FloatArray, law: plotting.Density | None = None, ax: Any = None
 ) -> Any:
     """A measured density of eigenvalues as steps, over the density of a law."""
     ax = plotting.own_axes(ax)
@@ -160,4 +159,29 @@ def draw_weights(weights: FloatArray, ax: Any = None) -> Any:
     ax.axhline(1 / len(weights), color=INK, linestyle=":", linewidth=1.2, label="mean")
     ax.set(xlabel="position", ylabel="weight")
     ax.legend()
+    return ax
+
+
+def draw_gains(gains: tuple[float, float], errors: tuple[float, float], ax: Any = None) -> Any:
+    """Signal gain alpha and noise gain kappa with twice their errors; their ratio decides what is detectable."""
+    ax = plotting.own_axes(ax, width=4.0, height=2.6)
+    ax.errorbar(gains, (1, 0), xerr=2 * np.asarray(errors), fmt="s", color=INK, capsize=3)
+    ax.set_yticks((1, 0), ("signal gain alpha", "noise gain kappa"))
+    ax.set_ylim(-0.6, 1.6)
+    ax.set_xlim(left=0)
+    ax.set_title(f"alpha/kappa = {gains[0] / gains[1]:.4g}", loc="left")
+    return ax
+
+
+def draw_grid(mus: FloatArray, alignments: FloatArray, names: Sequence[str], ax: Any = None) -> Any:
+    """Alignments (weights, mu, trials): mean and two standard errors against mu, one series for each of `names`."""
+    ax = plotting.own_axes(ax)
+    styles = list(METHODS.values())
+    for place, (name, values) in enumerate(zip(names, alignments, strict=True)):
+        style = METHODS.get(name, styles[place % len(styles)])
+        error = 2 * np.asarray([standard_error(draws) for draws in values])
+        line = {"color": style.color, "marker": style.marker, "linestyle": style.linestyle, "capsize": 2}
+        ax.errorbar(mus, values.mean(axis=1), yerr=error, label=name, **line)
+    ax.set(xlabel="signal strength mu", ylabel="alignment with the signal", ylim=(-0.02, 1.02))
+    ax.legend(frameon=False)
     return ax

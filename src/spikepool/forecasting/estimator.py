@@ -85,3 +85,7 @@ class LearningCurveForecast(BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """The full forecast at `n` rows and for a target."""
         check_is_fitted(self, "curve_")
         return summarise(self.curve_, n, target, level=self.level, notes=self.notes_)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The curve with its interval and the points of the pilot; returns the axes."""
+        return self.forecast().plot(ax)

@@ -124,5 +124,11 @@ class AtomicLaw(SpectralLaw):
         """Sum of weights · values^k."""
         return float(self.weights @ self.values ** check.size(k, "k", minimum=0))
 
+    def plot(self, ax: Any = None) -> Any:
+        """A stem for each point mass; returns the axes."""
+        from spikepool.drawing.laws import draw_law
+
+        return draw_law(self, ax, masses=(self.values, self.weights))
+
 
 __all__ = ["AtomicLaw"]

@@ -17,6 +17,7 @@ from spikepool.errors import DomainError, NonFiniteError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import ComplexArray, FloatArray
 from spikepool.kit.memory import require_memory
+from spikepool.kit.showing import html_table, number
 
 # A Stieltjes transform closer than this to an atom is beyond the largest double: the point counts as on the atom.
 SMALLEST_POINT = 1e-300
@@ -82,6 +83,22 @@ class SpectralLaw(ABC):
         require_memory(100 * count, f"a draw of {count} values", "Draw fewer at a time")
         uniform = check.generator(rng).random(shape)
         return np.asarray(self.ppf(uniform), dtype=np.float64)
+
+    def _repr_html_(self) -> str:
+        pieces = "; ".join(f"{number(a)} to {number(b)}" for a, b in self.intervals()) or "none"
+        rows = [
+            ("continuous part", pieces),
+            ("mass at zero", self.atom),
+            ("mean", self.mean()),
+            ("standard deviation", self.std()),
+        ]
+        return html_table((), rows, title=type(self).__name__)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Density of the continuous part and the mass at zero; returns the axes."""
+        from spikepool.drawing.laws import draw_law
+
+        return draw_law(self, ax)
 
 
 def _is_complex(x: ArrayLike) -> bool:

@@ -294,7 +294,7 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return text
 
     def plot(
-        self, ax: Any = None, what: str = "candidates", *, X: Any = None, mask: Any = None, tokens: Any = None
+        self, ax: Any = None, what: str | None = None, *, X: Any = None, mask: Any = None, tokens: Any = None
     ) -> Any:
         """Draw the fit and return the axes.
 
@@ -302,9 +302,9 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         ax : matplotlib axes, optional
             A new figure's by default.
-        what : {"candidates", "weights", "tokens"}
+        what : {"candidates", "weights", "tokens"}, optional
             The candidates with their standard errors; the weights by position of each head; or the weights of the
-            tokens of given sequences.
+            tokens of given sequences. By default the candidates where some were compared, else the weights.
         X, mask : optional
             A few sequences, for ``"tokens"``.
         tokens : list of lists of str, optional
@@ -313,6 +313,7 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         from spikepool.drawing import pooling as drawing
 
         check_is_fitted(self, "weights_")
+        what = what or ("candidates" if self.candidates_ else "weights")
         check.choice(what, "what", ("candidates", "weights", "tokens"))
         if what == "tokens":
             if X is None:

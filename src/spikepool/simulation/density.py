@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
+from spikepool.kit.showing import html_table
 from spikepool.kit.threads import task_threads
 from spikepool.laws.base import SpectralLaw
 from spikepool.simulation.krylov import krylov_space
@@ -76,6 +77,16 @@ class SpectrumDensity:
         """Mean density between neighbouring `edges`, which are above 0 for an atom at 0 to be left out."""
         bounds = check.finite_array(edges, "edges", ndim=1)
         return np.asarray(np.diff(self.cdf(bounds)) / np.diff(bounds))
+
+    def _repr_html_(self) -> str:
+        top = max(float(nodes[-1]) for nodes in self.nodes)
+        rows: list[tuple[str, int | float]] = [
+            ("eigenvalues", self.d),
+            ("probes", len(self.nodes)),
+            ("share that is zero", self.atom),
+            ("largest node", top),
+        ]
+        return html_table((), rows, title="Density of a spectrum")
 
     def plot(self, ax: Any = None, *, law: SpectralLaw | None = None) -> Any:
         """The density as steps, over that of `law` if given; returns the axes."""

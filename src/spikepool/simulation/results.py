@@ -7,6 +7,7 @@ from typing import Any
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import html_table, mean_table, plain
+from spikepool.kit.statistics import standard_error
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,20 @@ class GridResult:
     eigenvalues: FloatArray
     alignments: FloatArray
     table_drawn: bool
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, by_mu in zip(self.names, self.alignments[..., 0], strict=True):
+            cells = [f"{draws.mean():.4g} ± {standard_error(draws):.1g}" for draws in by_mu]
+            rows.append((name, *cells))
+        title = f"Alignment of the top eigenvector, {self.alignments.shape[2]} draws"
+        return html_table(("weights", *(f"mu = {mu:.4g}" for mu in self.mus)), rows, title=title)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Alignment of the top eigenvector against mu, for each of the weights; returns the axes."""
+        from spikepool.drawing.predictions import draw_grid
+
+        return draw_grid(self.mus, self.alignments[..., 0], self.names, ax)
 
 
 __all__ = ["GridResult", "SimulationResult"]

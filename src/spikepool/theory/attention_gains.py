@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import DomainError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.showing import html_table
 from spikepool.theory.closed_form import predict_gains
 from spikepool.theory.prediction import Prediction
 from spikepool.world.sequences import SequenceWorld, checked_model
@@ -79,6 +80,16 @@ class AttentionScalars:
     alpha_error: float
     kappa_error: float
     method: str
+
+    def _repr_html_(self) -> str:
+        rows = [("alpha", self.alpha, self.alpha_error), ("kappa", self.kappa, self.kappa_error)]
+        return html_table(("", "value", "error"), rows, title=f"Gains of attention by {self.method.replace('_', ' ')}")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Both gains with twice their error; returns the axes."""
+        from spikepool.drawing.predictions import draw_gains
+
+        return draw_gains((self.alpha, self.kappa), (self.alpha_error, self.kappa_error), ax)
 
 
 def average_correlation(R: ArrayLike) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,26 @@ _LARGEST_VOCABULARY = 1 << 53
 
 @dataclass(frozen=True)
 class VocabularyRange:
-    """Vocabulary sizes that reach a target; `maximum` is ``math.inf`` when every larger one does."""
+    """Vocabulary sizes that reach a target; `maximum` is ``math.inf`` when every larger one does.
+
+    Attributes
+    ----------
+    minimum : int
+    maximum : float
+    target : float or None
+        The alignment to reach.
+    curve : pair of ndarrays, or None
+        Vocabulary sizes, and the alignment predicted at each.
+    """
 
     minimum: int
     maximum: float
+    target: float | None = field(default=None, compare=False)
+    curve: tuple[FloatArray, FloatArray] | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a maximum of None says that every larger vocabulary is enough."""
-        record: dict[str, Any] = plain(asdict(self))
+        record: dict[str, Any] = plain({"minimum": self.minimum, "maximum": self.maximum})
         return record
 
     def __str__(self) -> str:
@@ -41,6 +53,12 @@ class VocabularyRange:
 
     def _repr_html_(self) -> str:
         return f"<p>Vocabularies that reach the target: {self}</p>"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Alignment against the size of the vocabulary, with the range and the target; returns the axes."""
+        from spikepool.drawing.plans import draw_vocabulary_range
+
+        return draw_vocabulary_range(ax, self.minimum, self.maximum, self.curve, self.target)
 
 
 def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> int:
@@ -138,9 +156,9 @@ def required_vocabulary(model: SequenceWorld, w: ArrayLike, alignment: float = 0
     while high < len(grid) - 1 and values[high + 1] >= target:
         high += 1
     minimum = grid[0] if low == 0 else _bisect_even(value, grid[low - 1], grid[low], target)
-    if high == len(grid) - 1:
-        return VocabularyRange(minimum, math.inf)
-    return VocabularyRange(minimum, _bisect_even(value, grid[high + 1], grid[high], target))
+    unbounded = high == len(grid) - 1
+    maximum = math.inf if unbounded else _bisect_even(value, grid[high + 1], grid[high], target)
+    return VocabularyRange(minimum, maximum, target, (np.asarray(grid, dtype=np.float64), values))
 
 
 def _bisect_even(value: Callable[[int], FloatArray], outside: int, inside: int, target: float) -> int:

@@ -19,6 +19,7 @@ same, see :func:`layered_weights`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +28,7 @@ from spikepool.errors import NoOptimumError, ShapeError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
+from spikepool.kit.showing import html_table
 
 # Directions of the heads' span with a singular value below this (relative) are taken for linear dependence,
 # eigenvalues closer than this (relative) for one repeated eigenvalue.
@@ -56,6 +58,17 @@ class HeadMix:
     def ratio(self) -> float:
         """alpha/kappa, on which detectability depends."""
         return self.alpha / self.kappa
+
+    def _repr_html_(self) -> str:
+        rows = [(f"head {h}", a) for h, a in enumerate(self.coefficients.tolist(), 1)]
+        rows += [("signal gain alpha", self.alpha), ("noise gain kappa", self.kappa), ("alpha/kappa", self.ratio)]
+        return html_table(("", "coefficient"), rows, title=f"{len(self.coefficients)} heads together")
+
+    def plot(self, ax: Any = None) -> Any:
+        """The weights that the heads make together, by position; returns the axes."""
+        from spikepool.drawing.predictions import draw_weights
+
+        return draw_weights(self.weights, ax)
 
 
 def optimal_heads(heads: ArrayLike, R: ArrayLike) -> HeadMix:
