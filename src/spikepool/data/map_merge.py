@@ -27,6 +27,9 @@ from spikepool.kit.progress import Progress
 # megabytes are not sent about for every small chunk.
 TASK_BYTES = 96 * 2**20
 
+# Tasks that a pass is cut into where its chunks allow, so that a few workers have about the same to do.
+LEAST_TASKS = 8
+
 
 class Sums(Protocol):
     """What :func:`map_merge` adds up."""
@@ -201,9 +204,10 @@ def _groups(sources: Sequence[BlockSource]) -> list[range]:
     """Neighbouring chunks that make up a task."""
     borders = sources[0].borders
     row = sum(source.row_bytes for source in sources)
+    most = min(TASK_BYTES, borders[-1] * row / LEAST_TASKS)
     groups, first = [], 0
     for k in range(1, len(borders)):
-        if k == len(borders) - 1 or (borders[k + 1] - borders[first]) * row > TASK_BYTES:
+        if k == len(borders) - 1 or (borders[k + 1] - borders[first]) * row > most:
             groups.append(range(first, k))
             first = k
     return groups

@@ -54,14 +54,14 @@ class ProbeRows:
         self.limit = int(np.clip(PROBE_BYTES // (4 * T * d), PROBE_MIN, PROBE_MAX))
         self.stride = stride
         self.seen = seen  # number of the next row
-        self.x: list[NDArray[np.float32]] = []
+        self.x: list[NDArray[Any]] = []  # float32, or half floats where the rows are
         self.observed: list[NDArray[np.bool_]] = []
 
     def add(self, block: TokenBlock) -> None:
         """Offer a block of rows."""
         row = -self.seen % self.stride
         while row < len(block):
-            self.x.append(block.dense(slice(row, row + 1))[0].astype(np.float32))
+            self.x.append(block.dense(slice(row, row + 1))[0].astype(self._stored(block)))
             self.observed.append(block.observed[row].copy())
             if len(self.x) == 2 * self.limit:
                 self.x, self.observed = self.x[::2], self.observed[::2]
@@ -69,6 +69,11 @@ class ProbeRows:
             # the next multiple of the stride, which may just have doubled
             row += self.stride - (self.seen + row) % self.stride
         self.seen += len(block)
+
+    @staticmethod
+    def _stored(block: TokenBlock) -> Any:
+        stored = (block.values if block.table is None else block.table).dtype
+        return np.float16 if stored == np.float16 else np.float32
 
     def __getstate__(self) -> dict[str, Any]:
         # one array travels faster than a thousand

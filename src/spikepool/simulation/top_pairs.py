@@ -29,6 +29,10 @@ DENSE_LIMIT = 6000
 # Largest dimension of a Krylov space; the orthogonalisation, quadratic in it, would dominate beyond.
 KRYLOV_LIMIT = 600
 
+# Steps, in cube roots of the smaller side, before the edge of a bulk is worth a look: its gaps are 2/3 powers of the
+# side, and a Krylov space takes as many steps as the square root of one over the gap.
+_EDGE_STEPS = 2.5
+
 
 class PooledOperator(Protocol):
     """The pooled noise Y = Z W P of a draw as an operator, with its table drawn or not.
@@ -184,5 +188,7 @@ def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> tuple[FloatArray, F
         return above
 
     limit = min(KRYLOV_LIMIT, noise.d)
-    krylov_space(lambda x: noise.apply(x, 0.0), _start(noise, noise.u, g), over, max_dimension=limit)
+    first_look = round(_EDGE_STEPS * min(noise.d, noise.N) ** (1 / 3))
+    start = _start(noise, noise.u, g)
+    krylov_space(lambda x: noise.apply(x, 0.0), start, over, max_dimension=limit, first_look=first_look)
     return found[0] if found else None

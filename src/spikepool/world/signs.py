@@ -42,6 +42,15 @@ class _Block:
     draw: BlockSampler
     method: str
 
+    def is_everything(self, T: int) -> bool:
+        """Whether it draws all `T` positions, each column as it is."""
+        order = np.arange(T)
+        return (
+            np.array_equal(self.positions, order)
+            and np.array_equal(self.column, order)
+            and bool(np.all(self.orientation == 1))
+        )
+
 
 class SignSampler:
     """Draws sign vectors with correlation `R`; made by :func:`sign_sampler`.
@@ -66,6 +75,8 @@ class SignSampler:
         n = check.size(n, "n")
         require_memory(10 * n * len(self.R), f"{n} sign vectors of length {len(self.R)}", "Draw fewer at a time")
         generator = check.generator(rng)
+        if self._blocks[0].is_everything(len(self.R)):
+            return self._blocks[0].draw(n, generator)
         signs = np.empty((n, len(self.R)), dtype=np.int8)
         for block in self._blocks:
             signs[:, block.positions] = block.draw(n, generator)[:, block.column] * block.orientation
