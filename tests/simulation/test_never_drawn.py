@@ -11,8 +11,8 @@ import spikepool as sp
 from spikepool.simulation.lazy_gaussian import LazyGaussian
 from spikepool.simulation.rotated_table import RotatedTable
 from spikepool.simulation.simulate import simulate_draw
-from spikepool.simulation.top_pairs import top_pairs
-from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource
+from spikepool.simulation.top_pairs import top_pairs, top_pairs_together
+from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource, apply_together
 
 R = sp.prefix_correlation(T=10, L=3)
 MUS = np.array([0.0, 1.0, 1.6, 4.0])
@@ -60,6 +60,11 @@ def dense_top(sample, w, mus, k):
     return np.array(values), np.array(alignments)
 
 
+def together(draw, weights):
+    """Top two pairs for every mu, of all weights step by step together, as a simulation does it."""
+    return top_pairs_together([UndrawnNoise(draw, w) for w in weights.values()], MUS, 2, apply_together)
+
+
 def assert_standard_normal(entries):
     """Moments, correlations of neighbours and the whole law of what should be independent N(0, 1)."""
     n = entries.size
@@ -80,7 +85,7 @@ class TestCompletion:
         if m.N == 300:
             weights["per-sequence"] = PER_SEQUENCE
         draw = UndrawnSource(m).draw(np.random.SeedSequence(3))
-        found = [top_pairs(UndrawnNoise(draw, w), MUS, 2) for w in weights.values()]
+        found = together(draw, weights)
         alone = top_pairs(UndrawnNoise(draw, WEIGHTS["causal"]), MUS[2:3], 1)
         sample = draw.sample()
         for w, (values, alignments) in zip(weights.values(), found, strict=True):
@@ -96,8 +101,7 @@ class TestCompletion:
         """After a run that chose its products by what it saw; class means and covariance taken out again."""
         m = model(**{**CASES[name], "table": "sampled"})
         draw = UndrawnSource(m).draw(np.random.SeedSequence(11))
-        for w in WEIGHTS.values():
-            top_pairs(UndrawnNoise(draw, w), MUS, 2)
+        together(draw, WEIGHTS)
         noise = draw.sample().noise
         if m.covariance is None:  # in axes that the products chose; turn them to where they do not know of them
             noise = draw.table._Z.turned(np.eye(1, m.d))
@@ -106,6 +110,18 @@ class TestCompletion:
             values, vectors = np.linalg.eigh(np.diag(m.covariance) if m.covariance.ndim == 1 else m.covariance)
             noise = noise @ (vectors / np.sqrt(values)) @ vectors.T
         assert_standard_normal(noise)
+
+    def test_one_weighting_after_the_other_sees_one_table_too(self):
+        m = model()
+        draw = UndrawnSource(m).draw(np.random.SeedSequence(5))
+        found = [top_pairs(UndrawnNoise(draw, w), MUS, 2) for w in WEIGHTS.values()]
+        again = together(draw, WEIGHTS)
+        sample = draw.sample()
+        for w, one, other in zip(WEIGHTS.values(), found, again, strict=True):
+            expected, aligned = dense_top(sample, w, MUS, 2)
+            for values, alignments in (one, other):
+                np.testing.assert_allclose(values, expected, rtol=1e-9)
+                np.testing.assert_allclose(alignments, aligned, atol=1e-9)
 
     def test_the_singular_values_are_those_of_a_gaussian_matrix(self):
         """Moments of the whole spectrum, over draws: what entries one by one would not show."""
@@ -261,7 +277,7 @@ class TestRoute:
         monkeypatch.setattr(module, "KRYLOV_LIMIT", 8)
         m = model()
         draw = UndrawnSource(m).draw(np.random.SeedSequence(3))
-        found = [top_pairs(UndrawnNoise(draw, w), MUS, 2) for w in WEIGHTS.values()]
+        found = together(draw, WEIGHTS)
         sample = draw.sample()
         for w, (values, alignments) in zip(WEIGHTS.values(), found, strict=True):
             expected, aligned = dense_top(sample, w, MUS, 2)

@@ -10,8 +10,9 @@ residual over the gap.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -52,6 +53,23 @@ class KrylovSpace:
         return not self.coupling.any()
 
 
+R = TypeVar("R")
+
+# Asks for A x of rows x, is sent it, and ends with a result.
+Search = Generator[FloatArray, FloatArray, R]
+
+
+def answered(search: Search[R], apply: Callable[[FloatArray], FloatArray]) -> R:
+    """The result of a search whose products `apply` gives."""
+    try:
+        block = next(search)
+        while True:
+            block = search.send(apply(block))
+    except StopIteration as end:
+        result: R = end.value
+        return result
+
+
 def krylov_space(
     apply: Callable[[FloatArray], FloatArray],
     start: FloatArray,
@@ -60,13 +78,26 @@ def krylov_space(
     max_dimension: int,
     first_look: int = 6,
 ) -> KrylovSpace:
+    """Grow a space as in :func:`growing_space`, with `apply` for its products."""
+    growing = growing_space(start, excess, max_dimension=max_dimension, first_look=first_look)
+    return answered(growing, apply)
+
+
+def growing_space(
+    start: FloatArray,
+    excess: Callable[[KrylovSpace], float],
+    *,
+    max_dimension: int,
+    first_look: int = 6,
+) -> Search[KrylovSpace]:
     """Grow the space until its `excess` is gone, it is invariant, or it has `max_dimension`.
+
+    It yields rows x (p, ·) and is sent the rows A x, so that the products of several spaces can be taken together.
+    What is sent may have more coordinates than x: those of axes that were chosen on the way, in which every
+    vector before had none.
 
     Parameters
     ----------
-    apply : callable
-        Rows x (p, ·) -> rows A x. What comes back may have more coordinates than x: those of axes that were chosen on
-        the way, in which every vector before had none.
     start : numpy.ndarray of shape (p, d)
         Linearly independent starting vectors, as rows.
     excess : callable
@@ -86,11 +117,11 @@ def krylov_space(
     n, steps, size = p, 0, 0.0
     next_look, looks = first_look, [(0, math.inf)]
     while True:
-        block = apply(basis[n - p : n])
+        block = yield basis[n - p : n]
         if block.shape[1] > width:
             width = block.shape[1]
             if width > room.shape[1]:
-                room = np.pad(room, ((0, 0), (0, width)))  # at least twice as wide
+                room = np.concatenate([room, np.zeros((len(room), 2 * width))], axis=1)
             basis = room[:, :width]
         size = max(size, float(np.abs(block).max()))
         # A maps a block to itself and its two neighbours; the pass over all removes what rounding left

@@ -33,8 +33,7 @@ class PooledNoise:
         Pooled latents, centred when S is: ``C P = mu u b' + Y``.
     """
 
-    # bound on (residual/gap)² of an accepted Ritz pair: the size of the error of its alignment with u, and, times the
-    # gap, of its eigenvalue; a digit beyond the 1e-6 promised, and errors against dense solutions are smaller still
+    # bound on the error of a pair: a digit beyond the 1e-6 promised, and errors against dense solutions are smaller
     tolerance = 1e-7
 
     def __init__(self, sample: Sample, w: FloatArray, *, run: Map = serial_map) -> None:

@@ -25,8 +25,8 @@ from spikepool.kit.threads import Map, task_threads
 from spikepool.simulation import drawn
 from spikepool.simulation.request import Weights, check_grid, named_weights
 from spikepool.simulation.results import GridResult, SimulationResult
-from spikepool.simulation.top_pairs import top_pairs
-from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource
+from spikepool.simulation.top_pairs import top_pairs_together
+from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource, apply_together
 from spikepool.world.sampling import draw_sample, table_dtype
 from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
@@ -173,7 +173,7 @@ def _one_draw(
     def from_products(seed: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
         with _threads(model) as run:
             draw = source.draw(seed, run=run)
-            found = [top_pairs(UndrawnNoise(draw, w), mus, k) for w in vectors]
+            found = top_pairs_together([UndrawnNoise(draw, w) for w in vectors], mus, k, apply_together)
         return np.stack([values for values, _ in found]), np.stack([alignments for _, alignments in found])
 
     return from_products

@@ -9,15 +9,15 @@ decomposed densely on the smaller Gram side.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
 from spikepool.simulation import dense, secular
-from spikepool.simulation.krylov import KrylovSpace, krylov_space
+from spikepool.simulation.krylov import KrylovSpace, Search, growing_space
 from spikepool.simulation.pooled_noise import PooledNoise
 
 # Below this size a dense decomposition takes less time than a Krylov space.
@@ -45,7 +45,7 @@ class PooledOperator(Protocol):
     u: FloatArray
     b: FloatArray
     centered: bool
-    # bound on (residual/gap)² of an accepted Ritz pair
+    # largest error of an eigenvalue, relative to the top one, and of an alignment
     tolerance: float
 
     def forward(self, y: FloatArray) -> FloatArray:
@@ -61,14 +61,55 @@ class PooledOperator(Protocol):
         """The same with its table drawn."""
 
 
-def top_pairs(noise: PooledOperator, mus: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+Pairs = tuple[FloatArray, FloatArray]
+
+
+def top_pairs(noise: PooledOperator, mus: FloatArray, k: int) -> Pairs:
     """Top `k` eigenvalues and alignments, (m, k), of S(mu) for each of `mus`."""
-    if min(noise.d, noise.N) > DENSE_SIDE:
-        found = _single(noise, float(mus[0]), k) if len(mus) == 1 else _grid(noise, mus, k)
-        if found is not None:
-            return found
-        if min(noise.d, noise.N) > DENSE_LIMIT:
-            raise not_separated(k)
+    return top_pairs_together([noise], mus, k, lambda _, x, mu: [noise.apply(x[0], mu)])[0]
+
+
+Operator = TypeVar("Operator", bound=PooledOperator)
+
+
+def top_pairs_together(
+    noises: Sequence[Operator],
+    mus: FloatArray,
+    k: int,
+    apply: Callable[[Sequence[Operator], Sequence[FloatArray], float], Sequence[FloatArray]],
+) -> list[Pairs]:
+    """:func:`top_pairs` of several operators, step by step together.
+
+    ``apply(some, xs, mu)`` gives S(mu) x of some of them, each for its own rows.
+    """
+    found: dict[int, Pairs | None] = {}
+    if min(noises[0].d, noises[0].N) > DENSE_SIDE:
+        one = len(mus) == 1
+        mu = float(mus[0]) if one else 0.0
+        searches = [_single(noise, k) if one else _grid(noise, mus, k) for noise in noises]
+        wanted: dict[int, FloatArray] = {}
+
+        def go_on(i: int, block: FloatArray | None) -> None:
+            try:
+                wanted[i] = next(searches[i]) if block is None else searches[i].send(block)
+            except StopIteration as end:
+                wanted.pop(i, None)
+                found[i] = end.value
+
+        for i in range(len(noises)):
+            go_on(i, None)
+        while wanted:
+            under_way = list(wanted)
+            blocks = apply([noises[i] for i in under_way], [wanted[i] for i in under_way], mu)
+            for i, block in zip(under_way, blocks, strict=True):
+                go_on(i, block)
+    return [found.get(i) or _densely(noise, mus, k) for i, noise in enumerate(noises)]
+
+
+def _densely(noise: PooledOperator, mus: FloatArray, k: int) -> Pairs:
+    """By a full decomposition, with the table drawn."""
+    if min(noise.d, noise.N) > DENSE_LIMIT:
+        raise not_separated(k)
     table = noise.drawn()
     theta, U, G = dense.measure(table, 0.0)
     rank = min(k, len(theta))
@@ -86,18 +127,20 @@ def not_separated(k: int) -> ConvergenceError:
     )
 
 
-def excess(values: FloatArray, residuals: FloatArray, tolerance: float) -> float:
-    """Log of the largest (residual/gap)² over the tolerance, of Ritz values (m, k + 1), descending.
+def excess(values: FloatArray, residuals: FloatArray, weights: FloatArray, tolerance: float) -> float:
+    """Log of the largest error over the tolerance, of Ritz values (m, k + 1), descending.
 
-    The last value is not wanted and only bounds a gap.
+    The last value is not wanted and only bounds a gap. With t = (residual/gap)² a value is off by t·gap, and the weight
+    of its vector at the start, `weights` (m, k + 1), by t times the largest of them: vectors mix with each other.
     """
     steps = values[:, :-1] - values[:, 1:]
     gaps = steps.copy()
     gaps[:, 1:] = np.minimum(gaps[:, 1:], steps[:, :-1])
     if np.any(gaps <= 0):
         return math.inf
-    worst = float(np.max(residuals[:, :-1] / gaps))
-    return 2 * math.log(worst) - math.log(tolerance) if worst else -math.inf
+    felt = np.maximum(gaps / values[:, :1], weights.max(axis=1, keepdims=True))
+    worst = float(np.max((residuals[:, :-1] / gaps) ** 2 * felt))
+    return math.log(worst / tolerance) if worst else -math.inf
 
 
 def _top_excess(space: KrylovSpace, k: int, tolerance: float) -> float:
@@ -113,7 +156,12 @@ def _top_excess(space: KrylovSpace, k: int, tolerance: float) -> float:
         band[j, : n - j] = np.diagonal(space.projected, -j)
     values, vectors = eig_banded(band, lower=True, select="i", select_range=(n - k - 1, n - 1), check_finite=False)
     residuals = np.linalg.norm(space.coupling @ vectors[-p:], axis=0)
-    return excess(values[None, ::-1], residuals[None, ::-1], tolerance)
+    return excess(values[None, ::-1], residuals[None, ::-1], _weights(vectors[:p])[None, ::-1], tolerance)
+
+
+def _weights(coordinates: FloatArray) -> FloatArray:
+    """Squared lengths of columns."""
+    return np.asarray(np.einsum("pk,pk->k", coordinates, coordinates))
 
 
 def stack(*vectors: FloatArray) -> FloatArray:
@@ -122,13 +170,11 @@ def stack(*vectors: FloatArray) -> FloatArray:
     return np.stack([np.pad(v, (0, width - len(v))) / np.linalg.norm(v) for v in vectors])
 
 
-def largest(
-    apply: Callable[[FloatArray], FloatArray], start: FloatArray, k: int, size: int, tolerance: float
-) -> tuple[FloatArray, FloatArray] | None:
+def largest(start: FloatArray, k: int, size: int, tolerance: float) -> Search[Pairs | None]:
     """Top `k` eigenvalues of an operator and the coordinates (p, k) of their eigenvectors along the starting block.
 
-    The starting vectors are orthonormalised in order. None when the Krylov space did not converge, or ended before it
-    could have seen every eigenvalue.
+    A search, which asks for the operator's products. The starting vectors are orthonormalised in order. None when the
+    Krylov space did not converge, or ended before it could have seen every eigenvalue.
     """
     found: list[tuple[FloatArray, FloatArray]] = []
 
@@ -141,12 +187,13 @@ def largest(
             return above
         theta, Y = np.linalg.eigh(space.projected)
         values, vectors = theta[::-1][: k + 1], Y[:, ::-1][:, : k + 1]
-        above = excess(values[None], np.linalg.norm(space.coupling @ vectors[-p:], axis=0)[None], tolerance)
+        residuals = np.linalg.norm(space.coupling @ vectors[-p:], axis=0)
+        above = excess(values[None], residuals[None], _weights(vectors[:p])[None], tolerance)
         if above <= 0 and not space.invariant:
             found.append((values[:k], vectors[:p, :k]))
         return above
 
-    krylov_space(apply, start, over, max_dimension=min(KRYLOV_LIMIT, size))
+    yield from growing_space(start, over, max_dimension=min(KRYLOV_LIMIT, size))
     return found[0] if found else None
 
 
@@ -155,14 +202,14 @@ def _start(noise: PooledOperator, *vectors: FloatArray) -> FloatArray:
     return stack(*vectors) if noise.centered else stack(*vectors, noise.mean_column())
 
 
-def _single(noise: PooledOperator, mu: float, k: int) -> tuple[FloatArray, FloatArray] | None:
+def _single(noise: PooledOperator, k: int) -> Search[Pairs | None]:
     """One mu: Krylov space of S(mu) at u; None when it did not converge."""
-    found = largest(lambda x: noise.apply(x, mu), _start(noise, noise.u), k, noise.d, noise.tolerance)
+    found = yield from largest(_start(noise, noise.u), k, noise.d, noise.tolerance)
     return None if found is None else (found[0][None], found[1][:1] ** 2)
 
 
-def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> tuple[FloatArray, FloatArray] | None:
-    """Many mu: block Krylov space of the noise part at [u, g]; None when it did not converge."""
+def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> Search[Pairs | None]:
+    """Many mu: block Krylov space of the noise part, S(0), at [u, g]; None when it did not converge."""
     g = noise.forward(noise.b) / noise.N
     if not g.any():
         return None
@@ -182,13 +229,13 @@ def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> tuple[FloatArray, F
         ends = space.coupling @ Y[-p:]
         U, G = space.start[:, 0] @ Y, length * (space.start[:, 1] @ Y)
         values, vectors = secular.top_pairs(theta, U, G, c, mus, k + 1)
-        above = excess(values, np.linalg.norm(vectors @ ends.T, axis=2), noise.tolerance)
+        alignments = (vectors @ U) ** 2
+        above = excess(values, np.linalg.norm(vectors @ ends.T, axis=2), alignments, noise.tolerance)
         if above <= 0 and not space.invariant:
-            found.append((values[:, :k], (vectors[:, :k] @ U) ** 2))
+            found.append((values[:, :k], alignments[:, :k]))
         return above
 
     limit = min(KRYLOV_LIMIT, noise.d)
     first_look = round(_EDGE_STEPS * min(noise.d, noise.N) ** (1 / 3))
-    start = _start(noise, noise.u, g)
-    krylov_space(lambda x: noise.apply(x, 0.0), start, over, max_dimension=limit, first_look=first_look)
+    yield from growing_space(_start(noise, noise.u, g), over, max_dimension=limit, first_look=first_look)
     return found[0] if found else None

@@ -9,7 +9,8 @@ share its tokens and its table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,9 +29,8 @@ from spikepool.world.tokens import TokenSampler, pooled_latents
 
 Rows = Callable[[FloatArray], FloatArray]
 
-# Bound on (residual/gap)² of an accepted Ritz pair, as in :mod:`spikepool.simulation.top_pairs`. Steps are cheap
-# here: two digits more than with a drawn table, so that the completed table gives the same pairs to 1e-9.
-TOLERANCE = 1e-10
+# Bound on the error of a pair, see :func:`spikepool.simulation.top_pairs.excess`: the completed table gives the same.
+TOLERANCE = 1e-9
 
 
 class Products(Protocol):
@@ -156,20 +156,51 @@ class UndrawnNoise:
 
     def apply(self, x: FloatArray, mu: float) -> FloatArray:
         """S(mu) x for each row of `x`, in which u may have fewer coordinates than there are."""
-        y = [self._project(self._pooling.pool(scores)) for scores in self._table.adjoint(x)]
+        return apply_together([self], [x], mu)[0]
+
+    def _pool(self, scores: FloatArray, x: FloatArray, mu: float) -> list[FloatArray]:
+        """P(W'Z'x + mu b u'x) for each row of `x`, with the rows Z'x given."""
+        pooled = [self._project(self._pooling.pool(row)) for row in scores]
         if mu:
-            for row, pooled in zip(x, y, strict=True):
-                pooled += mu * float(self.u @ row[: len(self.u)]) * self.b
-        result = self._table.forward(np.stack([self._pooling.spread(pooled) for pooled in y]))
+            for row, y in zip(x, pooled, strict=True):
+                y += mu * float(self.u @ row[: len(self.u)]) * self.b
+        return pooled
+
+    def _finish(self, sums: FloatArray, pooled: list[FloatArray], mu: float) -> FloatArray:
+        """S(mu) x from the rows Z W y, in place."""
         if mu:
-            for row, pooled in zip(result, y, strict=True):
-                row[: len(self.u)] += mu * float(self.b @ pooled) * self.u
-        result /= self.N
-        return result
+            for row, y in zip(sums, pooled, strict=True):
+                row[: len(self.u)] += mu * float(self.b @ y) * self.u
+        sums /= self.N
+        return sums
 
     def drawn(self) -> PooledNoise:
         """The same with the table completed."""
         return PooledNoise(self._draw.sample(), self._w, run=self._draw.run)
 
 
-__all__ = ["UndrawnDraw", "UndrawnNoise", "UndrawnSource", "UndrawnTable"]
+def apply_together(noises: Sequence[UndrawnNoise], xs: Sequence[FloatArray], mu: float) -> list[FloatArray]:
+    """S(mu) x of several weightings of one draw, each for its own rows: the table is asked once for all of them."""
+    table = noises[0]._table
+    scores = table.adjoint(row_stacked(xs))
+    bounds = [0, *accumulate(len(x) for x in xs)]
+    places = [slice(a, b) for a, b in pairwise(bounds)]
+    pooled = [noise._pool(scores[rows], x, mu) for noise, x, rows in zip(noises, xs, places, strict=True)]
+    spread = [noise._pooling.spread(y) for noise, own in zip(noises, pooled, strict=True) for y in own]
+    sums = table.forward(np.stack(spread))
+    return [noise._finish(sums[rows], own, mu) for noise, own, rows in zip(noises, pooled, places, strict=True)]
+
+
+def row_stacked(xs: Sequence[FloatArray]) -> FloatArray:
+    """Rows of coordinates under each other; missing coordinates are zero."""
+    if len(xs) == 1:
+        return xs[0]
+    rows = np.zeros((sum(map(len, xs)), max(x.shape[1] for x in xs)))
+    first = 0
+    for x in xs:
+        rows[first : first + len(x), : x.shape[1]] = x
+        first += len(x)
+    return rows
+
+
+__all__ = ["UndrawnDraw", "UndrawnNoise", "UndrawnSource", "UndrawnTable", "apply_together"]

@@ -69,8 +69,10 @@ class PoolingMatrix:
 
     def pool(self, x: FloatArray) -> FloatArray:
         """W'x, one number for each sequence."""
+        if len(self._blocks) == 1:
+            return np.asarray(self._blocks[0] @ x)
         parts = self._run(lambda i: self._blocks[i] @ x, len(self._blocks))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.concatenate(parts)
 
     def spread(self, y: FloatArray) -> FloatArray:
         """W y, one number for each token of the vocabulary."""
