@@ -264,7 +264,7 @@ def main() -> None:
             )
 
     if "ridge" in parts:
-        row = ridge(500 if quick else 2000, 3, 2)
+        row = ridge(500 if quick else 2000, 4, 2 if quick else 8)
         report["ridge"] = row
         print(f"ridge classifier at d={row['d']}, {row['n_train']} training sequences, draws included")
         print(
