@@ -33,10 +33,10 @@ DRAWS = 8
 NOISES = ("gaussian", "rademacher", "uniform", "laplace", "student-t")
 
 
-def random_model(seed: int, index: int) -> tuple[Any, np.ndarray, dict[str, Any]]:
-    """Model number `index`, its weights, and the regimes it belongs to."""
+def random_model(seed: int, index: int, scale: int = 1) -> tuple[Any, np.ndarray, dict[str, Any]]:
+    """Model number `index`, its weights, and the regimes it belongs to; d, V and N are `scale` times as large."""
     rng = np.random.default_rng([seed, index])
-    d = int(rng.integers(80, 181))
+    d = scale * int(rng.integers(80, 181))
     V = 2 * max(10, round(d / np.exp(rng.uniform(np.log(0.25), np.log(3))) / 2))
     N = max(20, round(d / np.exp(rng.uniform(np.log(0.25), np.log(3)))))
     T = int(rng.choice([1, 2, 3, 5, 8, 12, 20]))
@@ -167,9 +167,9 @@ def compare(model: Any, w: np.ndarray, root: np.random.SeedSequence, draws: int)
 QUANTITIES = ("exact eigenvalue", "exact alignment", "closed eigenvalue", "closed alignment")
 
 
-def run(seed: int, index: int) -> dict[str, Any]:
+def run(seed: int, index: int, scale: int = 1) -> dict[str, Any]:
     """One model: its regimes, its z, and whether they were confirmed."""
-    model, w, regime = random_model(seed, index)
+    model, w, regime = random_model(seed, index, scale)
     record: dict[str, Any] = {"model": index, "d": model.d, "V": model.V, "N": model.N, "T": model.T, "mu": model.mu}
     record |= {"effective": 1 / float(w @ w), "regime": regime}
     try:
@@ -227,6 +227,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=2025)
+    parser.add_argument("--scale", type=int, default=1, help="the same models with d, V and N so many times as large")
     parser.add_argument("--runs", type=Path, default=Path("campaign.jsonl"), help="one line for each model")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop starting models after this long")
     parser.add_argument("--out", type=Path, help="summary as JSON")
@@ -238,7 +239,7 @@ def main() -> None:
         for index in range(options.models):
             if index in done or time.time() - start > 60 * options.minutes:
                 continue
-            records.append(run(options.seed, index))
+            records.append(run(options.seed, index, options.scale))
             lines.write(json.dumps(records[-1]) + "\n")
             lines.flush()
     refused = [r for r in records if "refused" in r]
@@ -253,7 +254,14 @@ def main() -> None:
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         beyond = [{k: r[k] for k in r if k not in ("first",)} for r in large]
-        result = {"models": len(records), "seed": options.seed, "refused": refused, "table": table, "beyond 4": beyond}
+        result = {
+            "models": len(records),
+            "seed": options.seed,
+            "scale": options.scale,
+            "refused": refused,
+            "table": table,
+            "beyond 4": beyond,
+        }
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
