@@ -162,6 +162,45 @@ def test_the_page_fits_a_phone_and_a_screen(found, browser, tmp_path, width, sch
         assert sizes[0] <= sizes[1]
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 23, 26)"}[scheme]
+        papers = page.evaluate(
+            "[...document.querySelectorAll('.picture #patch_1 path')].map(p => getComputedStyle(p).fill)"
+        )
+        assert set(papers) == {{"light": "rgb(255, 255, 255)", "dark": "rgb(24, 32, 42)"}[scheme]}
         assert fetched == [path.as_uri()]
     finally:
         page.close()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "labelled", "stages"),
+    [(True, True, ["choose", "trust", "plan"]), (False, True, ["trust", "plan"]), (True, False, ["choose", "trust"])],
+)
+def test_progress_is_told_and_never_falls(digits, capsys, tokens, labelled, stages):
+    X, y = digits
+    told = []
+    sp.report(
+        X[:150] if tokens else X[:150].reshape(150, -1),
+        y[:150] if labelled else None,
+        progress=lambda share, text: told.append((share, text)),
+    )
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, pytest.approx(1.0))
+    assert list(dict.fromkeys(text.split(":")[0] for _, text in told)) == stages
+    if labelled:
+        assert len(told) > 10, "the bars of the parts are heard"
+    assert capsys.readouterr().err == ""
+
+
+def test_one_bar_is_shown_for_the_whole(digits, monkeypatch):
+    from spikepool.kit.progress import Progress
+
+    opened = []
+    monkeypatch.setattr(Progress, "_open", lambda bar: opened.append(bar.description))
+    X, y = digits
+    sp.report(X[:150].reshape(150, -1), y[:150], progress=True)
+    assert opened == ["report"]
+    sp.report(X[:150].reshape(150, -1), y[:150], progress=False)
+    assert len(opened) == 1
+    with pytest.raises(sp.InvalidInputError, match="progress"):
+        sp.report(X[:150], progress="yes")

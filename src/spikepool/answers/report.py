@@ -11,6 +11,7 @@ import numpy as np
 from spikepool import __version__
 from spikepool.answers import sentences
 from spikepool.answers.result import Answer, DataReport
+from spikepool.answers.stages import Stages, Told
 from spikepool.data.blocks import BlockSource
 from spikepool.data.user_files import load_rows, open_rows
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
@@ -23,6 +24,8 @@ TRUST = "which components of the features are real?"
 PLAN = "what will more labelled rows bring?"
 # Overlap of a span from which the report calls it known.
 SPAN_TARGET = 0.9
+# Time of each question, about, for the progress bar alone.
+SHARES = {"choose": 6.0, "trust": 1.0, "plan": 3.0}
 
 
 def report(
@@ -33,7 +36,7 @@ def report(
     groups: Any = None,
     target: float | None = None,
     random_state: Any = 0,
-    progress: bool | None = None,
+    progress: bool | Told | None = None,
 ) -> DataReport:
     """Choose, trust, plan: three answers about one data set, each with its verdict, its picture and the next step.
 
@@ -51,8 +54,9 @@ def report(
     target : float, optional
         Accuracy (or R²) to plan for.
     random_state : int or numpy Generator
-    progress : bool, optional
-        Show progress bars; by default on a terminal or in a notebook, when the work is long.
+    progress : bool or callable, optional
+        Show a progress bar; by default on a terminal or in a notebook, when the work is long. A function is called
+        with the share that is done, from 0 to 1, and what is being done, instead.
 
     Returns
     -------
@@ -75,21 +79,28 @@ def report(
     if target is not None:
         check.fraction(target, "target", closed=False)
     regression = labels is not None and is_regression(labels)
-    options = {"random_state": random_state, "progress": progress}
-    if len(shape) == 2:
-        features = load_rows(rows)
-        choose = Answer(
-            CHOOSE,
-            "The rows are pooled already, so there is nothing to choose.",
-            "Pass tokens (n, T, d) instead of features to compare poolings.",
-        )
-        pooling = None
-    else:
-        choose = _choose(rows, labels, mask, groups, regression, options)
-        pooling = choose.result
-        features = np.asarray(pooling.transform(rows, mask=mask)) if pooling is not None else _mean(rows, mask)
-    trust = _trust(features, groups, random_state)
-    plan = _plan(rows, features, labels, mask, groups, target, pooling, options)
+    options = {"random_state": random_state}
+    with Stages({name: SHARES[name] for name in _asked_of(shape, labels)}, progress) as stages:
+        if len(shape) == 2:
+            features = load_rows(rows)
+            choose = Answer(
+                CHOOSE,
+                "The rows are pooled already, so there is nothing to choose.",
+                "Pass tokens (n, T, d) instead of features to compare poolings.",
+            )
+            pooling = None
+        else:
+            with stages.stage("choose"):
+                choose = _choose(rows, labels, mask, groups, regression, options)
+                pooling = choose.result
+                features = np.asarray(pooling.transform(rows, mask=mask)) if pooling is not None else _mean(rows, mask)
+        with stages.stage("trust"):
+            trust = _trust(features, groups, random_state)
+        if labels is None:
+            plan = Answer(PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels.")
+        else:
+            with stages.stage("plan"):
+                plan = _plan(rows, features, labels, mask, groups, target, pooling, options)
     if choose.result is None and trust.result is None and plan.result is None:
         raise InvalidInputError(f"none of the questions can be answered: {trust.notes[0]}", shape, "Check the data")
     return DataReport(_describe(shape, labels, regression), choose, trust, plan, __version__)
@@ -98,6 +109,11 @@ def report(
 def is_regression(labels: AnyArray) -> bool:
     """Whether labels are numbers with fractions; whole numbers and text are classes."""
     return labels.dtype.kind == "f" and bool(np.any(labels != np.round(labels)))
+
+
+def _asked_of(shape: tuple[int, ...], labels: AnyArray | None) -> list[str]:
+    """The questions that take time for rows of this shape."""
+    return [*(["choose"] if len(shape) == 3 else []), "trust", *([] if labels is None else ["plan"])]
 
 
 def _describe(shape: tuple[int, ...], labels: AnyArray | None, regression: bool) -> str:
@@ -132,7 +148,7 @@ def _choose(rows: Any, labels: Any, mask: Any, groups: Any, regression: bool, op
 
     def ask() -> Answer:
         if labels is None:
-            fitted: Any = SpectralPooling(progress=options["progress"]).fit(rows, mask=mask)
+            fitted: Any = SpectralPooling().fit(rows, mask=mask)
             verdict, advice = sentences.spectral(fitted)
             return Answer(CHOOSE, verdict, advice, fitted, pictures=(lambda ax: _draw_weights(ax, fitted.weights_),))
         kind = LearnedPoolingRegressor if regression else LearnedPoolingClassifier
@@ -172,7 +188,7 @@ def _trust(features: AnyArray, groups: Any, random_state: Any) -> Answer:
 def _plan(
     rows: Any,
     features: AnyArray,
-    labels: AnyArray | None,
+    labels: AnyArray,
     mask: Any,
     groups: Any,
     target: float | None,
@@ -182,9 +198,6 @@ def _plan(
     from sklearn.base import clone
 
     from spikepool.forecasting.forecast import forecast
-
-    if labels is None:
-        return Answer(PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels.")
 
     def ask() -> Answer:
         learned = getattr(pooling, "decision_", None) in ("query", "positions")

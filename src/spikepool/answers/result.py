@@ -173,8 +173,9 @@ def _section(name: str, answer: Answer, *, pictures: bool) -> str:
 
 
 def _svg(picture: Callable[[Any], Any]) -> str:
+    from spikepool.drawing.dark import themed
     from spikepool.drawing.plotting import new_figure, svg_text
 
     figure, axes = new_figure(width=8.2, height=3.4)
     picture(axes[0, 0])
-    return svg_text(figure)
+    return themed(svg_text(figure))

@@ -61,6 +61,7 @@ def write_out(out: Path | None, title: str, figure: Callable[[], Any], body: Cal
     """
     if out is None:
         return
+    from spikepool.drawing.dark import themed
     from spikepool.drawing.plotting import save_figure, svg_text
     from spikepool.errors import SpikepoolError
 
@@ -68,7 +69,7 @@ def write_out(out: Path | None, title: str, figure: Callable[[], Any], body: Cal
         if out.suffix.lower() in PAGES:
             import html
 
-            picture = f'<div class="picture">{svg_text(figure())}</div>'
+            picture = f'<div class="picture">{themed(svg_text(figure()))}</div>'
             page = html_page(title, f"<h1>{html.escape(title)}</h1>{picture}{body()}")
             out.write_text(page, encoding="utf-8")
         else:

@@ -102,3 +102,26 @@ SCREENS = {
         heat=((0.0, "#141B24"), (0.001, "#1B3147"), (0.5, "#2F78B4"), (1.0, "#B9E3FF")),
     ),
 }
+
+# What a colour of the pictures becomes on a dark page. Lines keep a contrast of 3 to 1 with its surface; an ordered
+# series keeps its order, from near the ground to far from it.
+ON_DARK: dict[str, str] = {
+    **{style.color: style.on_dark for style in METHODS.values()},
+    INK: SCREENS["dark"].ink,
+    MUTED: SCREENS["dark"].muted,
+    NOTE: "#B9C4D0",
+    GRID: SCREENS["dark"].grid,
+    HISTOGRAM: "#46566A",
+    HISTOGRAM_RIM: "#6B7C90",
+    SHADE: "#222C38",
+    SHADE_WARM: "#2E2A24",
+    BARS: "#3A4654",
+    **dict(zip(BLUES, ("#27506B", "#3D80AB", "#5DB4EA", "#B9E3FF"), strict=True)),
+    **dict(zip(CLASS_TINTS, ("#254A66", "#6B3F26"), strict=True)),
+    SIGNAL_COLOR: SCREENS["dark"].signal,
+    MEAN_OUTLIER_COLOR: "#B79BE8",
+    OUTLIERS["usage"][0]: "#E0BE4A",
+    FORECAST: "#7FB2E5",
+    TARGET: "#FF7B72",
+    TABLE_EDGE: "#5FD068",
+}

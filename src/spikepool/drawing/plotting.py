@@ -88,7 +88,10 @@ def own_axes(ax: Any = None, *, width: float = 6.0, height: float = 3.6) -> Any:
 
 
 def svg_text(figure: Figure) -> str:
-    """`figure` as an ``<svg>`` element to put inside a page; the same figure gives the same text."""
+    """`figure` as an ``<svg>`` element, in the colours of a light page; the same figure gives the same text.
+
+    :mod:`spikepool.drawing.dark` makes it follow the reader's scheme.
+    """
     import io
 
     stream = io.StringIO()

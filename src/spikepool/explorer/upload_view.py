@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from dash import html
 
+from spikepool.drawing.dark import in_theme
 from spikepool.explorer.controls import graph
 from spikepool.explorer.figures import COLORS, INK, MUTED, SIGNAL, Figure, axis, layout, note, packed
 
@@ -19,10 +20,10 @@ def present(result: dict[str, Any], theme: str) -> list[Any]:
     if result["kind"] == "table":
         return [_table_card(result, theme)]
     head = html.P(result["source"], className="source")
-    return [head, *(_answer_card(answer) for answer in result["answers"])]
+    return [head, *(_answer_card(answer, theme) for answer in result["answers"])]
 
 
-def _answer_card(answer: dict[str, Any]) -> html.Section:
+def _answer_card(answer: dict[str, Any], theme: str) -> html.Section:
     """One of the three questions: verdict, what to do next, pictures, notes, numbers."""
     name = answer["name"]
     parts: list[Any] = [
@@ -34,7 +35,9 @@ def _answer_card(answer: dict[str, Any]) -> html.Section:
     ]
     parts += [
         html.Div(
-            html.Img(src=_address(picture), className="picture", alt=f"Picture for: {answer['question']}"),
+            html.Img(
+                src=_address(in_theme(picture, theme)), className="picture", alt=f"Picture for: {answer['question']}"
+            ),
             className="picture-frame",
         )
         for picture in answer["pictures"]

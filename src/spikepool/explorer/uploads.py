@@ -108,6 +108,7 @@ def upload_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def _analyse_table(path: Path, report: Report) -> dict[str, Any]:
+    from spikepool.drawing.dark import themed
     from spikepool.drawing.plotting import svg_text
     from spikepool.drawing.tables import draw, smooth_density
     from spikepool.kit.showing import html_page, plain
@@ -135,6 +136,6 @@ def _analyse_table(path: Path, report: Report) -> dict[str, Any]:
         "counts": {str(name): int(count) for name, count in fit.counts_.items()},
         "record": plain(as_dict(fit)),
         "html": html_page(
-            "spikepool: an embedding table", f'<div class="picture">{svg_text(draw(fit))}</div>{as_html(fit)}'
+            "spikepool: an embedding table", f'<div class="picture">{themed(svg_text(draw(fit)))}</div>{as_html(fit)}'
         ),
     }

@@ -20,8 +20,14 @@ def answer(paths: dict[str, Path], target: float | None, report: Report) -> dict
     rows: Any = read_csv(path) if path.suffix == ".csv" else open_rows(path, name="the file")
     labels = read_labels(paths["labels"], rows=rows.shape[0]) if "labels" in paths else None
     mask = read_mask(paths["mask"], tuple(rows.shape)) if "mask" in paths else None
-    report(0.2, "choose, trust, plan")
-    found = ask(rows, labels, mask=mask, target=target, random_state=0, progress=False)
+    found = ask(
+        rows,
+        labels,
+        mask=mask,
+        target=target,
+        random_state=0,
+        progress=lambda share, text: report(0.1 + 0.8 * share, text),
+    )
     report(0.9, "drawing")
     return {
         "kind": "features",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
@@ -12,6 +15,23 @@ from spikepool.kit import validation as check
 DELAY_SECONDS = 2.0
 REFRESH_SECONDS = 0.3  # of the line in a notebook, which crosses a network
 BAR_WIDTH = 30
+
+# Called with what is being done and the share that is, instead of showing a bar.
+Listener = Callable[[str, float], None]
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Context in which bars are silent and tell `listener`; a bar within another is not heard.
+
+    For work of several steps, each with a bar of its own, that shows one bar for the whole.
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 class Progress:
@@ -39,9 +59,15 @@ class Progress:
         self._start = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
+        self._heard: Listener | None = None
+        self._silenced: Any = None
 
     def __enter__(self) -> Progress:
         self._start = time.monotonic()
+        self._heard = _listener.get()
+        if self._heard is not None:
+            self._forced = self._allowed = False
+            self._silenced = _listener.set(_deaf)
         if self._forced:
             self._open()
         return self
@@ -49,10 +75,18 @@ class Progress:
     def advance(self, steps: int = 1) -> None:
         """Count `steps` as done."""
         self._done += steps
+        if self._heard is not None:
+            self._heard(self.description, min(self._done / self.total, 1.0))
         if self._bar is None and self._allowed and time.monotonic() - self._start > DELAY_SECONDS:
             self._open()
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done, rate=self._rate())
+
+    def describe(self, description: str) -> None:
+        """Say what is being done now."""
+        self.description = description
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done, rate=self._rate(), description=description)
 
     def _open(self) -> None:
         if _in_notebook():
@@ -92,6 +126,12 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if self._silenced is not None:
+            _listener.reset(self._silenced)
+
+
+def _deaf(description: str, share: float) -> None:
+    """The listener of bars within a bar."""
 
 
 def _in_notebook() -> bool:
@@ -114,7 +154,8 @@ class _NotebookBar:
         )
         self._last = 0.0
 
-    def update(self, task: int, *, completed: int, rate: str) -> None:
+    def update(self, task: int, *, completed: int, rate: str, description: str | None = None) -> None:
+        self._description = description or self._description
         now = time.monotonic()
         if now - self._last < REFRESH_SECONDS and completed < self._total:
             return

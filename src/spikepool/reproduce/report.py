@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spikepool import __version__
+from spikepool.drawing.dark import themed
 from spikepool.drawing.plotting import save_figure
 from spikepool.errors import MissingDependencyError, SpikepoolError, require
 from spikepool.kit.progress import Progress
@@ -236,7 +237,10 @@ def save_dataset(dataset: xr.Dataset, path: Path) -> None:
 
 
 def _data_address(svg: Path) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")
+    """The picture as an address inside the page, with colours that follow the reader's scheme; the file stays light."""
+    text = svg.read_text(encoding="utf-8")
+    picture = themed(text[text.index("<svg") :])
+    return "data:image/svg+xml;base64," + base64.b64encode(picture.encode()).decode("ascii")
 
 
 def _command(settings: Settings, numbers: Sequence[int] = ()) -> str:

@@ -1,0 +1,35 @@
+"""Progress: silent unless asked for, told to a listener instead, and a bar within a bar is not heard."""
+
+import pytest
+
+from spikepool.errors import InvalidInputError
+from spikepool.kit.progress import Progress, heard_by
+
+
+def test_a_listener_hears_the_outer_bar_alone(capsys):
+    heard = []
+    with heard_by(lambda text, share: heard.append((text, share))):
+        with Progress(2, "outer", show=True) as outer:
+            with Progress(10, "inner", show=True) as inner:
+                inner.advance(10)
+            outer.advance()
+            outer.describe("later")
+            outer.advance()
+        with Progress(1, "next") as bar:
+            bar.advance()
+    assert heard == [("outer", 0.5), ("later", 1.0), ("next", 1.0)]
+    with Progress(1, "after", show=False) as bar:
+        bar.advance()
+    assert len(heard) == 3
+    assert capsys.readouterr().err == ""
+
+
+def test_a_failure_leaves_no_listener_behind():
+    heard = []
+    with pytest.raises(ZeroDivisionError), heard_by(lambda text, share: heard.append(text)), Progress(2, "work"):
+        raise ZeroDivisionError
+    with Progress(1, "quiet", show=False) as bar:
+        bar.advance()
+    assert heard == []
+    with pytest.raises(InvalidInputError, match="progress"):
+        Progress(1, "work", show="yes")
