@@ -26,10 +26,6 @@ _PANEL_COLUMNS = 1 << 16
 # What is left of a vector after orthogonalisation, relative to what it was, when it is rounding alone.
 _DEPENDENT = 1e-13
 
-# What is left of a vector, relative to what it was, from which on a second orthogonalisation is not worth its passes:
-# rounding of the first is 1e-16 of what the vector was, and so at most 1e-14 of what is left.
-_CLEAR = 0.7
-
 
 class RowStack:
     """Rows of equal length, appended and multiplied by.
@@ -128,14 +124,14 @@ class RowStack:
 def split_off(probes: RowStack, x: FloatArray, m: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Split the first `m` rows of `x` into a part in the span of orthonormal probes and a part beyond: x = c P + R' e.
 
-    The rows e are orthonormal and orthogonal to the probes; a row of `x` that adds nothing leaves no row in e. Where
-    little is left of a row all is done twice, between the rows as well: rounding is not small against that. Of the
+    The rows e are orthonormal and orthogonal to the probes; a row of `x` that adds nothing leaves no row in e. All is
+    done twice, between the rows as well: what is left of a nearly dependent row is small, and rounding is not. Of the
     rows of `x` after the first `m` the probes are taken once, in place, which shares a pass over them.
     """
     sizes = [math.sqrt(row @ row) for row in x[:m]]
     c = probes.remove(x)[:m]
     e, R = _orthonormalize(x[:m], sizes)
-    if len(e) and (len(e) < m or any(R[j, j] < _CLEAR * sizes[j] for j in range(m))):
+    if len(e):
         c += R.T @ probes.remove(e)
         e, again = _orthonormalize(e, [0.0] * len(e))
         R = again @ R
