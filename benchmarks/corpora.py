@@ -17,6 +17,7 @@ import csv
 import gzip
 import io
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,12 @@ from encoders import package_folder
 HERE = Path(__file__).resolve().parent
 TEXT_COLUMNS = ("text", "sentence", "utterance", "question", "content")
 LABEL_COLUMNS = ("label", "intent", "category", "coarse_label", "label_text", "class")
-SERIES = ("JapaneseVowels", "ItalyPowerDemand", "OSULeaf")
+SERIES = ("ItalyPowerDemand", "JapaneseVowels", "OSULeaf", "ElectricDevices")
 # Values a token, for series of one channel: single values have no direction to weigh.
 WINDOWS = {"ItalyPowerDemand": 3, "OSULeaf": 7}
+# ElectricDevices is one long series with marked changes of regime: windows of so many values, a step apart, that lie
+# within a block; blocks stay together, so that no value is seen both in training and in testing.
+CHANGES, WINDOW, STEP, BLOCK, DELAY = (1090, 4436, 5712, 7923), 30, 5, 120, 3
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,13 @@ class Texts:
 
 @dataclass(frozen=True)
 class Sequences:
-    """(n, T, d) tokens, where they are, and labels."""
+    """(n, T, d) tokens, where they are, and labels; rows of one group are not independent."""
 
     name: str
     X: NDArray[np.floating]
     mask: NDArray[np.bool_]
     labels: NDArray[np.intp]
+    groups: NDArray[np.intp] | None = None
 
 
 def load_texts(name: str, folder: Path | None = None) -> Texts:
@@ -137,6 +142,8 @@ def digits() -> Sequences:
 
 def series(name: str) -> Sequences:
     """A labelled set of time series bundled with aeon, train and test parts together."""
+    if name == "ElectricDevices":
+        return regimes(name)
     folder = package_folder("aeon") / "datasets" / "data" / name
     cases: list[NDArray[np.float64]] = []
     labels: list[str] = []
@@ -155,3 +162,24 @@ def series(name: str) -> Sequences:
     for i, token in enumerate(tokens):
         X[i, : len(token)], mask[i, : len(token)] = token, True
     return Sequences(name, X, mask, numbered(labels))
+
+
+def regimes(name: str) -> Sequences:
+    """Windows of a long series whose label is the regime they lie in; a token is DELAY successive values.
+
+    Windows begin anywhere in a cycle, so that a position means nothing.
+    """
+    path = package_folder("aeon") / "datasets" / "data" / "segmentation" / f"{name}.csv"
+    values = np.array([float(line.split(",")[1]) for line in path.read_text().splitlines()])
+    borders = np.concatenate([[0], CHANGES, [len(values)]])
+    starts, labels, groups = [], [], []
+    for label, (first, last) in enumerate(pairwise(borders)):
+        for block in range(first, last, BLOCK):
+            inside = range(block, min(block + BLOCK, last) - WINDOW + 1, STEP)
+            starts += inside
+            labels += [label] * len(inside)
+            groups += [block] * len(inside)
+    tokens = np.lib.stride_tricks.sliding_window_view(values, DELAY)
+    X = np.stack([tokens[start : start + WINDOW - DELAY + 1] for start in starts]).astype(np.float32)
+    number = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    return Sequences(name, X, np.ones(X.shape[:2], dtype=bool), np.array(labels, dtype=np.intp), number)

@@ -7,15 +7,22 @@ from spikepool.pooling.learning_rows import assign_folds, tie
 from spikepool.pooling.selection import decide, paired
 
 
-def test_paired_error_is_the_usual_one_for_rows_and_that_of_cluster_sums_for_clusters():
+def test_paired_error_counts_the_largest_difference_once_more_each_way_and_clusters_as_units():
     rng = np.random.default_rng(0)
     d = rng.normal(size=60)
     mean, error = paired(d, np.arange(60))
     assert mean == pytest.approx(d.mean())
-    assert error == pytest.approx(d.std(ddof=1) / np.sqrt(60))
+    assert error == pytest.approx(np.sqrt(d.var(ddof=1) / 60 + 2 * np.abs(d).max() ** 2 / 60**2))
     # every row three times: as much information as once
     repeated = paired(np.repeat(d, 3), np.repeat(np.arange(60), 3))
     assert repeated == pytest.approx((mean, error))
+
+
+def test_five_rows_that_differ_are_no_proof_and_six_are():
+    for rows, chosen in ((5, "mean"), (6, "last")):
+        last = np.zeros(200)
+        last[:rows] = 1.0
+        assert decide({"mean": np.zeros(200), "last": last}, np.arange(200)).name == chosen
 
 
 def scores(**gains):
@@ -49,7 +56,7 @@ def test_the_incumbent_stays_unless_beaten_by_two_standard_errors(gains, chosen)
     assert [c.name for c in choice.candidates] == ["mean", *gains]
     for c in choice.candidates[1:]:
         assert c.gain == pytest.approx(gains[c.name])
-        assert c.error == pytest.approx(1)
+        assert 1 < c.error < 1.02  # one, and a little for the largest difference seen once more each way
 
 
 def test_equal_scores_keep_the_mean():

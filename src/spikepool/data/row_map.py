@@ -28,9 +28,11 @@ class ChunkFunction:
     function: RowFunction
 
     def __call__(self, start: int, rows: NDArray[Any], mask: NDArray[Any] | None = None) -> FloatArray:
-        """The function on every block of a chunk, one below the other."""
+        """The function on every piece of a chunk, one below the other."""
         parts = [
-            self.function((block.dense(), block.observed), first) for first, block in self.form.split(start, rows, mask)
+            self.function(piece, first + within)
+            for first, block in self.form.split(start, rows, mask)
+            for within, piece in block.pieces()
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 

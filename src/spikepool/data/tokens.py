@@ -30,6 +30,9 @@ ReadRows = Callable[[slice], tuple[FloatArray, FloatArray | None]]
 LARGEST_ENTRY = 1e70
 # A dense block of this many bytes fits in the caches of the BLAS without starving it of rows.
 BLOCK_BYTES = 48 * 2**20
+# Work that takes rows one by one converts them in pieces of this many bytes: a block of half floats would be four times
+# as large in double precision, and a second one is made while the first is still held.
+PIECE_BYTES = 4 * 2**20
 
 
 def check_table(table: Any) -> NDArray[Any]:
@@ -95,6 +98,14 @@ class TokenBlock:
     def dense(self, rows: slice = slice(None)) -> FloatArray:
         """Tokens of the rows, (m, T, d)."""
         return self._look_up(self.values[rows], self.observed[rows])
+
+    def pieces(self) -> Iterator[tuple[int, Block]]:
+        """The block, dense, in pieces of at most ``PIECE_BYTES`` (or one row), each with its first row."""
+        d = self.values.shape[2] if self.table is None else self.table.shape[1]
+        step = max(1, PIECE_BYTES // (8 * self.observed.shape[1] * d))
+        for first in range(0, len(self), step):
+            rows = slice(first, first + step)
+            yield first, (self.dense(rows), self.observed[rows])
 
     def positions_first(self, rows: slice = slice(None)) -> FloatArray:
         """Tokens of the rows, (T, m, d); ids are looked up in that order, which saves a transposition."""
@@ -224,9 +235,10 @@ class TokenInput:
         return self.form.rows_per_block()
 
     def blocks(self) -> Iterator[Block]:
-        """Dense blocks in order of rows."""
+        """Small dense pieces in order of rows."""
         for _, block in self.token_blocks():
-            yield block.dense(), block.observed
+            for _, piece in block.pieces():
+                yield piece
 
     def take(self, rows: NDArray[np.intp]) -> TokenInput:
         """The given rows, which ascend, in memory."""

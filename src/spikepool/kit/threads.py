@@ -51,14 +51,17 @@ def single_threaded_blas() -> Iterator[int]:
 
 
 @contextmanager
-def task_threads(*, large: bool) -> Iterator[Map]:
+def task_threads(*, large: bool, most: int | None = None) -> Iterator[Map]:
     """A map over independent tasks, in as many threads as BLAS may use if they are `large`, else one by one.
+
+    At most `most` threads, where tasks that run together would hold too much memory.
 
     BLAS keeps to one thread meanwhile. The threads of one small product wait for each other by spinning: as soon as
     another process holds a core, such a product takes many times as long as on one thread.
     """
     with single_threaded_blas() as threads:
-        if threads == 1 or not large:
+        threads = threads if most is None else min(threads, most)
+        if threads <= 1 or not large:
             yield serial_map
             return
         pool = ThreadPoolExecutor(threads)

@@ -19,7 +19,8 @@ class Candidate:
     score : float
         Cross-validated accuracy; R² in regression.
     gain, error : float
-        Score minus that of the mean on the same rows, and the standard error of this paired difference.
+        Score minus that of the mean on the same rows, and the standard error of this paired difference (as if the
+        largest difference had been seen once more in each direction).
     """
 
     name: str

@@ -57,7 +57,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     max_steps : int, default=25
         Steps of the optimiser.
     max_samples : int or None, default=3000
-        Poolings are compared and weights learned on at most this many rows (and half a gigabyte); the ridge uses all.
+        Poolings are compared and weights learned on at most this many rows (of a larger or stored input: and half a
+        gigabyte); the ridge uses all.
     empty : {"error", "zero"}, default="error"
         Rows in which nothing is observed: an error that names them, or features of zero.
     progress : bool, optional

@@ -20,6 +20,7 @@ from spikepool.kit.gcv import RidgeFit, RidgeSums, fit_ridge
 from spikepool.kit.threads import Map, task_threads
 from spikepool.pooling.candidates import Candidate, candidate_html, candidate_table
 from spikepool.pooling.learning_rows import assign_folds, read_learning_rows, tie
+from spikepool.pooling.places import CONCAT
 from spikepool.pooling.poolings import (
     FIXED,
     LEARNED,
@@ -32,12 +33,14 @@ from spikepool.pooling.poolings import (
 )
 from spikepool.pooling.selection import Choice, Learner, Score, choose_pooling
 
-# Learning holds its rows as one array; of a larger input it takes a part.
+# Learning holds its rows as one array: that of the user where it takes them all, else a copy of at most this size.
 LEARNING_BYTES = 2**29
 # Fewer rows than this in each fold leave nothing to compare poolings by.
 ROWS_PER_FOLD = 4
 # Numbers in the learning rows from which the folds are worth threads of their own.
 THREADED_SIZE = 1 << 22
+# Folds run side by side as long as all together hold less than this many times the tokens of the learning rows.
+MEMORY_SHARE = 2
 
 
 class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -146,7 +149,8 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.sink_, self.sink_ratio_ = False, float("nan")
         self._choice: Choice | None = None
         self._why = "asked for"
-        with task_threads(large=source.n * source.T * source.d > THREADED_SIZE) as over_tasks:
+        large = source.n * source.T * source.d > THREADED_SIZE
+        with task_threads(large=large, most=self._folds_at_once(source, learner)) as over_tasks:
             if self.pooling in FIXED:
                 self._pooling = fixed_pooling(self.pooling)
                 self.head_weights_ = _rule_head_weights(self._pooling, source)
@@ -211,10 +215,21 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self._pooling = fixed_pooling(name)
         self.head_weights_ = _rule_head_weights(self._pooling, source)
 
+    def _folds_at_once(self, source: TokenInput, learner: Learner) -> int:
+        """Folds that may be in memory together: each has its features, and two matrices for the ridge on them."""
+        n = min(source.n, self._learning_limit(source))
+        F = max(learner.heads, len(CONCAT)) * source.d
+        components = 8 * source.T * min(int(self.n_components), source.d)
+        return max(1, n * (MEMORY_SHARE * _row_bytes(source) - components) // (8 * (n * F + 2 * min(n, F) ** 2)))
+
+    def _learning_limit(self, source: TokenInput) -> int:
+        most = source.n if self.max_samples is None else int(self.max_samples)
+        if source.in_memory and source.n <= most:
+            return most
+        return min(most, max(1, LEARNING_BYTES // _row_bytes(source)))
+
     def _learning_rows(self, source: TokenInput, strata: IntArray, seed: int) -> IntArray:
-        limit = max(1, LEARNING_BYTES // (8 * source.T * source.d))
-        if self.max_samples is not None:
-            limit = min(limit, int(self.max_samples))
+        limit = self._learning_limit(source)
         if source.n <= limit:
             return np.arange(source.n)
         # equal shares of every class, at random within each
@@ -352,6 +367,12 @@ def _group_numbers(groups: Any, n: int) -> IntArray | None:
     if given.shape != (n,):
         raise ShapeError(f"groups must have one entry for each of the {n} rows", given.shape, "Match X and groups")
     return np.asarray(np.unique(given, return_inverse=True)[1].reshape(-1), dtype=np.intp)
+
+
+def _row_bytes(source: TokenInput) -> int:
+    """Size of the tokens of a row, in their own precision."""
+    table = source.form.table
+    return source.T * source.d * int((source.source.dtype if table is None else table.dtype).itemsize)
 
 
 def _in_memory(source: TokenInput, rows: IntArray) -> TokenInput:

@@ -1,0 +1,72 @@
+"""What learning holds beside its input: small pieces of it, components, and folds that fit together."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import spikepool as sp
+from spikepool.data import tokens
+from spikepool.data.tokens import TokenForm, token_input
+from spikepool.kit.threads import task_threads
+from spikepool.pooling.learning_rows import read_learning_rows
+from spikepool.pooling.selection import Learner
+
+
+def sequences(n, T, d, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, T, d), dtype=np.float32).astype(dtype)
+    return X, np.arange(T) < rng.integers(1, T + 1, n)[:, None]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_reading_holds_less_than_twice_the_input(dtype):
+    X, mask = sequences(800, 32, 384, dtype)
+    source = token_input(X, mask, TokenForm(32, 384, None))
+    tracemalloc.start()
+    read_learning_rows(source, 32, None)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * X.nbytes
+
+
+@pytest.mark.parametrize("pooling", ["mean", "query", "positions"])
+def test_the_size_of_pieces_changes_nothing(pooling, monkeypatch):
+    X, mask = sequences(150, 6, 8, np.float16)
+    y = (X[:, 0] @ np.ones(8) > 0).astype(int)
+
+    def fitted():
+        model = sp.LearnedPoolingClassifier(pooling=pooling).fit(X, y, mask=mask)
+        return model.decision_function(X, mask=mask), model.transform(X, mask=mask)
+
+    whole = fitted()
+    monkeypatch.setattr(tokens, "PIECE_BYTES", 7 * 6 * 8 * 8)  # seven rows
+    for one, other in zip(whole, fitted(), strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-6)
+
+
+def test_ids_are_looked_up_in_pieces(monkeypatch):
+    rng = np.random.default_rng(0)
+    table, ids = rng.normal(size=(40, 5)), rng.integers(0, 40, (30, 4))
+    monkeypatch.setattr(tokens, "PIECE_BYTES", 4 * 4 * 5 * 8)
+    blocks = list(token_input(ids, None, TokenForm(4, 5, table)).blocks())
+    assert [len(x) for x, _ in blocks] == [4] * 7 + [2]
+    np.testing.assert_array_equal(np.concatenate([x for x, _ in blocks]), table[ids])
+
+
+def test_folds_run_together_as_far_as_twice_the_input_goes():
+    """At n = 1600, T = 32, d = 384: one fold at a time in half precision, two in single, four and more in double."""
+    estimator, found = sp.LearnedPoolingClassifier(), {}
+    for dtype in (np.float16, np.float32, np.float64):
+        X = np.zeros((1600, 32, 384), dtype=dtype)
+        source = token_input(X, None, TokenForm(32, 384, None))
+        found[np.dtype(dtype).name] = estimator._folds_at_once(source, Learner(4, 25, None))
+    assert found["float16"] == 1
+    assert found["float32"] == 2
+    assert found["float64"] >= 4
+
+
+def test_threads_are_limited_where_memory_asks_for_it():
+    with task_threads(large=True, most=1) as run:
+        assert run.__name__ == "serial_map"
+        assert run(lambda i: i * i, 4) == [0, 1, 4, 9]
