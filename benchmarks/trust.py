@@ -1,23 +1,15 @@
-"""How far `diagnose` can be trusted: spans of real features against whole corpora, controls, and cost.
+"""Where `diagnose` must not speak, and what it costs: noise that is no signal, rows that are no sample, a million rows.
 
-    python benchmarks/trust.py features --cache features       # pooled features of both corpora, once
-    python benchmarks/trust.py corpora  --cache features       # subsamples against the whole corpus as truth
     python benchmarks/trust.py controls                        # noise that is no signal, 200 draws each
     python benchmarks/trust.py rows     --cache features       # copies, order, dependence, dominating rows
     python benchmarks/trust.py scale    --store rows.zarr      # a million rows from Zarr: time and peak memory
-    python benchmarks/trust.py table                           # the tables of the docs, from the results
 
-The truth of `corpora` is the span of the whole corpus (13,083 and 22,500 texts; 10,000 for SmolLM2's last layer). A
-subsample is a part of it, drawn without replacement, so that at n = 4000 it agrees with the corpus more than with the
-population both came from: what `diagnose` predicts is the latter. The baseline is the row bootstrap: overlap of ten
-resamples with the sample.
+Spans of real features against whole corpora, and the features themselves: ``benchmarks/trust_corpora.py``.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import json
 import time
 import warnings
@@ -26,129 +18,15 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
+from trust_corpora import overlap, top
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT.parent / "shared" / "data"
 RESULTS = Path(__file__).parent / "results"
-CORPORA = ("banking77", "clinc150")
-STATIC = ("minilmstatic", "smolstatic", "wlstatic")
-CONTEXTUAL = ("minilmctx", "smolfinal")
-KS = (1, 2, 5, 10, 20, 50)
-STEADY = slice(2, None)  # k >= 5
-SIZES = (250, 500, 1000, 2000, 4000)
-PLANNED = (1000, 2000, 4000)
-RESAMPLES = 10
-ROUND = 5
-
-
-def texts_of(corpus: str) -> list[str]:
-    with gzip.open(DATA / f"{corpus}.csv.gz", "rt", encoding="utf-8", newline="") as file:
-        return [row["text"] for row in csv.DictReader(file)]
-
-
-def make_features(cache: Path) -> None:
-    """Mean over the tokens of each text: rows of three embedding tables, last layers of two models."""
-    from encoders import MiniLM, SmolLM2
-    from real_data import load_table
-
-    cache.mkdir(parents=True, exist_ok=True)
-    for corpus in CORPORA:
-        texts = texts_of(corpus)
-        for name, model, layer, rows in (("minilmctx", MiniLM, 6, len(texts)), ("smolfinal", SmolLM2, "final", 10_000)):
-            encoded = model().encode(
-                [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:rows]], layers=(layer,)
-            )
-            hidden, mask = encoded.hidden[layer].astype(np.float32), encoded.mask
-            np.save(cache / f"{corpus}_{name}.npy", (hidden * mask[..., None]).sum(1) / mask.sum(1)[:, None])
-        for name, table_name in (("minilmstatic", "minilm"), ("wlstatic", "wordllama")):
-            table, tokenizer = load_table(table_name)
-            ids = [tokenizer.encode(text, add_special_tokens=False).ids[:32] or [0] for text in texts]
-            np.save(cache / f"{corpus}_{name}.npy", np.array([table[i].mean(0) for i in ids], np.float32))
-        model = SmolLM2()
-        ids = [model.token_ids(text, 32) or [0] for text in texts]
-        np.save(cache / f"{corpus}_smolstatic.npy", np.array([model.table[i].mean(0) for i in ids], np.float32))
-
-
-def top(x: np.ndarray, count: int = KS[-1]) -> np.ndarray:
-    """Leading components (d, count), by a route of its own."""
-    x = x - x.mean(axis=0)
-    if len(x) > x.shape[1]:
-        return np.linalg.eigh(x.T @ x)[1][:, ::-1][:, :count]
-    return np.linalg.svd(x, full_matrices=False)[2][:count].T
-
-
-def overlap(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return np.array([np.linalg.norm(u[:, :k].T @ v[:, :k]) ** 2 / k for k in KS])
 
 
 def quiet(*args, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return sp.diagnose(*args, **options)
-
-
-def one_subsample(features: np.ndarray, truth: np.ndarray, n: int, seed: int) -> dict:
-    rng = np.random.default_rng([n, seed])
-    x = features[rng.choice(len(features), n, replace=False)].astype(float)
-    u = top(x)
-    resampled = np.mean([overlap(top(x[rng.integers(0, n, n)]), u) for _ in range(RESAMPLES)], axis=0)
-    start = time.process_time()
-    found = quiet(x, target=0.9, random_state=seed)
-    seconds = time.process_time() - start
-    cell = {
-        "truth": overlap(u, truth).tolist(),
-        "single": (np.einsum("ij,ij->j", u, truth) ** 2)[:10].tolist(),
-        "bootstrap": resampled.tolist(),
-        "verdict": found.verdict,
-        "warnings": [w.kind for w in found.warnings],
-        "seconds": seconds,
-    }
-    if found.spans is not None:
-        cell["overlap"] = [s.overlap for s in found.spans]
-        cell["interval"] = [s.interval for s in found.spans]
-        cell["required"] = [s.required_samples for s in found.spans]
-        cell["component"] = [(c.alignment, *c.interval, c.resolved) for c in found.components]
-        cell["halves"] = list(found.self_check)
-        if n == 500:
-            cell["planned"] = {m: [s.overlap for s in found.expected_spans(m)] for m in PLANNED}
-    return cell
-
-
-def measure_corpora(cache: Path, corpora, sets, sizes, draws: int, out: Path) -> None:
-    """Subsamples of every cell in rounds of `ROUND`, so that an interrupted run has some of all; resumed by a rerun."""
-    results = json.loads(out.read_text()) if out.exists() else {}
-    for upto in range(ROUND, draws + ROUND, ROUND):
-        for corpus in corpora:
-            for name in sets:
-                path = cache / f"{corpus}_{name}.npy"
-                if not path.exists():
-                    continue
-                features = np.load(path)
-                truth = top(features.astype(float))
-                for n in sizes:
-                    cells = results.setdefault(f"{corpus} {name} {n}", [])
-                    if len(cells) >= min(upto, draws):
-                        continue
-                    cells += [one_subsample(features, truth, n, seed) for seed in range(len(cells), min(upto, draws))]
-                    out.write_text(json.dumps(results))
-                    print(corpus, name, n, len(cells), *summary_row(cells), flush=True)
-
-
-def summary_row(cells: list[dict]) -> list[str]:
-    told = [c for c in cells if "overlap" in c]
-    if not told:
-        return ["refused"]
-    truth, ours, boot = (np.array([c[name] for c in told]) for name in ("truth", "overlap", "bootstrap"))
-    low, high = np.moveaxis(np.array([c["interval"] for c in told]), 2, 0)
-    inside = (low <= truth) & (truth <= high)
-    return [
-        f"error {np.abs(ours - truth)[:, STEADY].mean():.3f}",
-        f"bootstrap {np.abs(boot - truth)[:, STEADY].mean():.3f}",
-        f"coverage {inside[:, STEADY].mean():.2f}",
-        f"coloured {len(told)}/{len(cells)}",
-        f"flagged {sum(bool(c['warnings']) for c in cells)}",
-        f"{np.median([c['seconds'] for c in cells]):.1f} s",
-    ]
 
 
 def pooled_noise(rng, d, V, N, T, frequencies) -> np.ndarray:
@@ -177,17 +55,18 @@ NEGATIVE = {
     "five frequent words": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, T, frequent(V, 5, 0.1)),
     "variances 0.5 to 2": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.sqrt(rng.uniform(0.5, 2, d)),
     "variances 0.2 to 5": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.sqrt(rng.uniform(0.2, 5, d)),
+    "variances as 1/sqrt(rank)": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.arange(1.0, d + 1) ** -0.25,
+    "deviations 3 to 0.3": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.linspace(3, 0.3, d),
     "log variances 0.2 to 5": lambda rng, d, V, N, T: (
         rng.standard_normal((N, d)) * np.exp(rng.uniform(np.log(0.2), np.log(5), d) / 2)
     ),
 }
 # d, V, N, T
 CONTROL_SIZES = (
-    (300, 480, 600, 10),
-    (200, 800, 1000, 10),
-    (100, 5000, 500, 10),
-    (384, 2000, 1000, 20),
     (64, 1000, 400, 6),
+    (300, 480, 600, 10),
+    (30, 1000, 400, 6),
+    (100, 5000, 500, 10),
 )
 
 
@@ -197,8 +76,8 @@ def measure_controls(draws: int, full: bool, out: Path) -> None:
     from spikepool.trust.regimes import read_isotropic
 
     results = json.loads(out.read_text()) if out.exists() else {}
-    for name, make in NEGATIVE.items():
-        for d, V, N, T in CONTROL_SIZES:
+    for d, V, N, T in CONTROL_SIZES:
+        for name, make in NEGATIVE.items():
             key = f"{name} | d={d} V={V} N={N} T={T}"
             if key in results:
                 continue
@@ -296,81 +175,24 @@ def measure_scale(store: Path, n: int, d: int) -> None:
     )
 
 
-def print_tables(out: Path) -> None:
-    """Markdown tables from the results of `corpora`."""
-    results = json.loads(out.read_text())
-    groups: dict = {}
-    for key, cells in results.items():
-        corpus, name, n = key.split()
-        groups.setdefault((corpus, name), {})[int(n)] = cells
-    print("| corpus, features | n | draws | true overlap, k = 5, 10, 20, 50 | error | bootstrap | coverage | flagged |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for (corpus, name), sizes in sorted(groups.items()):
-        for n, cells in sorted(sizes.items()):
-            told = [c for c in cells if "overlap" in c]
-            truth, ours, boot = (np.array([c[x] for c in told])[:, STEADY] for x in ("truth", "overlap", "bootstrap"))
-            low, high = np.moveaxis(np.array([c["interval"] for c in told])[:, STEADY], 2, 0)
-            shown = " ".join(f"{v:.2f}" for v in truth.mean(0))
-            print(
-                f"| {corpus}, {name} | {n} | {len(cells)} | {shown} | {np.abs(ours - truth).mean():.3f} | "
-                f"{np.abs(boot - truth).mean():.3f} | {((low <= truth) & (truth <= high)).mean():.2f} | "
-                f"{sum(bool(c['warnings']) for c in cells)} |"
-            )
-    print(
-        "\n| features | error, k = 1, 2, 5, 10, 20, 50 | bootstrap | coverage | planned from 500 to 1000, 2000, 4000 |"
-    )
-    print("| --- | --- | --- | --- | --- |")
-    for (corpus, name), sizes in sorted(groups.items()):
-        told = [c for cells in sizes.values() for c in cells if "overlap" in c]
-        truth, ours, boot = (np.array([c[x] for c in told]) for x in ("truth", "overlap", "bootstrap"))
-        low, high = np.moveaxis(np.array([c["interval"] for c in told]), 2, 0)
-        planned = []
-        for m in PLANNED:
-            if m in sizes and any("planned" in c for c in sizes.get(500, [])):
-                there = np.mean([c["truth"] for c in sizes[m]], axis=0)[STEADY]
-                seen = np.array([c["planned"][str(m)] for c in sizes[500] if "planned" in c])[:, STEADY]
-                planned.append(f"{np.abs(seen - there).mean():.3f}")
-        errors = " ".join(f"{v:.3f}" for v in np.abs(ours - truth).mean(0))
-        boots = " ".join(f"{v:.3f}" for v in np.abs(boot - truth).mean(0))
-        inside = ((low <= truth) & (truth <= high))[:, STEADY].mean()
-        print(f"| {corpus}, {name} | {errors} | {boots} | {inside:.2f} | {' '.join(planned)} |")
-    single = np.array([c["component"] for cells in results.values() for c in cells if "component" in c])
-    true = np.array([c["single"] for cells in results.values() for c in cells if "component" in c])
-    hit = (single[..., 1] <= true) & (true <= single[..., 2])
-    resolved = single[..., 3] > 0
-    print(
-        f"\nsingle components: coverage {hit.mean():.2f}; resolved {resolved.mean():.2f}, "
-        f"of these {hit[resolved].mean():.2f}"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("features", "corpora", "controls", "rows", "scale", "table"))
-    parser.add_argument("--cache", type=Path, default=ROOT / "features")
-    parser.add_argument("--corpora", nargs="*", default=CORPORA)
-    parser.add_argument("--sets", nargs="*", default=CONTEXTUAL + STATIC)
-    parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
+    parser.add_argument("what", choices=("controls", "rows", "scale"))
+    parser.add_argument("--cache", type=Path, default=Path("features"))
+    parser.add_argument("--corpus", default="clinc150")
     parser.add_argument("--draws", type=int)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--store", type=Path, default=Path("rows.zarr"))
     parser.add_argument("--shape", nargs=2, type=int, default=(1_000_000, 384))
     parser.add_argument("--full", action="store_true", help="controls: simulate what is coloured as well")
     options = parser.parse_args()
-    if options.what == "features":
-        make_features(options.cache)
-    elif options.what == "controls":
+    if options.what == "controls":
         measure_controls(options.draws or 200, options.full, options.out or RESULTS / "trust_controls.json")
     elif options.what == "rows":
         out = options.out or RESULTS / "trust_rows.json"
-        measure_rows(options.cache, options.corpora[-1], options.draws or 10, out)
-    elif options.what == "scale":
-        measure_scale(options.store, *options.shape)
-    elif options.what == "table":
-        print_tables(options.out or RESULTS / "trust_corpora.json")
+        measure_rows(options.cache, options.corpus, options.draws or 10, out)
     else:
-        out = options.out or RESULTS / "trust_corpora.json"
-        measure_corpora(options.cache, options.corpora, options.sets, options.sizes, options.draws or 20, out)
+        measure_scale(options.store, *options.shape)
 
 
 if __name__ == "__main__":

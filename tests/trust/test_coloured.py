@@ -5,7 +5,6 @@ import pytest
 
 import spikepool as sp
 from spikepool.trust.coloured import have_order, steady_spans
-from spikepool.trust.planning import Curve, required_rows
 from spikepool.trust.sample import effective_rows, group_likeness, span_sizes
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.trust.diagnosis.UncenteredWarning")
@@ -200,17 +199,6 @@ def test_span_sizes_stay_within_rows_and_dimensions():
     assert list(span_sizes(1000, 40)) == [1, 2, 5, 10, 20]
     assert list(span_sizes(24, 384)) == [1, 2, 5]
     assert list(span_sizes(5, 5)) == [1]
-
-
-def test_required_rows_cross_the_band():
-    n = np.array([100, 200, 400, 800])
-    o = np.array([[0.6], [0.75], [0.86], [0.93]])
-    made = Curve(n, o, o - 0.05, np.minimum(o + 0.05, 1))
-    (low, high) = required_rows(made, np.array([10]), 0.8)[0]
-    assert made.at(low)[2][0] == pytest.approx(0.8, abs=0.01)
-    assert made.at(high)[1][0] == pytest.approx(0.8, abs=0.01)
-    assert required_rows(made, np.array([2]), 0.8) == [None]  # hangs on single gaps
-    assert required_rows(made, np.array([10]), 0.99) == [None]  # beyond the curve
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,39 @@ def test_rotation_of_equal_directions_does_not_hide_counts():
     assert joint_skewness_level(u @ turn) == pytest.approx(joint_skewness_level(u), rel=1e-6)
 
 
+def test_words_on_both_sides_of_the_edge_are_seen_together():
+    """One of several equal words beyond the edge is hardly skewed; what it shares with those inside is."""
+    rng = np.random.default_rng(3)
+    counts = rng.binomial(6, 0.02, size=(400, 5)) * 1.0
+    turn = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    mixed = (counts - counts.mean(axis=0)) @ turn
+    assert joint_skewness_level(mixed[:, :3], 2) < 1e-4
+    # skewed components inside, and a latent that is independent of them
+    apart = np.column_stack([rng.standard_normal(2000), rng.exponential(size=(2000, 2))])
+    assert joint_skewness_level(apart, 2) > 0.01
+    assert joint_skewness_level(apart) < 1e-6
+    assert not counts_tokens(apart[:, :1], apart[:, 1:])
+
+
+def test_five_equal_words_are_no_signal():
+    verdicts = []
+    for seed in (43, 46, 60, 81, 123, 155):  # draws of which the outliers alone looked like a signal
+        x = pooled_noise(np.random.default_rng([17, seed]), 64, 1000, 400, 6, frequent(1000, 5, 0.1 / 0.9 * 995 / 5))
+        verdicts.append(sp.diagnose(x).verdict)
+    assert verdicts.count("signal") <= 1
+
+
+def test_variances_that_fall_smoothly_are_no_signal():
+    falling = np.arange(1.0, 61) ** -0.25
+    verdicts = [
+        sp.diagnose(np.random.default_rng(seed).standard_normal((400, 60)) * falling).verdict for seed in range(6)
+    ]
+    assert verdicts.count("signal") <= 1
+    linear = sp.diagnose(np.random.default_rng(0).standard_normal((400, 60)) * np.linspace(3, 0.3, 60))
+    assert linear.verdict == "no signal"
+    assert "unequal variances may have the same bulk" in str(linear)
+
+
 def test_a_blurred_edge_is_seen():
     rng = np.random.default_rng(2)
     assert not edge_is_blurred(rng.standard_normal((500, 10)))

@@ -138,6 +138,9 @@ def diagnose(
     target: Annotated[float, typer.Option("--target", help="Overlap or alignment to plan for.")] = 0.9,
     groups: reading.Groups = None,
     vocabulary: Annotated[int | None, typer.Option("--V", help="Vocabulary size, where it is known.")] = None,
+    population_size: Annotated[
+        int | None, typer.Option("--population-size", help="Rows of the collection that these are a random part of.")
+    ] = None,
     column: reading.Column = None,
     out: opt.Out = None,
     seed: opt.Seed = 0,
@@ -150,7 +153,9 @@ def diagnose(
     rows = reading.open_input(features, column, "features")
     chosen = reading.group_values(groups, rows.shape[0])
     with _warnings_as_lines(as_json):
-        found = ask(rows, V=vocabulary, target=target, groups=chosen, random_state=seed)
+        found = ask(
+            rows, V=vocabulary, target=target, groups=chosen, population_size=population_size, random_state=seed
+        )
     if as_json:
         print_json(found.to_dict())
     else:

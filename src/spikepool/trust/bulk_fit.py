@@ -18,8 +18,9 @@ _LEVELS = np.linspace(0.05, 0.8, 16)
 # Sequences and tokens of the draw behind the edge of finite sequences.
 _USAGE_SIZE = 1000
 # Kolmogorov-Smirnov distances up to which a fit is called good and fair, as (constant, multiple of 1/d). Eigenvalues
-# are rigid: under the model the distance is 1/d to 2/d plus the departure of finite sequences from the limit
-# (0.002 to 0.01 for ten or more effective tokens).
+# are rigid: under the model the distance is 1.5/d to 3/d plus the departure of finite sequences from the limit
+# (.002 to .01 for three or more effective tokens). A fair fit is no proof of isotropy: smoothly falling variances come
+# as close, and what is said of a bulk without outliers says so.
 _GOOD_FIT = (0.01, 1.5)
 _FAIR_FIT = (0.03, 3.0)
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.trust.draws import World, leading, overlaps, overlaps_with_axes
+from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes
 from spikepool.trust.effort import effort
-from spikepool.trust.population import population_spectrum
+from spikepool.trust.population import corrected, population_spectrum
 from spikepool.trust.row_scales import candidates
 from spikepool.trust.sample import Sample
 
@@ -31,7 +31,7 @@ _SMALLEST_WEIGHT = 0.05
 RESAMPLING_ROWS = 50
 # Half-width of the 90 % interval of arcsin sqrt(O): 1.645 sqrt((widening·sd)² + model error²).
 _NORMAL_90 = 1.645
-_WIDENING = 1.2
+_WIDENING = 1.3
 _MODEL_ERROR = 0.02
 # Largest mean difference between observed and simulated halves at which the simulation may speak.
 HALVES_TOLERANCE = 0.05
@@ -110,57 +110,67 @@ def overlap_of(value: FloatArray) -> FloatArray:
     return np.asarray(np.sin(np.clip(value, 0.0, math.pi / 2)) ** 2)
 
 
+@dataclass(frozen=True)
+class _World:
+    """A hypothesis: scales of the rows, the spectrum fitted with them, and spectra that might have been."""
+
+    scales: FloatArray
+    tau: FloatArray
+    redrawn: tuple[FloatArray, ...] = ()
+
+
 def simulate(sample: Sample, rng: np.random.Generator) -> Simulated:
     """Fit the hypotheses to `sample`, weigh them, and draw."""
-    n, ks, count = sample.n_effective, sample.ks, int(sample.ks[-1])
-    work = effort(n, len(sample.values))
+    n, ks, d = sample.n_effective, sample.ks, len(sample.values)
+    work = effort(n, d)
     observed, steady = sample.halves.mean(axis=0), steady_spans(sample.ks)
     scales = candidates(sample.norms, sample.whitened, sample.values, sample.n_whitened, sample.counts)
     worlds, halves, differences = {}, {}, {}
     for name, s in _distinct(scales).items():
-        worlds[name] = World(
-            population_spectrum(sample.values, s, n, rng, rounds=work.rounds, draws=work.round_draws), s
-        )
+        rounds = [Draw(s, n, d, rng) for _ in range(work.round_draws)]
+        worlds[name] = _World(s, population_spectrum(sample.values, n, rounds, work.rounds))
         halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, rng)
         differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
     weights = _weights(differences)
-
-    def draws(rows: int, total: int) -> list[tuple[float, tuple[FloatArray, FloatArray]]]:
-        """Weighted draws of `rows` rows: every hypothesis at least once, the likely ones more often."""
-        found = []
-        for name, weight in weights.items():
-            times = max(1, round(total * weight))
-            found += [
-                (weight / times, overlaps_with_axes(leading(worlds[name], rows, count, rng), ks)) for _ in range(times)
-            ]
-        return found
-
-    drawn = draws(n, work.draws)
-    votes = np.array([vote for vote, _ in drawn])
-    spans = angle(np.array([spans for _, (spans, _) in drawn]))
-    single = np.array([single for _, (_, single) in drawn])
-    model = votes @ spans
-    # the scatter within each hypothesis and the distance between them
-    spread = np.sqrt(votes @ (spans - model) ** 2 * len(votes) / max(len(votes) - 1, 1))
+    votes, spans, single, around = [], [], [], []
+    for name, weight in weights.items():
+        times = max(2, round(work.draws * weight))
+        worlds[name], drawn, again = _drawn(worlds[name], sample, times, work.redrawn, rng)
+        votes += [weight / times] * times
+        spans += [o for o, _ in drawn]
+        single += [o for _, o in drawn + again]
+        around += [o for o, _ in again]
+    vote_of = np.array(votes)
+    model = vote_of @ angle(np.array(spans))
+    # the scatter of the sample and of the spectrum fitted to it, and the distance between the hypotheses
+    redrawn = angle(np.array(around or spans))
+    spread = np.sqrt(vote_of @ (redrawn - model) ** 2 * len(votes) / (len(votes) - 1))
     centre = model
     if sample.resampled is not None and sample.resampled_single is not None:
-        vote = n / (n + RESAMPLING_ROWS * ks)
-        centre = (1 - vote) * model + vote * angle(sample.resampled.mean(axis=0))
-        single = np.concatenate([single, sample.resampled_single])
+        share = n / (n + RESAMPLING_ROWS * ks)
+        centre = (1 - share) * model + share * angle(sample.resampled.mean(axis=0))
+        single += list(sample.resampled_single)
     expected = overlap_of(centre)
     # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
-    missed = np.log(np.maximum(1 - expected, 1e-9) / np.maximum(1 - overlap_of(model), 1e-9))
+    missed = np.log(np.maximum(1 - expected, 1e-9) / np.maximum(1 - overlap_of(vote_of @ redrawn), 1e-9))
 
     def at(rows: int, total: int) -> FloatArray:
-        found = draws(max(rows, 2 * count), total)
-        model_there = overlap_of(np.sum([vote * angle(spans) for vote, (spans, _) in found], axis=0))
-        return np.asarray(np.clip(1 - (1 - model_there) * np.exp(missed), 0.0, 1.0))
+        """From the spectra that might have been: the fitted one is too sure of its gaps, on which many rows hang."""
+        rows, found = max(rows, 2 * int(ks[-1])), np.zeros(len(ks))
+        for name, weight in weights.items():
+            world = worlds[name]
+            spectra = world.redrawn or (world.tau,)
+            times = max(1, round(total * weight))
+            for i in range(times):
+                vectors = Draw(world.scales, rows, d, rng).leading(spectra[i % len(spectra)], int(ks[-1]))
+                found += weight / times * angle(overlaps_with_axes(vectors, ks)[0])
+        return np.asarray(np.clip(1 - (1 - overlap_of(found)) * np.exp(missed), 0.0, 1.0))
 
     return Simulated(
         ks=ks,
         overlap=expected,
         half_width=_NORMAL_90 * np.sqrt((_WIDENING * spread) ** 2 + _MODEL_ERROR**2),
-        single=single,
+        single=np.array(single),
         observed_halves=observed,
         simulated_halves=np.asarray(sum(weights[name] * halves[name] for name in weights)),
         tau=np.asarray(sum(weights[name] * worlds[name].tau for name in weights)),
@@ -168,6 +178,27 @@ def simulate(sample: Sample, rng: np.random.Generator) -> Simulated:
         kurtosis=float(sum(weights[name] * np.mean(worlds[name].scales ** 2) for name in weights)),
         at=at,
     )
+
+
+_Overlaps = list[tuple[FloatArray, FloatArray]]
+
+
+def _drawn(
+    world: _World, sample: Sample, times: int, redrawn: bool, rng: np.random.Generator
+) -> tuple[_World, _Overlaps, _Overlaps]:
+    """Overlaps of samples drawn from the fitted spectrum, and from the redrawn ones that the hypothesis then has."""
+    n, ks, count = sample.n_effective, sample.ks, int(sample.ks[-1])
+    draws = [Draw(world.scales, n, len(world.tau), rng) for _ in range(times)]
+    found = [overlaps_with_axes(draw.leading(world.tau, count), ks) for draw in draws]
+    if not redrawn:
+        return world, found, []
+    spectra = tuple(corrected(world.tau, sample.values, draw.eigenvalues(world.tau), n) for draw in draws)
+    # a spectrum redrawn from one draw is seen through the next
+    again = [
+        overlaps_with_axes(draw.leading(tau, count), ks)
+        for draw, tau in zip(draws[1:] + draws[:1], spectra, strict=True)
+    ]
+    return _World(world.scales, world.tau, spectra), found, again
 
 
 def _distinct(scales: dict[str, FloatArray]) -> dict[str, FloatArray]:
@@ -179,10 +210,10 @@ def _distinct(scales: dict[str, FloatArray]) -> dict[str, FloatArray]:
     return found
 
 
-def _half_overlaps(world: World, n: int, ks: IntArray, count: int, rng: np.random.Generator) -> FloatArray:
+def _half_overlaps(world: _World, n: int, ks: IntArray, count: int, rng: np.random.Generator) -> FloatArray:
     """Mean overlap between independent draws of half the rows each, over all pairs of `count` of them."""
     rows = max(n // 2, int(ks[-1]) + 2)
-    drawn = [leading(world, rows, int(ks[-1]), rng) for _ in range(count)]
+    drawn = [Draw(world.scales, rows, len(world.tau), rng).leading(world.tau, int(ks[-1])) for _ in range(count)]
     return np.asarray(np.mean([overlaps(a, b, ks)[0] for a, b in itertools.combinations(drawn, 2)], axis=0))
 
 

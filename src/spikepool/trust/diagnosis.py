@@ -26,7 +26,7 @@ from spikepool.trust.coloured import (
 )
 from spikepool.trust.isotropic import DiagnosedOutlier, explain
 from spikepool.trust.opening import open_rows
-from spikepool.trust.planning import Curve, curve, required_rows
+from spikepool.trust.planning import Curve, curve, required_rows, with_collection
 from spikepool.trust.regimes import IsotropicReading, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
 from spikepool.trust.rows import Rows
@@ -42,7 +42,7 @@ _RESOLVED_WIDTH = 0.5
 _RESOLVED_ALIGNMENT = 0.5
 _RESOLVED_GAP = 4.5
 # Intervals of single components on the angle: quantiles of the draws, widened, and the error of the model.
-_WIDENING = 1.3
+_WIDENING = 1.5
 _MODEL_ERROR = 0.04
 
 
@@ -76,6 +76,7 @@ def diagnose(
     alpha: float | None = None,
     target: float = 0.8,
     groups: ArrayLike | None = None,
+    population_size: int | None = None,
     random_state: Any = 0,
 ) -> Diagnosis:
     """Which principal components of pooled features are real, and how many rows would make them so.
@@ -106,6 +107,11 @@ def diagnose(
     groups : array_like of shape (n_samples,), optional
         Rows of one group (a document, a speaker, a stretch of a series) depend on each other; they stay together when
         rows are split and resampled, and count for fewer.
+    population_size : int, optional
+        Rows of the finite collection that these were drawn from, at random and without replacement (an archive of
+        which a part was encoded). Spans, components and plans of coloured features are then about the components of
+        that collection, of which the sample is a part: the loss 1 − overlap shrinks by the factor 1 − n/M. Without it
+        they are about an unlimited population.
     random_state : int or numpy Generator
         Seed of the simulation.
 
@@ -142,6 +148,12 @@ def diagnose(
     rng = check.generator(random_state)
     rows, group = open_rows(C, groups, rng)
     n, d = rows.n, rows.d
+    if population_size is not None:
+        population_size = check.size(population_size, "population_size")
+        if population_size < n:
+            raise InvalidInputError(
+                f"population_size must be at least the {n:,} rows at hand", population_size, "Count these as well"
+            )
     factor = 1.0 if V is None or w is None else edge_factor(w, d, V, n)
     isotropic = read_isotropic(rows, None if V is None else d / V, factor)
     believed = isotropic.verdict is not None
@@ -163,7 +175,7 @@ def diagnose(
     if isotropic.verdict == "signal":
         found = _signal(rows, isotropic, found, target, gain)
     elif isotropic.verdict is None:
-        found, contiguous = _coloured(rows, units, group is not None, isotropic.reason, target, rng)
+        found, contiguous = _coloured(rows, units, group is not None, isotropic.reason, target, population_size, rng)
     if group is None:
         cautions.append(row_warnings.order_caution(rows.lag, rows.values, n, **contiguous))
     mean_is_top = _mean_is_top(rows, isotropic.fit, believed)
@@ -193,6 +205,7 @@ def diagnose(
         n_samples=n,
         n_effective=found.n_effective,
         target=target,
+        population_size=population_size,
         noise_variance=noise if believed else None,
     )
 
@@ -208,7 +221,13 @@ def _signal(rows: Rows, isotropic: IsotropicReading, found: _Findings, target: f
 
 
 def _coloured(
-    rows: Rows, units: IntArray, grouped: bool, reason: str, target: float, rng: np.random.Generator
+    rows: Rows,
+    units: IntArray,
+    grouped: bool,
+    reason: str,
+    target: float,
+    population_size: int | None,
+    rng: np.random.Generator,
 ) -> tuple[_Findings, dict[str, float]]:
     """Simulate; with the agreement of contiguous and of random halves."""
     n_units = int(units.max()) + 1
@@ -229,25 +248,29 @@ def _coloured(
     found = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
     if not ok:
         return found, order
-    path = curve(simulated, sample.n_effective)
+    share = 0.0 if population_size is None else rows.n / population_size
+    path = curve(simulated, sample.n_effective, sample.n_effective / share if share else None)
     centre = angle(simulated.overlap)
-    low, high = overlap_of(centre - simulated.half_width), overlap_of(centre + simulated.half_width)
+    overlap, low, high = (
+        with_collection(overlap_of(value), share)
+        for value in (centre, centre - simulated.half_width, centre + simulated.half_width)
+    )
     spans = tuple(
         Span(int(k), float(o), (float(lo), float(hi)), needed)
         for k, o, lo, hi, needed in zip(
-            sample.ks, simulated.overlap, low, high, required_rows(path, sample.ks, target), strict=True
+            sample.ks, overlap, low, high, required_rows(path, sample.ks, target), strict=True
         )
     )
     return replace(
         found,
         spans=spans,
-        components=_single(rows, simulated, sample.n_effective),
+        components=_single(rows, simulated, sample.n_effective, share),
         curve=path,
         population=simulated.tau,
     ), order
 
 
-def _single(rows: Rows, simulated: Simulated, n: int) -> tuple[Component, ...]:
+def _single(rows: Rows, simulated: Simulated, n: int, share: float) -> tuple[Component, ...]:
     """Single components with 90 % intervals: quantiles of the draws, widened on the angle."""
     found = []
     logs = np.log(np.maximum(rows.values[: _COMPONENTS + 1], np.finfo(float).tiny))
@@ -256,9 +279,11 @@ def _single(rows: Rows, simulated: Simulated, n: int) -> tuple[Component, ...]:
         draws = angle(simulated.single[:, i])
         centre = draws.mean()
         low, high = np.hypot(_WIDENING * (np.quantile(draws, [0.05, 0.95]) - centre), _MODEL_ERROR)
-        interval = (float(overlap_of(centre - low)), float(overlap_of(centre + high)))
+        alignment, least, most = (
+            float(with_collection(overlap_of(value), share)) for value in (centre, centre - low, centre + high)
+        )
         gaps = bool(apart[max(i - 1, 0) : i + 1].all())
-        found.append(_component(float(overlap_of(centre)), interval, float(rows.values[i]), rows.vectors[i], gaps))
+        found.append(_component(alignment, (least, most), float(rows.values[i]), rows.vectors[i], gaps))
     return tuple(found)
 
 

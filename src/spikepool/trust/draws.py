@@ -13,7 +13,6 @@ many rows a sum of Wishart matrices by Bartlett's decomposition, one for each gr
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -27,42 +26,77 @@ _BLOCK_ENTRIES = 4_000_000
 # Bartlett's route costs d³ for each group of rows, the direct one n·d²: it is taken from this many rows a dimension on.
 BARTLETT_RATIO = 16
 _BARTLETT_GROUPS = 8
-# Rows of the largest scales are drawn one by one there: their group would not be of nearly equal scale.
+# Rows of the largest scales are drawn apart, one by one or in groups of their own: their scales are not nearly equal.
 _LARGEST_SHARE = 0.02
 
 
-@dataclass(frozen=True)
-class World:
-    """A population spectrum (descending) with the scales (mean 1) of the rows that are drawn from it."""
+class Draw:
+    """A draw of n centred rows (centring takes one of them) up to the spectrum, which may be applied again and again.
 
-    tau: FloatArray
-    scales: FloatArray
+    Rows more than dimensions are kept as their white second moments (d, d), fewer as the white rows themselves.
 
-    def scales_of(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Scales of `n` rows: the known ones in random order when there are enough, resampled when not."""
-        if n <= len(self.scales):
-            return np.asarray(rng.permutation(self.scales)[:n])
-        return np.asarray(rng.choice(self.scales, n))
+    Parameters
+    ----------
+    scales : array of shape (m,)
+        Scales of rows; n − 1 of them are drawn.
+    n, d : int
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, scales: FloatArray, n: int, d: int, rng: np.random.Generator) -> None:
+        chosen = _scales_of(scales, n - 1, rng)
+        self._wide = n <= d
+        self._white = (
+            rng.standard_normal((n - 1, d)) * np.sqrt(chosen / (n - 1))[:, None]
+            if self._wide
+            else _moments(chosen, d, rng) / (n - 1)
+        )
+
+    def eigenvalues(self, tau: FloatArray) -> FloatArray:
+        """All d eigenvalues under a population spectrum, descending, exact zeros included."""
+        values = np.maximum(np.linalg.eigvalsh(self._matrix(tau))[::-1], 0.0)
+        return np.concatenate([values, np.zeros(len(tau) - len(values))])
+
+    def leading(self, tau: FloatArray, count: int) -> FloatArray:
+        """The first `count` eigenvectors under a population spectrum as columns (d, count), largest first."""
+        if self._wide:
+            return top_right_vectors(self._white * np.sqrt(tau), count)
+        return top_vectors(self._matrix(tau), count)
+
+    def _matrix(self, tau: FloatArray) -> FloatArray:
+        """Gram matrix of the rows, or their covariance: the smaller one."""
+        root = np.sqrt(tau)
+        if self._wide:
+            x = self._white * root
+            return np.asarray(x @ x.T)
+        return np.asarray(self._white * root * root[:, None])
 
 
-def covariance(world: World, n: int, rng: np.random.Generator) -> FloatArray:
-    """``X'X/(n − 1)`` of n centred rows; centring takes one of them."""
-    scales, d = world.scales_of(n - 1, rng), len(world.tau)
-    total = np.zeros((d, d))
-    if n >= BARTLETT_RATIO * d:
+def _scales_of(scales: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
+    """Scales of `n` rows: the known ones in random order when there are enough, resampled when not."""
+    if n <= len(scales):
+        return np.asarray(rng.permutation(scales)[:n])
+    return np.asarray(rng.choice(scales, n))
+
+
+def _moments(scales: FloatArray, d: int, rng: np.random.Generator) -> FloatArray:
+    """``Σ_i s_i z_i z_i'`` of Gaussian rows."""
+    if len(scales) + 1 >= BARTLETT_RATIO * d:
         scales = np.sort(scales)
         single = max(1, int(_LARGEST_SHARE * len(scales)))
+        total = _moments(scales[-single:], d, rng)
         for group in np.array_split(scales[:-single], _BARTLETT_GROUPS):
             total += group.mean() * _wishart(d, len(group), rng)
-        scales = scales[-single:]
+        return total
+    total = np.zeros((d, d))
     rows = max(1, _BLOCK_ENTRIES // d)
     for start in range(0, len(scales), rows):
         part = scales[start : start + rows]
-        x = rng.standard_normal((len(part), d))
-        x *= np.sqrt(part)[:, None]
+        # white rows lose nothing in single precision, whatever the spectrum, and are drawn twice as fast
+        x = rng.standard_normal((len(part), d), dtype=np.float32)
+        x *= np.sqrt(part).astype(np.float32)[:, None]
         total += x.T @ x
-    root = np.sqrt(world.tau)
-    return np.asarray(total * root * root[:, None] / (n - 1))
+    return total
 
 
 def _wishart(d: int, n: int, rng: np.random.Generator) -> FloatArray:
@@ -70,31 +104,6 @@ def _wishart(d: int, n: int, rng: np.random.Generator) -> FloatArray:
     lower = np.tril(rng.standard_normal((d, d)), -1)
     lower[np.diag_indices(d)] = np.sqrt(rng.chisquare(n - np.arange(d)))
     return lower @ lower.T
-
-
-def gram_rows(world: World, n: int, rng: np.random.Generator) -> FloatArray:
-    """Draw n − 1 rows, scaled so that their Gram matrix has the eigenvalues of :func:`covariance`."""
-    x = rng.standard_normal((n - 1, len(world.tau)))
-    x *= np.sqrt(world.tau / (n - 1))
-    x *= np.sqrt(world.scales_of(n - 1, rng))[:, None]
-    return x
-
-
-def eigenvalues(world: World, n: int, rng: np.random.Generator) -> FloatArray:
-    """All d eigenvalues of a draw, descending, exact zeros included."""
-    d = len(world.tau)
-    if n <= d:
-        x = gram_rows(world, n, rng)
-        values = np.linalg.eigvalsh(x @ x.T)[::-1]
-        return np.concatenate([np.maximum(values, 0.0), np.zeros(d - len(values))])
-    return np.asarray(np.maximum(np.linalg.eigvalsh(covariance(world, n, rng))[::-1], 0.0))
-
-
-def leading(world: World, n: int, count: int, rng: np.random.Generator) -> FloatArray:
-    """The first `count` eigenvectors of a draw as columns (d, count), largest first."""
-    if n <= len(world.tau):
-        return top_right_vectors(gram_rows(world, n, rng), count)
-    return top_vectors(covariance(world, n, rng), count)
 
 
 def top_vectors(matrix: FloatArray, count: int) -> FloatArray:

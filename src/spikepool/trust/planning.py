@@ -9,10 +9,19 @@ import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.trust.coloured import SMALLEST_STEADY_SPAN, Simulated, angle, overlap_of
-from spikepool.trust.effort import effort
+from spikepool.trust.effort import FURTHEST, effort
 
 # A range wider than this factor is no plan.
 _WIDEST_RANGE = 12.0
+# Loss of an overlap that is no longer told from none.
+_SMALLEST_LOSS = 1e-9
+# Points of a curve that ends at the whole of a finite collection.
+_DENSE_POINTS = 60
+
+
+def _log_loss(overlap: FloatArray) -> FloatArray:
+    """``log(1 − O)``, which falls by log 2 for twice the rows where they are many."""
+    return np.asarray(np.log(np.maximum(1 - overlap, _SMALLEST_LOSS)))
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ class Curve:
     high: FloatArray
 
     def at(self, n: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Overlap, low and high (len(ks),) at `n` rows, interpolated in log n on the scale arcsin sqrt."""
+        """Overlap, low and high (len(ks),) at `n` rows; the log of the loss 1 − O is interpolated in log n."""
         x = math.log(n)
         return (
             self._at(self.overlap, x),
@@ -41,25 +50,44 @@ class Curve:
         )
 
     def _at(self, values: FloatArray, x: float) -> FloatArray:
-        at, angles = np.log(self.rows), angle(values)
-        return overlap_of(np.array([np.interp(x, at, column) for column in angles.T]))
+        return np.array([1 - math.exp(np.interp(x, np.log(self.rows), column)) for column in _log_loss(values).T])
 
 
-def curve(simulated: Simulated, n: int) -> Curve:
+def curve(simulated: Simulated, n: int, collection: float | None = None) -> Curve:
     """The curve around a sample of n independent rows.
 
     The scatter of an overlap shrinks with the loss 1 − O, on the angle as its root; what extrapolation adds keeps the
-    interval at half its width at n or more.
+    interval at half its width at n or more. `collection` is the number of independent rows of the finite collection
+    that overlaps are with, where it is not an unlimited population; the curve ends there.
     """
     work = effort(n, len(simulated.tau))
     smallest = 2 * int(simulated.ks[-1])
     rows = np.unique([max(int(n * multiple), smallest) for multiple in work.multiples] + [n])
     overlap = np.array([simulated.overlap if m == n else simulated.at(int(m), work.curve_draws) for m in rows])
     overlap = np.maximum.accumulate(overlap, axis=0)
+    if work.multiples[-1] < FURTHEST:
+        loss = (1 - overlap[-1:]) * work.multiples[-1] / FURTHEST
+        rows, overlap = np.append(rows, int(n * FURTHEST)), np.concatenate([overlap, 1 - loss])
     share = np.sqrt((1 - overlap) / np.maximum(1 - simulated.overlap, 1e-9))
     width = simulated.half_width * np.clip(share, 0.5, 1.5)
     low, high = overlap_of(angle(overlap) - width), overlap_of(angle(overlap) + width)
-    return Curve(rows, overlap, np.maximum.accumulate(low, axis=0), np.maximum.accumulate(high, axis=0))
+    found = Curve(rows, overlap, np.maximum.accumulate(low, axis=0), np.maximum.accumulate(high, axis=0))
+    if collection is None:
+        return found
+    # close to the whole the loss falls faster than any power: more points
+    last = min(float(rows[-1]), collection)
+    dense = np.unique(np.append(np.geomspace(rows[0], last, _DENSE_POINTS).astype(int), n))
+    parts = zip(*(found.at(m) for m in dense), strict=True)
+    return Curve(dense, *(with_collection(np.array(part), dense[:, None] / collection) for part in parts))
+
+
+def with_collection(overlap: FloatArray, share: FloatArray | float) -> FloatArray:
+    """Overlap with a finite collection of rows, of which `share` are in the sample, from that with its population.
+
+    ``1 − (1 − O)(1 − n/M)``: the covariance of n rows drawn from M without replacement departs from that of the M by
+    ``1/n − 1/M`` where it departs from the population's by 1/n, and the loss of an overlap is of first order in that.
+    """
+    return np.asarray(1 - (1 - overlap) * np.maximum(1 - share, 0.0))
 
 
 def required_rows(found: Curve, ks: IntArray, target: float) -> list[tuple[int, int] | None]:
@@ -87,6 +115,6 @@ def _crossing(rows: IntArray, values: FloatArray, target: float) -> float | None
     i = int(above[0])
     if i == 0:
         return float(rows[0])
-    y0, y1, y = (float(angle(np.array(v))) for v in (values[i - 1], values[i], target))
+    y0, y1, y = (float(v) for v in _log_loss(np.array([values[i - 1], values[i], target])))
     share = (y - y0) / (y1 - y0)
     return float(rows[i - 1] * (rows[i] / rows[i - 1]) ** share)

@@ -7,34 +7,54 @@ noise of its draws, and after two the bias is smaller than that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.optimize import brentq
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.trust.draws import World, eigenvalues
+from spikepool.trust.draws import Draw
 
 _FLOOR = 1e-12  # of the largest eigenvalue: what is below is rounding
 
 
-def population_spectrum(
-    values: FloatArray, scales: FloatArray, n: int, rng: np.random.Generator, *, rounds: int = 2, draws: int = 2
-) -> FloatArray:
+def population_spectrum(values: FloatArray, n: int, draws: Sequence[Draw], rounds: int = 2) -> FloatArray:
     """Population eigenvalues (d,), descending, with the trace of the sample's.
 
     The first ``min(d, n/2)`` are fitted one by one. The rest of a sample's eigenvalues are mostly bias; theirs is a
     log-linear tail that keeps the trace.
+
+    Parameters
+    ----------
+    values : array of shape (d,)
+        Sample eigenvalues of n rows, descending.
+    n : int
+    draws : sequence of Draw
+        Draws of as many rows; the same ones serve every round.
+    rounds : int
     """
-    d, trace = len(values), float(values.sum())
-    fitted = int(max(1, min(d, n // 2)))
     observed = np.maximum(values, _FLOOR * values[0])
-    tau = _with_tail(observed, fitted, trace)
+    tau = _with_tail(observed, _fitted(n, len(values)), float(values.sum()))
     for _ in range(rounds):
-        world = World(tau, scales)
-        drawn = np.mean(
-            [np.log(np.maximum(eigenvalues(world, n, rng), _FLOOR * values[0])) for _ in range(draws)], axis=0
-        )
-        tau = _with_tail(np.sort((tau * observed / np.exp(drawn))[:fitted])[::-1], fitted, trace, d)
+        drawn = np.mean([np.log(np.maximum(draw.eigenvalues(tau), _FLOOR * values[0])) for draw in draws], axis=0)
+        tau = corrected(tau, values, np.exp(drawn), n)
     return tau
+
+
+def corrected(tau: FloatArray, values: FloatArray, drawn: FloatArray, n: int) -> FloatArray:
+    """One round: each of `tau` times the ratio of the eigenvalue observed to that drawn.
+
+    With the eigenvalues of a single draw it is a spectrum that could have been fitted instead: their scatter around
+    `tau` is that of the fit.
+    """
+    floor = _FLOOR * values[0]
+    ratio = np.maximum(values, floor) / np.maximum(drawn, floor)
+    fitted = _fitted(n, len(values))
+    return _with_tail(np.sort((tau * ratio)[:fitted])[::-1], fitted, float(values.sum()), len(values))
+
+
+def _fitted(n: int, d: int) -> int:
+    return int(max(1, min(d, n // 2)))
 
 
 def _with_tail(head: FloatArray, fitted: int, trace: float, d: int | None = None) -> FloatArray:

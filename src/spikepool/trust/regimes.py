@@ -23,8 +23,16 @@ _SKEWNESS_LEVEL = 0.02
 # Standard deviations of the largest excess kurtosis above which it is.
 _KURTOSIS_DEVIATIONS = 2.5
 # A signal is claimed over a bulk at most this far from the law, as (constant, multiple of 1/d): closer than a fair fit,
-# since unequal variances of few dimensions come near one. Signals of the model stay below .02 + 1.5/d.
-_SIGNAL_DISTANCE = (0.02, 2.5)
+# since variances that fall as 1/sqrt(rank) come near one and put eigenvalues beyond it. Signals of the model stay below
+# .01 + 2/d, and with a class-centred table of few words below .02.
+_SIGNAL_DISTANCE = (0.015, 2.0)
+# Outliers all within this many margins of the edge are looked at together with the first components inside: of several
+# words that are about as frequent some may lie beyond it and some not, and each of them alone is hardly skewed. At this
+# level one signal in fifty so close to the edge is lost. Not where vocabulary and weights, and with them the edge, are
+# known.
+_NEAR_MARGINS = 6.0
+_NEAR_COMPONENTS = 2
+_NEAR_LEVEL = 0.002
 # Rows below which counts of tokens cannot be told from a signal next to the edge: twice the margin is asked for. Fewer
 # do where vocabulary and weights are known, and with them the edge.
 _TELLING_ROWS = 1000
@@ -40,23 +48,33 @@ def _standardised(scores: FloatArray) -> FloatArray:
     return np.asarray(centred / np.maximum(centred.std(axis=0), np.finfo(float).tiny))
 
 
-def joint_skewness_level(scores: FloatArray) -> float:
+def joint_skewness_level(scores: FloatArray, inside: int = 0) -> float:
     """p-value of Mardia's skewness: ``n/6 Σ_ijk (mean y_i y_j y_k)²`` is chi² with m(m+1)(m+2)/6 degrees of freedom.
 
     Unlike the skewness of each component it does not depend on how equal eigenvalues mix theirs. `scores` (n, m) are
-    uncorrelated.
+    uncorrelated. Moments of the last `inside` of them alone are left out, with their degrees of freedom: components of
+    the bulk may be skewed, but a signal's latent is independent of them.
     """
     y = _standardised(scores)
-    n, m = y.shape
-    total = sum(float((((y * y[:, [i]]).T @ y / n) ** 2).sum()) for i in range(m))
-    return float(chi2.sf(n * total / 6, m * (m + 1) * (m + 2) / 6))
+    m = y.shape[1]
+
+    def moments(part: FloatArray) -> float:
+        return sum(float((((part * column[:, None]).T @ part / len(part)) ** 2).sum()) for column in part.T)
+
+    total = moments(y) - (moments(y[:, m - inside :]) if inside else 0.0)
+    freedom = (m * (m + 1) * (m + 2) - inside * (inside + 1) * (inside + 2)) / 6
+    return float(chi2.sf(len(y) * total / 6, freedom))
 
 
-def counts_tokens(scores: FloatArray) -> bool:
-    """Whether scores (n, m) along outliers look like counts of tokens."""
+def counts_tokens(scores: FloatArray, inside: FloatArray | None = None) -> bool:
+    """Whether scores (n, m) along outliers look like counts of tokens, alone or together with those `inside`."""
     y = _standardised(scores)
     kurtosis = float(((y**4).mean(axis=0) - 3).max() / np.sqrt(24 / len(y)))
-    return kurtosis > _KURTOSIS_DEVIATIONS or joint_skewness_level(scores) < _SKEWNESS_LEVEL
+    if kurtosis > _KURTOSIS_DEVIATIONS or joint_skewness_level(scores) < _SKEWNESS_LEVEL:
+        return True
+    if inside is None or not inside.shape[1]:
+        return False
+    return joint_skewness_level(np.hstack([scores, inside]), inside.shape[1]) < _NEAR_LEVEL
 
 
 def edge_is_blurred(scores: FloatArray) -> bool:
@@ -93,7 +111,8 @@ def read_isotropic(rows: Rows, delta: float | None, factor: float) -> IsotropicR
     if fit_word(fit.distance, rows.d) == "poor":
         return IsotropicReading(fit, 0, None, f"not the bulk of isotropic noise ({words})")
     count = fit.n_outliers
-    telling = _TELLING_ROWS if delta is None or factor == 1.0 else _TELLING_ROWS_KNOWN
+    known = delta is not None and factor != 1.0
+    telling = _TELLING_ROWS_KNOWN if known else _TELLING_ROWS
     if count:
         scores = rows.scores(count + _BLUR_COMPONENTS)
         inside = scores[:, count:]
@@ -101,8 +120,12 @@ def read_isotropic(rows: Rows, delta: float | None, factor: float) -> IsotropicR
             # twice the margin where tokens are few or unequal: their own eigenvalues stray beyond the edge
             count = int(np.sum(rows.values[:count] > fit.edge + 2 * fit.margin))
     if not count:
-        return IsotropicReading(fit, 0, "no signal", f"nothing beyond the bulk of isotropic noise ({words})")
-    if counts_tokens(scores[:, :count]):
+        reason = f"no component stands out of the bulk of isotropic noise ({words})"
+        if fit_word(fit.distance, rows.d) == "fair":
+            reason += "; unequal variances may have the same bulk"
+        return IsotropicReading(fit, 0, "no signal", reason)
+    near = not known and rows.values[0] <= fit.edge + _NEAR_MARGINS * fit.margin
+    if counts_tokens(scores[:, :count], scores[:, count : count + _NEAR_COMPONENTS] if near else None):
         reason = (
             f"{count} eigenvalue(s) beyond an isotropic bulk, scored like counts of frequent tokens or a rare class"
         )

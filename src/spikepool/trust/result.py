@@ -119,6 +119,8 @@ class Diagnosis:
         Whether the fitted bulk may be believed.
     n_samples, n_effective : int
         Rows, and the independent rows they are worth.
+    population_size : int or None
+        Rows of the finite collection that spans are compared with; None for an unlimited population.
     """
 
     verdict: str
@@ -140,6 +142,7 @@ class Diagnosis:
     n_samples: int
     n_effective: int
     target: float
+    population_size: int | None
     noise_variance: float | None
 
     def expected_spans(self, n: int) -> tuple[Span, ...]:
@@ -176,7 +179,10 @@ class Diagnosis:
 
     def _body(self) -> list[str]:
         if self.spans is not None:
-            lines = ["  agreement with the components of the population the rows came from (90 % interval):"]
+            whole = "population the rows came from"
+            if self.population_size is not None:
+                whole = f"collection of {self.population_size:,} rows that these are part of"
+            lines = [f"  agreement with the components of the {whole} (90 % interval):"]
             lines += [f"    {_span_text(span, self.n_effective, self.target)}" for span in self.spans]
             named = self.components[:_NAMED_COMPONENTS]
             lines.append("  single: " + ", ".join(f"{i} {_component_text(c)}" for i, c in enumerate(named, 1)))
@@ -210,6 +216,7 @@ class Diagnosis:
                 "n_effective": self.n_effective,
                 "dimension": len(self.eigenvalues),
                 "target": self.target,
+                "population_size": self.population_size,
                 "spans": None if self.spans is None else [vars(span) for span in self.spans],
                 "components": [
                     {name: getattr(c, name) for name in ("alignment", "interval", "resolved", "eigenvalue")}
