@@ -9,6 +9,7 @@ standardised features, penalty by generalised cross-validation.
     python benchmarks/real_data.py --texts FOLDER                       # everything; FOLDER has banking77.csv.gz, ...
     python benchmarks/real_data.py --case splice --case digits          # what needs no texts and no models
     python benchmarks/real_data.py --texts FOLDER --corpus mine --encoder minilm
+    python benchmarks/real_data.py --texts FOLDER --corpus clinc150 --encoder minilm --layer 3 --rows 3000
     python benchmarks/real_data.py --corpus hub:PolyAI/banking77        # with network
     python benchmarks/real_data.py --method spectral --case splice      # one method anew
     python benchmarks/real_data.py --report                             # the table of what has been measured
@@ -46,13 +47,13 @@ T, FOLDS = 32, 4
 PREDICTIONS = 1500
 
 
-def encoded(corpus: Texts, encoder: str, cache: Path) -> Iterator[Sequences]:
-    """The corpus in every layer of an encoder, from the cache when it is there."""
+def encoded(corpus: Texts, encoder: str, cache: Path, asked: list[int]) -> Iterator[Sequences]:
+    """The corpus in the layers asked for, or the usual ones of an encoder, from the cache when it is there."""
     stem = cache / f"{corpus.name}-{len(corpus.texts)}-{encoder}"
     if encoder.endswith("-table"):
         yield static_tokens(corpus, encoder)
         return
-    layers = ENCODERS[encoder]
+    layers = tuple(asked) or ENCODERS[encoder]
     paths = {layer: stem.with_name(f"{stem.name}-{layer}.npy") for layer in layers}
     mask_path = stem.with_name(f"{stem.name}-mask.npy")
     if not all(path.exists() for path in (*paths.values(), mask_path)):
@@ -217,7 +218,7 @@ def cases(arguments: argparse.Namespace) -> Iterator[Sequences]:
     for corpus in arguments.corpus or (CORPORA if everything else ()):
         texts = load_texts(corpus, arguments.texts).sample(arguments.rows)
         for encoder in arguments.encoder or ENCODERS:
-            yield from encoded(texts, encoder, arguments.cache)
+            yield from encoded(texts, encoder, arguments.cache, arguments.layer)
 
 
 def main() -> None:
@@ -225,6 +226,7 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, help="folder with NAME.csv or NAME.csv.gz")
     parser.add_argument("--corpus", action="append", default=[], help="NAME in the folder, or hub:OWNER/DATASET")
     parser.add_argument("--encoder", action="append", choices=list(ENCODERS))
+    parser.add_argument("--layer", action="append", default=[], type=int, help="other layers of the encoder")
     parser.add_argument("--case", action="append", default=[], choices=["splice", "digits", "series", *SERIES])
     parser.add_argument("--method", action="append", choices=list(METHODS))
     parser.add_argument("--rows", type=int, default=1600, help="texts of each corpus")

@@ -77,6 +77,13 @@ def test_folds_keep_clusters_together_and_spread_classes(classes):
     assert np.bincount(together, minlength=4).min() > 80
 
 
+def test_repeated_rows_in_classes_smaller_than_the_folds_are_split_too():
+    clusters = np.r_[0, 0, np.arange(1, 59)]
+    folds = assign_folds(np.arange(60) // 3, clusters, 4, seed=0)
+    assert folds[0] == folds[1]
+    assert np.bincount(folds).tolist() == [15] * 4
+
+
 def test_groups_and_repeated_rows_are_tied_transitively():
     copies = np.array([0, 1, 2, 2, 3, 4])
     groups = np.array([0, 0, 0, 1, 1, 2])

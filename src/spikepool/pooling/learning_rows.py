@@ -103,8 +103,9 @@ def assign_folds(strata: IntArray, clusters: IntArray, folds: int, seed: int) ->
         result[order] = np.arange(n) % folds
         return result
     result = np.zeros(n, dtype=np.intp)
-    single = strata.min() == strata.max()
-    splitter = (GroupKFold if single else StratifiedGroupKFold)(folds, shuffle=True, random_state=seed)
+    # one class, or none with a member for every fold, leaves nothing to spread
+    alike = strata.min() == strata.max() or np.bincount(strata).max() < folds
+    splitter = (GroupKFold if alike else StratifiedGroupKFold)(folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # classes with fewer members than folds
         for k, (_, test) in enumerate(splitter.split(strata, strata, clusters)):
