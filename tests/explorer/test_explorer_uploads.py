@@ -66,7 +66,7 @@ def test_three_files_give_three_answers(application):
     assert [part["answered"] for part in job.result["answers"]] == [True, True, True]
     assert all(part["pictures"] and part["pictures"][0].startswith("<svg") for part in job.result["answers"])
     # everything can be taken away, and only by who has the job's name
-    for kind, content in (("json", "application/json"), ("html", "text/html")):
+    for kind, content in (("csv", "text/csv"), ("json", "application/json"), ("html", "text/html")):
         export = application.client.get(f"/export/your-data.{kind}?job={job.id}")
         assert export.status_code == 200
         assert export.content_type.startswith(content)

@@ -81,9 +81,8 @@ def _register_page_script(app: dash.Dash) -> None:
         State("upload-kind", "value"),
         State("upload-target", "value"),
     )
-    script(
-        "answerExports", *(Output(f"answers-{kind}", "href") for kind in ("html", "json")), Input("upload-job", "data")
-    )
+    kinds = ("html", "json", "csv")
+    script("answerExports", *(Output(f"answers-{kind}", "href") for kind in kinds), Input("upload-job", "data"))
 
 
 def control_values(state: PageState) -> list[Any]:

@@ -308,6 +308,7 @@ def _data_page(settings: Settings) -> list[Any]:
                     children=[
                         html.A("Report (HTML)", id="answers-html", className="button", href="#"),
                         html.A("Every number (JSON)", id="answers-json", className="button", href="#"),
+                        html.A("Every number (CSV)", id="answers-csv", className="button", href="#"),
                     ],
                 ),
                 html.Div(id="upload-answers", className="answers"),

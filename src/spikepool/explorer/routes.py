@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from flask import Flask, Response, jsonify, request
 
 from spikepool.errors import SpikepoolError
 from spikepool.explorer.export import to_csv, to_json, to_python
+from spikepool.explorer.export_answers import FORMATS as ANSWERS
 from spikepool.explorer.export_figure import FORMATS, figure_task
 from spikepool.explorer.glossary import to_page
 from spikepool.explorer.jobs import BusyError
@@ -27,11 +26,6 @@ TEXTS = {
     "csv": (to_csv, "text/csv; charset=utf-8"),
     "json": (to_json, "application/json"),
     "py": (to_python, "text/x-python; charset=utf-8"),
-}
-# what an analysis of uploaded files can be taken away as
-ANSWERS: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
-    "html": (lambda result: str(result["html"]), "text/html; charset=utf-8"),
-    "json": (lambda result: json.dumps(result["record"], allow_nan=False, indent=1), "application/json"),
 }
 
 

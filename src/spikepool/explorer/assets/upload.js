@@ -48,7 +48,7 @@
 
   own.answerExports = function (job) {
     const tail = job ? "?job=" + encodeURIComponent(job) : "";
-    return ["html", "json"].map((kind) => "/export/your-data." + kind + tail);
+    return ["html", "json", "csv"].map((kind) => "/export/your-data." + kind + tail);
   };
 
   function fail(message) {
