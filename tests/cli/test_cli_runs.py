@@ -16,6 +16,7 @@ pytest.importorskip("zarr")
 pytest.importorskip("distributed")
 
 import spikepool as sp  # noqa: E402
+from drawn import baseline, differences, signature  # noqa: E402
 from spikepool.reproduce import FIGURES  # noqa: E402
 
 SPEC = """
@@ -141,4 +142,5 @@ def test_figure_4_on_a_cluster_equals_the_local_run(tmp_path, cluster):
     assert checks["published curve, spiked model"].passed
     assert not checks["published curve, prefix model"].passed
     figure = FIGURES[4].picture(data[0])
+    assert differences(signature(figure), baseline("alignment")) == []
     assert [len(ax.lines) > 6 for ax in figure.axes] == [True, True]

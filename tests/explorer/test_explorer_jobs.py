@@ -83,6 +83,23 @@ def test_a_worker_that_dies_is_a_failed_job(runner):
     assert runner.run(tasks.echo, {"still": "alive"})["payload"] == {"still": "alive"}
 
 
+@pytest.mark.parametrize("error", [OSError("no process left"), RuntimeError("no main guard")])
+def test_a_worker_that_cannot_start_is_a_failed_job(monkeypatch, error):
+    runner = make()
+    try:
+        with monkeypatch.context() as patch:
+
+            def refuse(self, job):
+                raise error
+
+            patch.setattr(type(runner), "_start", refuse)
+            with pytest.raises(WorkerError, match="could not be started"):
+                runner.run(tasks.echo, {})
+        assert runner.run(tasks.echo, {"still": "alive"})["payload"] == {"still": "alive"}
+    finally:
+        runner.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="memory of a process can be limited on Linux only")
 def test_memory_is_limited():
     runner = make(memory_bytes=2 * 2**30)

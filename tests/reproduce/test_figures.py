@@ -3,12 +3,15 @@
 Figure 4, a sweep, is computed once for all in tests/test_cli_runs.py.
 """
 
+import xml.etree.ElementTree as ElementTree
+
 import numpy as np
 import pytest
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("matplotlib")
 
+from drawn import baseline, differences, signature  # noqa: E402
 from spikepool.drawing.plotting import save_figure  # noqa: E402
 from spikepool.errors import MissingDependencyError  # noqa: E402
 from spikepool.laws.marchenko_pastur import MarchenkoPastur  # noqa: E402
@@ -62,8 +65,29 @@ def test_the_file_gives_the_same_verdict_and_picture(computed, number, tmp_path)
         shared = ax.get_shared_x_axes().get_siblings(ax)
         assert any(sibling.get_xlabel() or sibling.get_ylabel() for sibling in shared)
         assert np.all(np.isfinite([*ax.get_xlim(), *ax.get_ylim()]))
+    assert differences(signature(figure), baseline(spec.name)) == []
     (path,) = save_figure(figure, tmp_path / "picture", ("svg",))
-    assert path.stat().st_size > 10_000
+    ElementTree.parse(path)
+
+
+def test_a_missing_line_or_another_number_is_seen(computed):
+    """The baseline would find what a look at the picture finds."""
+
+    def seen(change):
+        figure = FIGURES[3].picture(computed(3))
+        change(figure.axes[0])
+        return differences(signature(figure), baseline("bulk"))
+
+    assert seen(lambda ax: None) == []
+    for change in (
+        lambda ax: ax.lines[1].remove(),
+        lambda ax: ax.patches[0].remove(),
+        lambda ax: ax.lines[0].set_ydata(1.05 * ax.lines[0].get_ydata()),
+        lambda ax: ax.lines[0].set_color("red"),
+        lambda ax: ax.set_xlabel("x"),
+        lambda ax: ax.set_xlim(0, 1),
+    ):
+        assert seen(change)
 
 
 def test_the_printed_formulas_are_shown_to_fail(computed):

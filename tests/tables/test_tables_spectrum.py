@@ -324,8 +324,16 @@ def test_figure(planted, tmp_path):
     assert np.trapezoid(y, x) == pytest.approx(1, abs=0.01)
     assert x[-1] == pytest.approx(fit.edge_, rel=0.02)
     assert sorted(patch.get_width() for patch in bars.patches) == sorted(fit.counts_.values())
+    values, k = fit.singular_values_[: fit.rank_], fit.n_outliers_
+    drawn = {line.get_label(): np.asarray(line.get_ydata()) for line in decay.lines}
+    np.testing.assert_array_equal(drawn["bulk"], values[k:])
+    np.testing.assert_array_equal(drawn[f"outliers ({k})"], values[:k])
+    assert set(drawn["bulk edge"]) == {np.sqrt(fit.shape_[0] * fit.edge_)}
+    heights = np.array([patch.get_height() for patch in bulk.patches])
+    widths = np.array([patch.get_width() for patch in bulk.patches])
+    assert heights @ widths == pytest.approx(1), "the histogram has all of the bulk"
     figure.savefig(tmp_path / "a.png")
-    assert (tmp_path / "a.png").stat().st_size > 10_000
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_verdict_does_not_depend_on_how_many_nulls_are_drawn():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ class Answer:
     result: Any = None
     notes: tuple[str, ...] = ()
     pictures: tuple[Callable[[Any], Any], ...] = field(default=(), repr=False)
+
+    @cached_property
+    def drawings(self) -> tuple[str, ...]:
+        """Each picture as the text of an SVG, in the colours of a light page; drawn once."""
+        from spikepool.drawing.plotting import new_figure, svg_text
+
+        drawn = []
+        for picture in self.pictures:
+            figure, axes = new_figure(width=8.2, height=3.4)
+            picture(axes[0, 0])
+            drawn.append(svg_text(figure))
+        return tuple(drawn)
 
     def details(self) -> str:
         """The result's own printed form, or nothing."""
@@ -165,17 +178,10 @@ def _section(name: str, answer: Answer, *, pictures: bool) -> str:
         f"<p class='next'><strong>Next:</strong> {html.escape(answer.advice)}</p>",
     ]
     if pictures:
-        parts += [f"<div class='picture'>{_svg(picture)}</div>" for picture in answer.pictures]
+        from spikepool.drawing.dark import themed
+
+        parts += [f"<div class='picture'>{themed(drawing)}</div>" for drawing in answer.drawings]
     parts += [f"<p class='muted'>Note: {html.escape(note)}</p>" for note in answer.notes]
     if answer.result is not None:
         parts.append(f"<details><summary>The numbers</summary>{html_text(answer.details())}</details>")
     return "".join(parts) + "</section>"
-
-
-def _svg(picture: Callable[[Any], Any]) -> str:
-    from spikepool.drawing.dark import themed
-    from spikepool.drawing.plotting import new_figure, svg_text
-
-    figure, axes = new_figure(width=8.2, height=3.4)
-    picture(axes[0, 0])
-    return themed(svg_text(figure))

@@ -200,7 +200,7 @@ def _working(job: Job, verb: str) -> str:
     """Where a job stands, and since when: a long step must not look like a standstill."""
     if job.status == "waiting":
         return "Waiting for a free worker…"
-    return f"{verb}: {job.note} ({time.monotonic() - job.started:.0f} s)"
+    return f"{verb}{': ' if job.note else ''}{job.note} ({time.monotonic() - job.started:.0f} s)"
 
 
 def _register_simulation(app: dash.Dash, services: Services) -> None:

@@ -223,7 +223,8 @@ class JobRunner:
         for job in chosen:
             try:
                 self._start(job)
-            except OSError as err:
+            # no process left, or a script that starts the page without a main guard
+            except (OSError, RuntimeError) as err:
                 _LOGGER.warning("a worker could not be started: %s", err)
                 self._end(job, "failed", error="A worker process could not be started.")
 

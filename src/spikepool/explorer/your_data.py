@@ -48,14 +48,5 @@ def _section(name: str, part: Any) -> dict[str, Any]:
         "advice": part.advice,
         "notes": list(part.notes),
         "numbers": part.details(),
-        "pictures": [_picture(draw) for draw in part.pictures],
+        "pictures": list(part.drawings),
     }
-
-
-def _picture(draw: Any) -> str:
-    """One picture as the text of an SVG."""
-    from spikepool.drawing.plotting import new_figure, svg_text
-
-    figure, axes = new_figure(width=8.2, height=3.6)
-    draw(axes[0, 0])
-    return svg_text(figure)

