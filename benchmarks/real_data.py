@@ -197,8 +197,10 @@ def report(known: dict) -> str:
         used = record["decisions"].get("spectral")
         spectral = "" if used is None else points("spectral") if "spectral" in used else "mean"
         best = record["best_fixed"]
+        repeats = record["predictions"] // record["rows"]
+        again = f" × {repeats}" if repeats > 1 else ""
         lines.append(
-            f"| {name} | {record['rows']} | {100 * methods['mean']['accuracy']:.1f} "
+            f"| {name} | {record['rows']}{again} | {100 * methods['mean']['accuracy']:.1f} "
             f"| {best} {points(best) if best != 'mean' else ''} | {points('query')} | {points('positions')} "
             f"| **{points('auto')}** | {chosen} | {points('auto', 'over_best')} |" + f" {spectral} |" * labelless
         )

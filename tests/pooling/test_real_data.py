@@ -36,7 +36,9 @@ def test_digits_gain_over_every_fixed_rule_and_the_record_adds_up(benchmark):
         assert gain == pytest.approx(entry["accuracy"] - methods["mean"]["accuracy"])
         # a paired error is at most that of two independent accuracies
         assert error <= np.sqrt(2 * 0.25 / 900)
+    assert record["predictions"] == 1800  # two splits of 900 rows
     row = benchmark.real_data.report({"digits": record}).splitlines()[-1]
+    assert "| 900 × 2 |" in row
     assert f"{100 * methods['auto']['gain'][0]:+.1f} ±" in row
     again = benchmark.real_data.merge(record, benchmark.real_data.measure(small, ("mean", "last")))
     assert again["methods"]["last"]["gain"] == methods["last"]["gain"]
@@ -104,3 +106,16 @@ def test_texts_come_from_the_hub(benchmark, tmp_path, monkeypatch):
     assert texts.texts == ["text of default/test/0.parquet", "text of default/train/0.parquet"]
     assert asked[0]["repo_id"] == "someone/requests"
     assert texts.name == "someone_requests"
+
+
+def test_errors_count_groups_and_folds_keep_them(benchmark):
+    rng = np.random.default_rng(0)
+    groups, labels = np.repeat(np.arange(60), 10), np.repeat(np.arange(60) % 2, 10)
+    X = rng.normal(size=(600, 3, 4))
+    data = benchmark.corpora.Sequences("grouped", X, np.ones((600, 3), dtype=bool), labels, groups)
+    for train, test in benchmark.real_data.splits(data, 2, 0):
+        assert not set(groups[train]) & set(groups[test])
+    difference = np.repeat(rng.normal(size=60), 10)
+    mean, error = benchmark.real_data.paired(difference, groups)
+    assert mean == pytest.approx(difference.mean())
+    assert error == pytest.approx(difference[::10].std(ddof=1) / np.sqrt(60))
