@@ -52,6 +52,22 @@ def test_continuous_populations_have_a_distribution_function_everywhere(noise, u
     assert mass == pytest.approx(float(law.cdf(b) - law.cdf(a)), abs=2e-4)
 
 
+def test_quantiles_next_to_a_nearly_hard_edge():
+    """A population whose support nearly reaches zero: its potential needs more nodes the closer one comes."""
+    law = sp.GeneralizedLaw(
+        noise=sp.MarchenkoPastur(0.98966, 0.44874), usage=sp.FreeProductLaw(0.05918, 0.44028, 1.1123), delta=0.08747
+    )
+    q = np.array([1e-6, 1e-4, 0.5])
+    x = law.ppf(q)
+    np.testing.assert_allclose(law.cdf(x), q, rtol=1e-8)
+    # the density, which does not know of the potential, from the lower edge up to the second quantile
+    low = law.intervals()[0, 0]
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    root = np.sqrt(x[1] - low) * (nodes + 1) / 2
+    mass = np.sqrt(x[1] - low) / 2 * np.sum(weights * 2 * root * law.pdf(low + root**2))
+    assert mass == pytest.approx(1e-4, rel=1e-6)
+
+
 @pytest.fixture
 def losing(monkeypatch):
     """A solver that never converges near 1.1."""

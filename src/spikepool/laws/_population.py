@@ -32,9 +32,11 @@ _FAR_TERMS = 12
 # numbers of quadrature nodes tried, one after the other
 _NODES = (400, 1600)
 
-# nodes along a path to infinity, their reach in the double exponential variable, and how far the two may differ
-_PATH_NODES = (161, 321)
+# numbers of nodes along a path to infinity, tried until two agree, their least reach in the double exponential variable,
+# how many times the law's upper end the path goes at least, and how far two results may differ
+_PATH_NODES = (161, 321, 641, 1281)
 _PATH_REACH = 3.6
+_PATH_END = 1e14
 _PATH_TOLERANCE = 1e-9
 
 
@@ -244,34 +246,44 @@ class LawPopulation(Population):
         L(y) = ∫ log(1 + t/y) dH vanishes at infinity and L'(y) = m(−y) − 1/y, so that down a vertical line, away from
         the singularities, L(y) = i ∫_0^∞ [m(−y + ih) − 1/(y − ih)] dh: double exponential quadrature in h.
         """
-        values = []
-        for count in _PATH_NODES:
-            v, step = np.linspace(-_PATH_REACH, _PATH_REACH, count, retstep=True)
-            grow = np.exp(np.pi / 2 * np.sinh(v))
-            h = np.abs(y)[:, None] * grow
-            weight = h * (np.pi / 2 * np.cosh(v)) * step
-            at = y[:, None] - 1j * h
-            # beyond any float of the transform the integrand is −mean/y², and its share nothing
-            far = np.abs(at) > _FAR * self.pieces[-1, 1]
-            e = 1 / at
-            f = np.empty_like(at)
-            f[~far] = np.asarray(self._law.stieltjes(-at[~far])) - e[~far]
-            series = np.zeros_like(e[far])
-            for k in range(_FAR_TERMS, 0, -1):
-                series = (series + (-1) ** k * self._moments[k]) * e[far]
-            f[far] = series * e[far]
-            values.append((1j * (f * weight).sum(axis=1)).imag)
-        error = np.abs(values[-1] - values[-2])
-        if not (error <= _PATH_TOLERANCE).all():
-            worst = int(np.argmax(error))
-            raise ConvergenceError(
-                "the logarithmic potential of a population law was not resolved; the error is",
-                float(error[worst]),
-                "Pass that law as an AtomicLaw of its quantiles",
-                point=complex(y[worst]),
-                residual=float(error[worst]),
-            )
-        return np.asarray(self.scale * values[-1])
+        total = self._path_integral(y, _PATH_NODES[0])
+        left, error = np.arange(len(y)), np.zeros(0)
+        for count in _PATH_NODES[1:]:
+            finer = self._path_integral(y[left], count)
+            error = np.abs(finer - total[left])
+            total[left] = finer
+            left, error = left[error > _PATH_TOLERANCE], error[error > _PATH_TOLERANCE]
+            if not len(left):
+                return np.asarray(self.scale * total)
+        worst = int(np.argmax(error))
+        raise ConvergenceError(
+            "the logarithmic potential of a population law was not resolved; the error is",
+            float(error[worst]),
+            "Pass that law as an AtomicLaw of its quantiles",
+            point=complex(y[left[worst]]),
+            residual=float(error[worst]),
+        )
+
+    def _path_integral(self, y: NDArray[np.complex128], count: int) -> FloatArray:
+        """Imaginary part of L(y) from `count` nodes."""
+        # far enough that mean/h, what lies beyond, is nothing: a small |y| has a long way to go
+        beyond = np.log(_PATH_END * self.pieces[-1, 1] / np.abs(y).min())
+        last = max(_PATH_REACH, float(np.arcsinh(2 / np.pi * beyond)))
+        v, step = np.linspace(-_PATH_REACH, last, count, retstep=True)
+        grow = np.exp(np.pi / 2 * np.sinh(v))
+        h = np.abs(y)[:, None] * grow
+        weight = h * (np.pi / 2 * np.cosh(v)) * step
+        at = y[:, None] - 1j * h
+        # beyond any float of the transform the integrand is −mean/y², and its share nothing
+        far = np.abs(at) > _FAR * self.pieces[-1, 1]
+        e = 1 / at
+        f = np.empty_like(at)
+        f[~far] = np.asarray(self._law.stieltjes(-at[~far])) - e[~far]
+        series = np.zeros_like(e[far])
+        for k in range(_FAR_TERMS, 0, -1):
+            series = (series + (-1) ** k * self._moments[k]) * e[far]
+        f[far] = series * e[far]
+        return np.asarray((1j * (f * weight).sum(axis=1)).imag)
 
     def resolvent(self, y: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(self._law.stieltjes(-y))
