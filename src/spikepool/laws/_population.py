@@ -32,7 +32,7 @@ _FAR_TERMS = 12
 # numbers of quadrature nodes tried, one after the other
 _NODES = (400, 1600)
 
-# numbers of nodes along a path to infinity, tried until two agree, their least reach in the double exponential variable,
+# numbers of nodes along a path to infinity, tried until two agree, their least reach in the double exponential variable
 # how many times the law's upper end the path goes at least, and how far two results may differ
 _PATH_NODES = (161, 321, 641, 1281)
 _PATH_REACH = 3.6
