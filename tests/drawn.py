@@ -1,7 +1,8 @@
 """What a figure shows, as data: a baseline that no font, backend or version of matplotlib moves.
 
 For every axes its words, scales and limits, and for every artist its kind, style and the numbers drawn: how many, and
-their least, mean and greatest. A line that is missing, has another colour or other numbers changes it.
+their least, mean and greatest, as shares of the axes. A line that is missing, has another colour or lies elsewhere
+changes it; numbers that another draw of a simulation gives do not.
 """
 
 import json
@@ -12,15 +13,26 @@ import numpy as np
 from matplotlib import colors
 
 BASELINES = Path(__file__).parent / "recorded" / "drawn.json"
-# Simulated numbers are seeded; what is left is rounding, and a colour bar's ticks.
-RELATIVE = 0.01
+TOLERANCE = 0.04  # of the width or height of the axes: what other draws move, and the eye would not see
 
 
-def numbers(values):
-    """[count, least, mean, greatest] of the finite values."""
+def numbers(values, limits=(0.0, 1.0), scale="linear"):
+    """[count, least, mean, greatest] of the finite values, as shares of the way between the limits."""
     flat = np.ravel(np.ma.filled(np.ma.asarray(values, dtype=float), np.nan))
-    finite = flat[np.isfinite(flat)]
-    return [len(flat), *(map(float, (finite.min(), finite.mean(), finite.max())) if len(finite) else ())]
+    low, high = limits
+    if scale == "log":
+        flat, low, high = np.log(np.where(flat > 0, flat, np.nan)), np.log(low), np.log(high)
+    shares = (flat[np.isfinite(flat)] - low) / (high - low)
+    shares = np.clip(shares, -1, 2)  # beyond the picture it does not matter how far
+    return [len(flat), *(map(float, (shares.min(), shares.mean(), shares.max())) if len(shares) else ())]
+
+
+def places(ax, x, y):
+    """The numbers of an artist along both axes."""
+    return {
+        "x": numbers(x, ax.get_xlim(), ax.get_xscale()),
+        "y": numbers(y, ax.get_ylim(), ax.get_yscale()),
+    }
 
 
 def colour(value):
@@ -31,7 +43,8 @@ def colour(value):
 
 
 def words(text):
-    return "" if re.fullmatch(r"_child\d+|_nolegend_", text) else text
+    """Words without their digits, which another draw may change, and without the names that matplotlib makes up."""
+    return "" if re.fullmatch(r"_child\d+|_nolegend_", text) else re.sub(r"[\d.,−-]+", "#", text)
 
 
 def lines(ax):
@@ -39,8 +52,7 @@ def lines(ax):
         {
             "label": words(str(line.get_label())),
             "look": [colour(line.get_color()), str(line.get_marker()), str(line.get_linestyle())],
-            "x": numbers(line.get_xdata()),
-            "y": numbers(line.get_ydata()),
+            **places(ax, line.get_xdata(), line.get_ydata()),
         }
         for line in ax.lines
     ]
@@ -49,50 +61,46 @@ def lines(ax):
 def collections(ax):
     found = []
     for artist in ax.collections:
-        paths = artist.get_paths()
         drawn = np.asarray(artist.get_offsets(), dtype=float)
         if len(drawn) < 2:
-            drawn = np.concatenate([np.zeros((0, 2)), *(path.vertices for path in paths)])
+            drawn = np.concatenate([np.zeros((0, 2)), *(path.vertices for path in artist.get_paths())])
         values = artist.get_array()
         found.append(
             {
                 "kind": type(artist).__name__,
                 "label": words(str(artist.get_label())),
-                "x": numbers(drawn[:, 0]),
-                "y": numbers(drawn[:, 1]),
-                "values": [] if values is None else numbers(values),
+                "values": [] if values is None else numbers(values, artist.get_clim()),
+                **places(ax, drawn[:, 0], drawn[:, 1]),
             }
         )
     return found
 
 
 def patches(ax):
-    return [
-        {
-            "kind": type(patch).__name__,
-            "look": colour(patch.get_facecolor()),
-            "x": numbers(patch.get_path().transformed(patch.get_patch_transform()).vertices[:, 0]),
-            "y": numbers(patch.get_path().transformed(patch.get_patch_transform()).vertices[:, 1]),
-        }
-        for patch in ax.patches
-    ]
+    found = []
+    for patch in ax.patches:
+        corners = patch.get_path().transformed(patch.get_patch_transform()).vertices
+        found.append({"kind": type(patch).__name__, "look": colour(patch.get_facecolor())} | places(ax, *corners.T))
+    return found
 
 
 def signature(figure):
     """A figure as plain data, one record an axes."""
-    return [
-        {
-            "words": [ax.get_title(), ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel()],
-            "scales": [ax.get_xscale(), ax.get_yscale()],
-            "limits": [*map(float, (*ax.get_xlim(), *ax.get_ylim()))],
-            "texts": [text.get_text() for text in ax.texts],
-            "images": [numbers(image.get_array()) for image in ax.images],
-            "lines": lines(ax),
-            "collections": collections(ax),
-            "patches": patches(ax),
-        }
-        for ax in figure.axes
-    ]
+    found = []
+    for ax in figure.axes:
+        found.append(
+            {
+                "words": [*map(words, (ax.get_title(), ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel()))],
+                "scales": [ax.get_xscale(), ax.get_yscale()],
+                "limits": [*map(float, (*ax.get_xlim(), *ax.get_ylim()))],
+                "texts": [words(text.get_text()) for text in ax.texts],
+                "images": [numbers(image.get_array(), image.get_clim()) for image in ax.images],
+                "lines": lines(ax),
+                "collections": collections(ax),
+                "patches": patches(ax),
+            }
+        )
+    return found
 
 
 def differences(found, expected, path=""):
@@ -106,7 +114,8 @@ def differences(found, expected, path=""):
         pairs = enumerate(zip(found, expected, strict=True))
         return [d for place, pair in pairs for d in differences(*pair, f"{path}[{place}]")]
     if isinstance(expected, float) and isinstance(found, (int, float)):
-        close = abs(found - expected) <= RELATIVE * max(abs(expected), abs(found)) + 1e-6
+        # shares of an axes; limits are numbers of their own, and may be large
+        close = abs(found - expected) <= TOLERANCE * max(1.0, abs(expected))
         return [] if close else [f"{path}: {found:g} instead of {expected:g}"]
     return [] if found == expected else [f"{path}: {found!r} instead of {expected!r}"]
 

@@ -18,6 +18,22 @@ def test_one_version_everywhere(repository):
     assert first == sp.__version__
 
 
+def test_the_citation_is_one(repository):
+    """What the command prints, what the page of the documentation shows and what the file for machines says."""
+    pytest.importorskip("typer", reason="the command line is not installed")
+    from spikepool.cli.application import CITATION
+
+    assert CITATION in (repository / "docs" / "citing.md").read_text()
+    machine = (repository / "CITATION.cff").read_text()
+    fields = dict(re.findall(r"^(title|version|date-released|license): \"?(.+?)\"?$", machine, re.MULTILINE))
+    software = CITATION[CITATION.index("@software") :]
+    for name in ("title", "version", "date-released", "license"):
+        assert f"{{{fields[name]}}}" in software, name
+    paper = re.search(r'^  title: "(.+)"$', machine, re.MULTILINE).group(1)
+    assert paper in CITATION
+    assert "doi" not in machine.lower(), "then the command and the page should give it too"
+
+
 def test_every_extra_is_in_all(repository):
     extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     reached, todo = set(), ["all"]

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from spikepool.explorer.glossary import GROUPS, TERMS, to_markdown
 
 
@@ -35,6 +37,16 @@ def test_words_with_one_meaning(repository):
         assert not re.search(r"\|\s*exact( \(ours\))?\s*\|", text), path
         assert not re.search(r"[Pp]ublished, exact", text), path
         assert not re.search(r"alignment edge|edge of detection|overlap with (the )?(signal|hidden)", text), path
+        assert not re.search(r"drift by token|number of samples|signal norm|sentence length", text), path
+
+
+def test_the_command_line_speaks_the_same_words(repository):
+    """Rows of a user's files, sequences of the model; strength for mu; change of tokens, drift of weights."""
+    pytest.importorskip("typer", reason="the command line is not installed")
+    for path in (repository / "src" / "spikepool" / "cli").glob("*.py"):
+        said = re.findall(r'help="([^"]*)"|"""(.*?)"""', path.read_text(), flags=re.DOTALL)
+        text = " ".join(" ".join(part) for part in said)
+        assert not re.search(r"\b(samples|sentences|examples|instances|drift by token|signal mu)\b", text), path
 
 
 def test_the_page_is_reached_and_styled(application):

@@ -82,10 +82,10 @@ def test_a_missing_line_or_another_number_is_seen(computed):
     for change in (
         lambda ax: ax.lines[1].remove(),
         lambda ax: ax.patches[0].remove(),
-        lambda ax: ax.lines[0].set_ydata(1.05 * ax.lines[0].get_ydata()),
+        lambda ax: ax.lines[0].set_ydata(1.2 * ax.lines[0].get_ydata()),
         lambda ax: ax.lines[0].set_color("red"),
         lambda ax: ax.set_xlabel("x"),
-        lambda ax: ax.set_xlim(0, 1),
+        lambda ax: ax.set_xlim(0, 2 * ax.get_xlim()[1]),
     ):
         assert seen(change)
 

@@ -24,10 +24,12 @@ CITATION = f"""@article{{seddik2026attention,
 }}
 
 @software{{spikepool,
-  title   = {{spikepool: signal recovery from attention-pooled token embeddings}},
+  title   = {{spikepool: how much of a hidden signal survives attention-weighted pooling}},
   author  = {{{{The spikepool developers}}}},
   year    = {{2026}},
-  version = {{{__version__}}}
+  date    = {{2026-11-16}},
+  version = {{{__version__}}},
+  license = {{BSD-3-Clause}}
 }}"""
 
 app = typer.Typer(

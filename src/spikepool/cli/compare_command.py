@@ -38,7 +38,7 @@ def compare(
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Two tables: spectra, counts, leading spaces, and drift by token where vocabularies match. Or two checkpoints.
+    """Two tables: spectra, counts, leading spaces, and change by token where vocabularies match. Or two checkpoints.
 
     --fail-if knows: change, rotated_change, overlap (at the largest k), outliers_first, outliers_second, most_moved;
     with --all, of every weight: drift, overlap and angle (of the space shown), outliers_first, outliers_second; and of

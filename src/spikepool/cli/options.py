@@ -29,7 +29,7 @@ Dimension = Annotated[int, typer.Option("--d", help="Embedding dimension.")]
 Vocabulary = Annotated[int, typer.Option("--V", help="Vocabulary size (even).")]
 Sequences = Annotated[int, typer.Option("--N", help="Number of sequences.")]
 Length = Annotated[int, typer.Option("--T", help="Sequence length.")]
-Signal = Annotated[float, typer.Option("--mu", help="Norm of the hidden signal.")]
+Signal = Annotated[float, typer.Option("--mu", help="Signal strength: the norm of the hidden signal.")]
 Correlation = Annotated[
     str | None,
     typer.Option("--correlation", "-R", help=CORRELATION_HELP, show_default="prefix:3, or prefix:T for a shorter T"),

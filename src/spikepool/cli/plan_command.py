@@ -37,7 +37,7 @@ def plan(
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
-    """How many sequences, what signal or what vocabulary a target alignment needs, and the trade-offs.
+    """How many sequences, what signal strength or what vocabulary a target alignment needs, and the trade-offs.
 
     Each requirement changes one quantity and keeps the others as given.
     """
@@ -95,7 +95,7 @@ def _tables(
     by_size: dict[str, list[dict[str, Any]]],
 ) -> list[Printed]:
     """What the target needs, then for each weighting the two trade-offs."""
-    header = ["weights", "alignment now", "sequences N", "signal mu", "vocabulary V"]
+    header = ["weights", "alignment now", "sequences N", "strength mu", "vocabulary V"]
     rows = [
         [name, number(item["alignment"]), *_requirement_cells(item), _vocabulary_cell(item["vocabulary"])]
         for name, item in needs.items()
@@ -107,7 +107,7 @@ def _tables(
         grid = by_size[name]
         tables.append(
             (
-                f"Trade-offs ({name}): sequences for alignment {alignment:g}, by vocabulary and signal",
+                f"Trade-offs ({name}): sequences for alignment {alignment:g}, by vocabulary and strength",
                 ["vocabulary V", *(f"mu = {number(value)}" for value in grid[0]["mu"])],
                 [[number(row["V"]), *map(_samples_cell, row["samples"])] for row in grid],
             )

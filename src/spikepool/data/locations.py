@@ -34,6 +34,13 @@ _NO_CREDENTIALS = (
 # Words by which object stores refuse a request that carried credentials.
 _REFUSED = ("accessdenied", "access denied", "forbidden", "invalidaccesskeyid", "signaturedoesnotmatch", "expiredtoken")
 
+# How to get the package that speaks a protocol.
+_REMEDIES = {
+    "s3": "Install it with: pip install 'spikepool[remote]'",
+    **dict.fromkeys(("gs", "gcs"), "Install it with: pip install gcsfs"),
+    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "Install it with: pip install adlfs"),
+}
+
 
 @dataclass(frozen=True)
 class Location:
@@ -103,7 +110,7 @@ def locate(where: str | Path, storage_options: Mapping[str, Any] | None = None) 
     except ImportError as err:
         raise MissingDependencyError(
             f"{url.split('://')[0]}:// needs a package that is not installed ({err})",
-            remedy="pip install 'spikepool[remote]' brings s3://; for gs:// install gcsfs, for az:// adlfs",
+            remedy=_REMEDIES.get(url.split("://")[0], "Install the package that fsspec names"),
         ) from err
     except (ValueError, TypeError) as err:
         raise InvalidInputError(
@@ -138,7 +145,8 @@ def translate(err: BaseException, where: str, doing: str = "read") -> SpikepoolE
             f"not allowed to {doing} {where} ({text})", remedy="Check the credentials and what they permit"
         )
     if isinstance(err, FileNotFoundError):
-        if "bucket" in text.lower():
+        # the store's own words, not those of a path that has a bucket in its name
+        if "bucket" in text.lower().replace(where.split("://")[-1].lower(), ""):
             return MissingSourceError(
                 f"the bucket of {where} does not exist", remedy="Check its name and region, or create it first"
             )

@@ -179,6 +179,21 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             code="components",
         ),
         Term(
+            "change",
+            "Change",
+            "",
+            "How far a table differs from another: the norm of the difference over that of the first, both centred.",
+            "Of one token, in units of a typical vector.",
+            code="compare_tables(a, b).change",
+        ),
+        Term(
+            "drift",
+            "Drift",
+            "",
+            "How far a weight of a checkpoint has moved, as stored: the norm of the difference over that of the first.",
+            code="compare_checkpoints(a, b)",
+        ),
+        Term(
             "threshold",
             "Threshold",
             "μ*",

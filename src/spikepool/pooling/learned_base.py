@@ -259,7 +259,11 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return map_rows(source, values, len(self._values.intercept), "predicting", self.progress)
 
     def transform(self, X: Any, mask: Any = None) -> Any:
-        """Pooled features (n, heads·d), head by head; a lazy Dask array when X is one."""
+        """Pooled features (n, heads·d), head by head; a lazy Dask array when X is one.
+
+        Stored data are read chunk by chunk; the result is in memory. To write it to a store instead:
+        :func:`spikepool.write_pooled`, or ``spikepool pool X --labels y --out P.zarr``.
+        """
         source = self._source(X, mask)
         return map_any(source, FeatureRows(self._pooling, self.empty), self.n_features_out_, "pooling", self.progress)
 

@@ -316,7 +316,7 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Pooled features (n, d); a lazy Dask array when X is one.
 
         Stored data (paths, URLs, Zarr arrays) are read chunk by chunk; the result is in memory. To write it to a
-        store instead, see :func:`spikepool.write_pooled`.
+        store instead: :func:`spikepool.write_pooled`, or ``spikepool pool X --out P.zarr``.
         """
         return map_any(self._source(X, mask), self._pool_block, self.n_features_out_, "pooling", self.progress)
 

@@ -128,7 +128,7 @@ def compare_tables(
     most: int = 10,
     **parameters: Any,
 ) -> TableComparison:
-    """Compare two tables: spectra and counts, leading spaces, and drift by token where the vocabularies match.
+    """Compare two tables: spectra and counts, leading spaces, and change by token where the vocabularies match.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def overlap_rows(found: Any) -> list[tuple[Any, ...]]:
     return [(str(o.k), o.coordinates, o.tokens, _degrees(o.largest_angle), o.chance) for o in found.overlaps]
 
 
-def drift_sentence(found: Any) -> str:
+def change_sentence(found: Any) -> str:
     """How far the tables and their tokens are apart, or why that cannot be said."""
     if not found.common:
         return "The rows cannot be matched (different numbers of rows and no common names), so tokens are not compared."
@@ -66,7 +66,7 @@ def summary(found: Any) -> str:
     for o in found.overlaps:
         cells = (number(o.coordinates, 3), number(o.tokens, 3), _degrees(o.largest_angle), number(o.chance, 2))
         lines.append(f"  {o.k:5d}  {cells[0]:>11s}  {cells[1]:>7s}  {cells[2]:>14s}  {cells[3]:>7s}")
-    lines.append(drift_sentence(found))
+    lines.append(change_sentence(found))
     for token in found.moved:
         name = f"row {token.row}" if token.token is None else f"{token.token!r} (row {token.row})"
         lines.append(f"  {name}: moved by {token.change:.3g} of a typical vector, cosine {token.cosine:.3f}")
@@ -103,4 +103,4 @@ def as_html(found: Any) -> str:
     if found.moved:
         rows = [(t.token or f"row {t.row}", t.change, t.cosine) for t in found.moved]
         moved = html_table(("moved most", "change", "cosine"), rows)
-    return f"{spectra}{spaces}<p>{html.escape(drift_sentence(found))}</p>{moved}"
+    return f"{spectra}{spaces}<p>{html.escape(change_sentence(found))}</p>{moved}"
