@@ -44,9 +44,7 @@ def compute(settings: Settings) -> xr.Dataset:
     chosen = np.full((2, len(cases), n_blocks, len(ROWS)), np.nan)
     for i, case in enumerate(cases.values()):
         for j, block in enumerate(case["blocks"]):
-            by_block[:2, i, j] = block["block"], block["mean"]
-            if block["query"] is not None:  # not measured for every model
-                by_block[2:, i, j] = block["query"]
+            by_block[:, i, j] = block["block"], block["mean"], *block["query"]
             for k, kind in enumerate(ROWS):
                 rows = block["rows"][kind]
                 heads = slice(0, case["heads"])
