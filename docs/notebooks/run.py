@@ -20,6 +20,8 @@ def execute(path: Path, folder: Path) -> Any:
     client.execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times of day
+        if cell.cell_type == "code":  # progress that was shown and has gone
+            cell.outputs = [o for o in cell.outputs if o.get("data") not in ({"text/plain": ""}, {"text/plain": []})]
     notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     return notebook
 

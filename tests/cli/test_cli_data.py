@@ -158,3 +158,15 @@ def test_forecast_asks_for_labels(run, files):
     assert "--labels" in err
     code, _, err = run("forecast", files / "features.npy", "-y", files / "y.npy", "--n", "many")
     assert code == 2
+
+
+@pytest.mark.parametrize("name", ["P.npy", "P.zarr", "P.parquet", "p.png"])
+def test_a_folder_that_is_not_there_is_said_before_the_work(run, files, tmp_path, monkeypatch, name):
+    from spikepool.pooling.learned import LearnedPoolingClassifier
+
+    monkeypatch.setattr(LearnedPoolingClassifier, "fit", lambda *_, **__: pytest.fail("it has begun"))
+    out = tmp_path / "absent" / name
+    code, said, err = run("pool", files / "tokens.npy", "--labels", files / "y.npy", "--out", out)
+    assert (code, said) == (2, "")
+    assert "there is no such folder" in err
+    assert not out.parent.exists()

@@ -13,7 +13,7 @@ import typer
 
 from spikepool.cli import options as opt
 from spikepool.cli import reading
-from spikepool.cli.output import checked_out, print_json, write_out
+from spikepool.cli.output import checked_out, existing_folder, print_json, write_out
 from spikepool.kit.showing import html_text
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def pool(
     """
     features = [name for name in out or [] if name.lower().endswith(FEATURE_FILES)]
     shown = [checked_out(Path(name), FEATURE_FILES) for name in out or [] if name not in features]
+    for name in features:
+        if "://" not in name:
+            existing_folder(Path(name))
     rows = reading.open_input(tokens, column, "tokens")
     y = reading.label_values(tokens, labels, label_column, rows.shape[0])
     observed = reading.mask_values(mask, rows.shape)

@@ -47,11 +47,18 @@ def checked_out(out: Path | None, also: tuple[str, ...] = ()) -> Path | None:
         raise InvalidInputError(
             f"--out must end in {', '.join(known[:-1])} or {known[-1]}", str(out), "Choose one of these"
         )
-    if not out.absolute().parent.is_dir():
-        raise InvalidInputError("--out: there is no such folder", str(out.parent), "Make it first")
+    existing_folder(out)
     if out.suffix.lower() not in also:
         require("matplotlib", "plot")
     return out
+
+
+def existing_folder(out: Path) -> None:
+    """Refuse a file whose folder is not there, before the work."""
+    from spikepool.errors import InvalidInputError
+
+    if not out.absolute().parent.is_dir():
+        raise InvalidInputError("--out: there is no such folder", str(out.parent), "Make it first")
 
 
 def write_out(out: Path | None, title: str, figure: Callable[[], Any], body: Callable[[], str], *, quiet: bool) -> None:

@@ -123,7 +123,7 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "Effective tokens",
             "1/κ",
             "Over how many tokens the weights are spread: T for mean pooling, 1 for a single token.",
-            "Below three the closed form is flagged as an approximation.",
+            "Below three the closed form is flagged as an approximation, unless the signal is twice its threshold.",
         ),
         Term(
             "centered",
