@@ -34,6 +34,7 @@ from forecast_tasks import load_task, tasks
 from spikepool.kit.gcv import fit_ridge
 
 RESULTS = Path(__file__).parent / "results"
+PARTS = ("development", "held-out", "confirmation", "fresh")
 PILOTS, MULTIPLES = (200, 500, 1000), (2, 4, 8)
 LAWS = ("two parameters", "three parameters", "three, through the pilot")
 # Training sets averaged for the truth, by rows; rows tested on; rows that must remain to test on.
@@ -212,7 +213,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the corpora")
     parser.add_argument("--features", type=Path, default=Path("features"), help="folder of encoded texts")
-    parser.add_argument("--half", choices=("development", "held-out", "confirmation"))
+    parser.add_argument("--half", choices=PARTS)
     parser.add_argument("--tasks", help="only tasks whose name contains this")
     parser.add_argument("--repeats", type=int, default=3, help="pilots of each size and task")
     parser.add_argument("--out", type=Path, default=Path("forecast_records.json"), help="one record a pilot")
@@ -244,7 +245,7 @@ def main() -> None:
         truth_file.write_text(json.dumps(truth))
         options.out.write_text(json.dumps(records))
     report = []
-    for half in ("development", "held-out", "confirmation"):
+    for half in PARTS:
         mine = [r for r in records if r["half"] == half]
         if mine:
             report += [f"## {half}: {len({r['task'] for r in mine})} tasks, {len(mine)} pilots", "", *table(mine), ""]

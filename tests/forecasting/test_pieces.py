@@ -180,5 +180,5 @@ def test_power_law_goes_through_the_pilot_and_never_rises():
     Y = np.where(labels[:, None] == np.arange(2), 1.0, -1.0)
     pilot = measure_pilot(X, Y, labels, np.arange(200), rng)
     law = fit_power_law(pilot, np.ones(200))
-    assert law.accuracy(np.array([pilot.sizes[0].n]))[0] == pytest.approx(pilot.sizes[0].chosen_correct.mean())
+    assert law.accuracy(np.array([pilot.sizes[0].n]))[0] == pytest.approx(pilot.sizes[0].chosen_likely.mean())
     assert law.exponent >= 0

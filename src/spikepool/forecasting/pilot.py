@@ -2,7 +2,7 @@
 
 Everything that follows is fitted to these statistics, and its uncertainty comes from reweighting the rows, so they
 are kept by row: the excess |f|² − 2 f·(y − ȳ) of the squared error over |y − ȳ|², at each penalty and at the one that
-generalised cross-validation chooses, and whether the class was right.
+generalised cross-validation chooses, and whether the class was right, counted and smoothly.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.forecasting.leave_out import chosen_penalty, decompose, held_out_predictor, leave_group_out
+from spikepool.forecasting.margins import agreement, likely_right, margins
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
 
@@ -30,6 +31,11 @@ _DRAWS_LARGE, _DRAWS_SMALL = 5, 10
 _LARGE_FRACTION = 0.35
 # Rows each of them is tested on: this many or a fifth of the pilot, whichever is more.
 _FEWEST_TESTED = 500
+# Fraction at which training sets are compared: nearly disjoint ones, and ten of them.
+_COMPARED = 3
+# Agreement of training sets in the middle of the development tasks (.2 to .8), and the rows at which half of what is
+# measured counts: training sets of fewer rows agree less, whatever the task.
+_USUAL_AGREEMENT, _AGREEMENT_ROWS = 0.5, 150
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class PilotSize:
         Mean of |f|² − 2 f·(y − ȳ) over the times a row was tested.
     chosen_excess, chosen_correct : array (rows,)
         The same, and the frequency of the right class, at the penalty chosen by generalised cross-validation.
+    chosen_likely : array (rows,)
+        The frequency of the right class as a smooth count (:mod:`spikepool.forecasting.margins`).
     """
 
     n: int
@@ -53,6 +61,7 @@ class PilotSize:
     excess: FloatArray
     chosen_excess: FloatArray
     chosen_correct: FloatArray
+    chosen_likely: FloatArray
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,8 @@ class Pilot:
         Of X'X over `spectrum_rows` rows, labelled and unlabelled.
     sizes : tuple of PilotSize
         The pilot itself (leave-one-out) first, then smaller ones.
+    agreement : float
+        How far training sets agree on which rows are right, shrunken towards the usual .5.
     """
 
     rows: int
@@ -86,6 +97,7 @@ class Pilot:
     eigenvalues: FloatArray
     spectrum_rows: int
     sizes: tuple[PilotSize, ...]
+    agreement: float = _USUAL_AGREEMENT
 
     @property
     def classes(self) -> int:
@@ -140,18 +152,19 @@ def measure_pilot(
     energy = ((Y - level) ** 2).sum(axis=1)
     excess = np.empty((n, len(penalties)))
     chosen = chosen_penalty(parts, Y - level, penalties)
-    correct = np.zeros(n)
+    correct, likely = np.zeros(n), np.zeros(n)
     for j, penalty in enumerate(penalties):
         f = leave_group_out(parts, Y, groups, float(penalty))
         excess[:, j] = _excess(f - level, Y - level)
         if j == chosen and labels is not None:
             correct = (_winner(f) == labels).astype(np.float64)
+            likely = likely_right(margins(f, labels))
     mean = excess.mean(axis=0)
     window = np.flatnonzero(mean <= mean.min() + _PENALTY_WINDOW * energy.mean())
     kept = np.unique(np.linspace(window[0], window[-1], min(len(window), _MOST_PENALTIES)).round().astype(np.intp))
     number = np.unique(groups, return_inverse=True)[1]
     leaving = float(np.bincount(number)[number].mean())  # rows that leave with a row, itself included
-    own = PilotSize(round(n - leaving), np.ones(n), excess[:, kept], excess[:, chosen], correct)
+    own = PilotSize(round(n - leaving), np.ones(n), excess[:, kept], excess[:, chosen], correct, likely)
 
     values, rows = parts.squared, n
     if unlabelled is not None:
@@ -159,14 +172,17 @@ def measure_pilot(
         values, rows = decompose(together - together.mean(axis=0)).squared, len(together)
     if d > parts.rank:  # the same inner products in fewer columns
         X = parts.left * np.sqrt(parts.squared)
-    sizes = [own]
-    for fraction in FRACTIONS:
+    sizes, seen = [own], None
+    for index, fraction in enumerate(FRACTIONS):
         if round(fraction * n) >= _FEWEST_ROWS:
-            sizes.append(_measure_fraction(X, Y, labels, groups, float(fraction), penalties[kept], rng))
+            size, agreed = _measure_fraction(X, Y, labels, groups, float(fraction), penalties[kept], rng)
+            sizes.append(size)
+            seen = agreed if index == _COMPARED else seen
         if progress is not None:
             progress.advance()
     shares = None if labels is None else np.bincount(labels) / n
-    return Pilot(n, d, shares, energy, row_norm, penalties[kept], values, rows, tuple(sizes))
+    known = 0.0 if seen is None else (seen - _USUAL_AGREEMENT) * n / (n + _AGREEMENT_ROWS)
+    return Pilot(n, d, shares, energy, row_norm, penalties[kept], values, rows, tuple(sizes), _USUAL_AGREEMENT + known)
 
 
 def _measure_fraction(
@@ -177,13 +193,14 @@ def _measure_fraction(
     fraction: float,
     penalties: FloatArray,
     rng: np.random.Generator,
-) -> PilotSize:
-    """Errors of training sets of a fraction of the rows on rows outside their groups."""
+) -> tuple[PilotSize, float | None]:
+    """Errors of training sets of a fraction of the rows on rows outside their groups, and the sets' agreement."""
     n, level = len(Y), Y.mean(axis=0)
     size = round(fraction * n)
     tested, correct, chosen_excess = np.zeros(n), np.zeros(n), np.zeros(n)
     excess = np.zeros((n, len(penalties)))
     trained = []
+    tests: list[tuple[IntArray, FloatArray]] = []
     for _ in range(_DRAWS_LARGE if fraction > _LARGE_FRACTION else _DRAWS_SMALL):
         train, test = _split(groups, size, rng)
         if len(test) == 0 or len(train) < 2:
@@ -204,15 +221,24 @@ def _measure_fraction(
                 chosen_excess[test] += error
                 if labels is not None:
                     correct[test] += _winner(f + level) == labels[test]
+                    tests.append((test, margins(f + level, labels[test])))
         trained.append(len(train))
     times = np.maximum(tested, 1)
-    return PilotSize(
+    likely, agreed = np.zeros(n), None
+    if tests:
+        rows = np.concatenate([test for test, _ in tests])
+        margin = np.concatenate([found for _, found in tests])
+        np.add.at(likely, rows, likely_right(margin))
+        agreed = agreement(rows, margin)
+    measured = PilotSize(
         round(float(np.mean(trained))) if trained else size,
         tested,
         excess / times[:, None],
         chosen_excess / times,
         correct / times,
+        likely / times,
     )
+    return measured, agreed
 
 
 def _excess(f: FloatArray, centred: FloatArray) -> FloatArray:

@@ -33,7 +33,7 @@ def fit_power_law(pilot: Pilot, weights: FloatArray) -> PowerLaw:
     for size in pilot.sizes:
         w = weights * size.tested
         if w.sum() > 0:
-            points.append((size.n, 1 - float(weighted_mean(size.chosen_correct, w))))
+            points.append((size.n, 1 - float(weighted_mean(size.chosen_likely, w))))
     n, error = np.array(points).T
     log_error = np.log(np.maximum(error, 0.5 / pilot.rows))  # no error among n0 rows is not an error of zero
     x, y = np.log(n / n[0]), log_error - log_error[0]
