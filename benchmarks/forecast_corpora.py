@@ -1,0 +1,82 @@
+"""Two labelled corpora that a Debian system holds or installs, for benchmarks/forecast.py.
+
+debian    one-line descriptions of packages (``apt-cache dumpavail``) by section: unequal classes, overlapping sections.
+          One package of each source, sections of 60 sources and more, 12,000 texts at random.
+wordnet   glosses of WordNet 3.0 (package wordnet-base) by lexicographer file (noun.animal, verb.motion, ...): files
+          with 150 glosses and more, at most 600 of each, 12,000 texts at random.
+
+    apt-get install wordnet-base
+    python benchmarks/forecast_corpora.py --out corpora
+
+The packages of another release give another corpus; the stored truth is of Debian 12.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+TEXTS = 12_000
+LEAST_SOURCES, LEAST_GLOSSES, MOST_GLOSSES = 60, 150, 600
+NO_TOPIC = {"debug", "oldlibs", "metapackages", "localization", "translations", "introspection"}
+
+
+def package_descriptions(rng: np.random.Generator) -> list[tuple[str, str]]:
+    """Description and section of one package of each source."""
+    listing = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+    found: dict[str, tuple[str, str]] = {}
+    for block in listing.split("\n\n"):
+        text = re.search(r"^Description(?:-en)?: (.+)$", block, re.MULTILINE)
+        section = re.search(r"^Section: (?:.*/)?(.+)$", block, re.MULTILINE)
+        source = re.search(r"^Source: (\S+)", block, re.MULTILINE) or re.search(r"^Package: (\S+)", block, re.MULTILINE)
+        if text and section and source and section[1] not in NO_TOPIC:
+            found.setdefault(text[1].strip(), (section[1], source[1]))
+    of_source: dict[str, tuple[str, str]] = {}
+    for description, (label, origin) in found.items():
+        of_source.setdefault(origin, (description, label))
+    sizes = Counter(label for _, label in of_source.values())
+    rows = [row for row in of_source.values() if sizes[row[1]] >= LEAST_SOURCES]
+    return [rows[i] for i in rng.permutation(len(rows))[:TEXTS]]
+
+
+def glosses(folder: Path, rng: np.random.Generator) -> list[tuple[str, str]]:
+    """Gloss, without examples, and number of the lexicographer file."""
+    found: dict[str, str] = {}
+    for part in ("noun", "verb", "adj", "adv"):
+        for line in (folder / f"data.{part}").read_text().splitlines():
+            if not line.startswith("  "):  # the licence
+                head, gloss = line.split(" | ", 1)
+                found.setdefault(gloss.split('; "')[0].strip(), head.split()[1])
+    sizes, kept, count = Counter(found.values()), [], Counter[str]()
+    rows = [row for row in found.items() if sizes[row[1]] >= LEAST_GLOSSES]
+    for i in rng.permutation(len(rows)):
+        if count[rows[i][1]] < MOST_GLOSSES:
+            kept.append(rows[i])
+            count[rows[i][1]] += 1
+    return [kept[i] for i in rng.permutation(len(kept))[:TEXTS]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("corpora"))
+    parser.add_argument(
+        "--wordnet", type=Path, default=Path("/usr/share/wordnet"), help="folder of data.noun and others"
+    )
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(2026)
+    for name, rows in (("debian", package_descriptions(rng)), ("wordnet", glosses(options.wordnet, rng))):
+        with gzip.open(options.out / f"{name}.csv.gz", "wt") as file:
+            csv.writer(file).writerows([("text", "label"), *rows])
+        print(f"{name}: {len(rows)} texts, {len({label for _, label in rows})} classes")
+
+
+if __name__ == "__main__":
+    main()
