@@ -23,7 +23,7 @@ _DEFAULT_MULTIPLES = (1, 2, 4, 8)
 _SMALLEST_N = 8
 # Root mean square difference between curve and measured points, a + b/sqrt(n0), that no development task exceeded.
 # Below it the difference says nothing about the error of the forecast (rank correlations of −.03 to .18).
-_USUAL_ERROR = (0.015, 0.6)
+_USUAL_ERROR = (0.015, 0.65)
 # The same for R², the score of a regression: the largest 2 % of the development tasks were beyond it.
 _USUAL_R2_ERROR = (0.03, 1.2)
 # Standard errors by which the pilot's explained variance must exceed zero.
