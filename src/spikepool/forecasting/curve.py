@@ -39,8 +39,8 @@ _LEVEL_KEPT = 0.8
 # chosen on the other is covered in .87 or more at every pilot size. The first choice, (1.3, 2, .0002) from .91 to .94
 # with the link chosen on both, covered the held-out corpus in .79 to .90.
 ACCURACY_VARIANCE = (1.3, 3.0, 0.0003)
-# The error: .91 over five real targets (diabetes, pixels, lengths of banking77); (1.2, .3, .0002), from class indicators
-# taken as numbers, had covered .81 of them.
+# The error: .91 over five real targets (diabetes, pixels, lengths of banking77); (1.2, .3, .0002), from indicators of
+# classes taken as numbers, had covered .81 of them.
 ERROR_VARIANCE = (2.2, 0.5, 0.0005)
 # Accuracies are kept this far from 0 and 1 on the probit scale.
 _EDGE = 1e-5
