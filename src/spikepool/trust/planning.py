@@ -13,6 +13,9 @@ from spikepool.trust.effort import FURTHEST, effort
 
 # A range wider than this factor is no plan.
 _WIDEST_RANGE = 12.0
+# Growth of the relative half-width of an interval with every doubling of the rows, and its limit for fewer rows.
+_WIDER_A_DOUBLING = 0.4
+_LARGEST_SHARE = 1.5
 # Loss of an overlap that is no longer told from none.
 _SMALLEST_LOSS = 1e-9
 # Points of a curve that ends at the whole of a finite collection.
@@ -56,9 +59,9 @@ class Curve:
 def curve(simulated: Simulated, n: int, collection: float | None = None) -> Curve:
     """The curve around a sample of n independent rows.
 
-    The scatter of an overlap shrinks with the loss 1 − O, on the angle as its root; what extrapolation adds keeps the
-    interval at half its width at n or more. `collection` is the number of independent rows of the finite collection
-    that overlaps are with, where it is not an unlimited population; the curve ends there.
+    The scatter of an overlap shrinks with the loss 1 − O, on the angle as its root, which is an error of the loss by a
+    constant share; with every doubling of the rows that share grows. `collection` is the number of independent rows of
+    the finite collection that overlaps are with, where it is not an unlimited population; the curve ends there.
     """
     work = effort(n, len(simulated.tau))
     smallest = 2 * int(simulated.ks[-1])
@@ -69,7 +72,8 @@ def curve(simulated: Simulated, n: int, collection: float | None = None) -> Curv
         loss = (1 - overlap[-1:]) * work.multiples[-1] / FURTHEST
         rows, overlap = np.append(rows, int(n * FURTHEST)), np.concatenate([overlap, 1 - loss])
     share = np.sqrt((1 - overlap) / np.maximum(1 - simulated.overlap, 1e-9))
-    width = simulated.half_width * np.clip(share, 0.5, 1.5)
+    further = 1 + _WIDER_A_DOUBLING * np.abs(np.log2(rows / n))[:, None]
+    width = simulated.half_width * np.minimum(share, _LARGEST_SHARE) * further
     low, high = overlap_of(angle(overlap) - width), overlap_of(angle(overlap) + width)
     found = Curve(rows, overlap, np.maximum.accumulate(low, axis=0), np.maximum.accumulate(high, axis=0))
     if collection is None:

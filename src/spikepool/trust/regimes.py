@@ -23,9 +23,10 @@ _SKEWNESS_LEVEL = 0.02
 # Standard deviations of the largest excess kurtosis above which it is.
 _KURTOSIS_DEVIATIONS = 2.5
 # A signal is claimed over a bulk at most this far from the law, as (constant, multiple of 1/d): closer than a fair fit,
-# since variances that fall as 1/sqrt(rank) come near one and put eigenvalues beyond it. Signals of the model stay below
-# .01 + 2/d, and with a class-centred table of few words below .02.
-_SIGNAL_DISTANCE = (0.015, 2.0)
+# since variances that fall as 1/sqrt(rank) come near one and put eigenvalues beyond it. All but one in a hundred of the
+# model's signals stay below. With a vocabulary that is given, and not fitted to the bulk, the law is further off.
+_SIGNAL_DISTANCE = (0.012, 2.0)
+_SIGNAL_DISTANCE_KNOWN = (0.02, 2.5)
 # Outliers all within this many margins of the edge are looked at together with the first components inside: of several
 # words that are about as frequent some may lie beyond it and some not, and each of them alone is hardly skewed. At this
 # level one signal in fifty so close to the edge is lost. Not where vocabulary and weights, and with them the edge, are
@@ -130,7 +131,7 @@ def read_isotropic(rows: Rows, delta: float | None, factor: float) -> IsotropicR
             f"{count} eigenvalue(s) beyond an isotropic bulk, scored like counts of frequent tokens or a rare class"
         )
         return IsotropicReading(fit, count, None, reason)
-    constant, multiple = _SIGNAL_DISTANCE
+    constant, multiple = _SIGNAL_DISTANCE if delta is None else _SIGNAL_DISTANCE_KNOWN
     if fit.distance > constant + multiple / rows.d:
         return IsotropicReading(
             fit, count, None, f"{count} eigenvalue(s) beyond a bulk that is not quite isotropic ({words})"
