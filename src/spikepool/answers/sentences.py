@@ -101,14 +101,18 @@ def _spans(found: Any) -> tuple[str, str]:
         else f"No span is surely known to {found.target:g}; the best is the top {best.k}, overlap {_span(best)}."
     )
     resolved = sum(component.resolved for component in found.components)
-    text += f" {resolved} of the first {len(found.components)} components are resolved one by one."
+    verb = "is" if resolved == 1 else "are"
+    text += f" {resolved} of the first {len(found.components)} components {verb} resolved one by one."
     keep = f"Keep the top {known[-1].k} as a whole" if known else "Treat principal components as exploratory"
-    wider = [s for s in found.spans if s.required_samples is not None and s.interval[0] < found.target]
+    # a span that fewer rows than these might already know is planned for by its upper end alone
+    planned = [s for s in found.spans if s.required_samples is not None and s.interval[0] < found.target]
+    wider = [s for s in planned if s.required_samples[1] > found.n_effective]
     if not wider:
         return text, f"{keep}; do not name single components that are not resolved."
     span = wider[0]
     low, high = span.required_samples
-    return text, f"{keep}; {_rough(low)} to {_rough(high)} rows would bring the top {span.k} to {found.target:g}."
+    rows = f"{_rough(low)} to {_rough(high)}" if low > found.n_effective else f"at most {_rough(high)}"
+    return text, f"{keep}; {rows} rows would bring the top {span.k} to {found.target:g}."
 
 
 def _span(span: Any) -> str:
