@@ -180,7 +180,7 @@ def _trust(features: AnyArray, groups: Any, random_state: Any) -> Answer:
         verdict, advice = sentences.trust(found)
         kinds = ("spans", "rows") if found.verdict == "coloured" else ("spectrum",)
         pictures = tuple((lambda ax, kind=kind: found.plot(ax, kind=kind)) for kind in kinds)
-        return Answer(TRUST, verdict, advice, found, pictures=pictures)
+        return Answer(TRUST, verdict, advice, found, notes=tuple(found.warnings), pictures=pictures)
 
     return _asked(TRUST, ask)
 
