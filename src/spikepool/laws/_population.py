@@ -32,8 +32,8 @@ _FAR_TERMS = 12
 # numbers of quadrature nodes tried, one after the other
 _NODES = (400, 1600)
 
-# numbers of nodes along a path to infinity, tried until two agree, their least reach in the double exponential variable
-# how many times the law's upper end the path goes at least, and how far two results may differ
+# numbers of nodes along a path to infinity, tried until two agree; their least reach in the double exponential
+# variable; how many times the upper end of the law the path goes at least; how far two results may differ
 _PATH_NODES = (161, 321, 641, 1281)
 _PATH_REACH = 3.6
 _PATH_END = 1e14
