@@ -54,7 +54,7 @@ def test_commands_run(page, tmp_path):
 
 def test_only_known_kinds_of_blocks():
     kinds = {kind for page in PAGES for kind, _ in BLOCK.findall(page.read_text())}
-    assert kinds <= {"python", "console", "text", "toml"}
+    assert kinds <= {"python", "console", "text", "toml", "bibtex"}
 
 
 def test_evidence_that_is_named_exists():
