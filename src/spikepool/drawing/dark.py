@@ -39,7 +39,7 @@ def themed(svg: str) -> str:
         return f"var(--on-{colour[1:]}, {colour})"
 
     # text in black carries no colour of its own: it takes that of the element
-    ink = follow(palette.INK, dark_colour(palette.INK) or "")
+    ink = follow(palette.SVG_INK, dark_colour(palette.SVG_INK) or "")
     body = _recoloured(svg, follow)
     values = "; ".join(f"--on-{colour[1:]}: {dark}" for colour, dark in sorted(used.items()))
     style = f"<style>@media screen and (prefers-color-scheme: dark) {{ svg.themed {{ {values} }} }}</style>"
@@ -52,7 +52,7 @@ def in_theme(svg: str, theme: str) -> str:
     if theme == "light":
         return svg
     body = _recoloured(svg, lambda colour, dark: dark)
-    return re.sub(r"^<svg", f'<svg style="fill: {dark_colour(palette.INK)}"', body, count=1)
+    return re.sub(r"^<svg", f'<svg style="fill: {dark_colour(palette.SVG_INK)}"', body, count=1)
 
 
 def _recoloured(svg: str, replace: Callable[[str, str], str]) -> str:
@@ -68,7 +68,7 @@ def _property(found: re.Match[str], tag: str, replace: Callable[[str, str], str]
     colour = found["colour"]
     dark = dark_colour(colour)
     # white lines and white text stand on something coloured; white areas are paper
-    on_colour = colour == palette.PAPER and (found["property"] == "stroke" or tag == "g")
+    on_colour = colour == palette.SVG_PAPER and (found["property"] == "stroke" or tag == "g")
     if dark is None or on_colour:
         return found[0]
     return f"{found['property']}: {replace(colour, dark)}"

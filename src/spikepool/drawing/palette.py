@@ -12,7 +12,7 @@ from typing import Any
 from spikepool.kit import validation as check
 
 # What matplotlib writes for text and for paper, in SVG.
-INK, PAPER = "#000000", "#ffffff"
+SVG_INK, SVG_PAPER = "#000000", "#ffffff"
 
 
 @dataclass(frozen=True)
