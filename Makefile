@@ -16,7 +16,7 @@ TEST_WORKERS ?= 2
 # one BLAS thread per process: the tests run in parallel and must not depend on the thread count
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: all setup test check test-oldest test-newest reproduce lint format bench docs notebooks dist clean
+.PHONY: coverage all setup test check test-oldest test-newest reproduce lint format bench docs notebooks dist clean
 
 all: test
 
@@ -30,6 +30,10 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 test: $(STAMP)
+	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadscope
+
+# the same with every line and branch counted, which takes longer
+coverage: $(STAMP)
 	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadscope --cov --cov-report=term:skip-covered
 
 # what needs neither a browser, nor processes, nor many draws
