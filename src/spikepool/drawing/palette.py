@@ -72,6 +72,12 @@ MEASURED, FORECAST, TARGET = "#000000", "#4C78A8", "#D62728"
 TABLE_BULK, TABLE_OUTLIER, TABLE_EDGE, TABLE_LAW = "#4C78A8", "#D62728", "#2CA02C", "#000000"
 
 
+def series_style(name: str, place: int) -> dict[str, Any]:
+    """Colour, marker and line of a weighting: its own where it is known, else the next of the palette."""
+    style = METHODS.get(name, tuple(METHODS.values())[place % len(METHODS)])
+    return {"color": style.color, "marker": style.marker, "linestyle": style.linestyle}
+
+
 @dataclass(frozen=True)
 class Screen:
     """Colours of a page and of the charts on it; the explorer's style sheet uses the same."""

@@ -10,15 +10,6 @@ import numpy as np
 from spikepool.drawing import palette, plotting
 from spikepool.kit.arrays import FloatArray
 
-# lines of weightings that have no colour of their own
-_OTHERS = tuple(palette.METHODS.values())
-
-
-def series_style(name: str, place: int) -> dict[str, Any]:
-    """Colour, marker and line of a weighting: its own where it is known, else the next of the palette."""
-    style = palette.METHODS.get(name, _OTHERS[place % len(_OTHERS)])
-    return {"color": style.color, "marker": style.marker, "linestyle": style.linestyle}
-
 
 def draw_requirements(
     ax: Any, targets: Sequence[float], samples: Mapping[str, Sequence[int | None]], *, N: int, target: float
@@ -27,7 +18,7 @@ def draw_requirements(
     ax = plotting.own_axes(ax)
     for place, (name, needed) in enumerate(samples.items()):
         values = [np.nan if n is None else float(n) for n in needed]
-        style = series_style(name, place) | {"marker": ""}
+        style = palette.series_style(name, place) | {"marker": ""}
         never = all(n is None for n in needed)
         ax.plot(targets, values, label=f"{name}: never" if never else name, **style)
     ax.axhline(N, color=palette.INK, linewidth=1, linestyle=":", label=f"N = {N:,} now")

@@ -176,12 +176,9 @@ def draw_gains(gains: tuple[float, float], errors: tuple[float, float], ax: Any 
 def draw_grid(mus: FloatArray, alignments: FloatArray, names: Sequence[str], ax: Any = None) -> Any:
     """Alignments (weights, mu, trials): mean and two standard errors against mu, one series for each of `names`."""
     ax = plotting.own_axes(ax)
-    styles = list(METHODS.values())
     for place, (name, values) in enumerate(zip(names, alignments, strict=True)):
-        style = METHODS.get(name, styles[place % len(styles)])
         error = 2 * np.asarray([standard_error(draws) for draws in values])
-        line = {"color": style.color, "marker": style.marker, "linestyle": style.linestyle, "capsize": 2}
-        ax.errorbar(mus, values.mean(axis=1), yerr=error, label=name, **line)
+        ax.errorbar(mus, values.mean(axis=1), yerr=error, label=name, capsize=2, **palette.series_style(name, place))
     ax.set(xlabel="signal strength mu", ylabel="alignment with the signal", ylim=(-0.02, 1.02))
     ax.legend(frameon=False)
     return ax

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.drawing import plotting
-from spikepool.drawing.plans import series_style
+from spikepool.drawing import palette, plotting
 
 COLUMNS = 3
 MOST_PANELS = 24  # combinations drawn; more do not fit a page
@@ -52,7 +51,7 @@ def _panel(ax: Any, part: Any, along: str | None) -> None:
     x = np.asarray(values, dtype=float) if numeric else np.arange(len(values), dtype=float)
     for place, name in enumerate(part["weights"].values):
         here = part.isel(weights=place)
-        style = series_style(str(name), place)
+        style = palette.series_style(str(name), place)
         marker = style.pop("marker")
         predicted = np.atleast_1d(here["predicted_alignment"].values)
         ax.plot(x, predicted, marker="" if len(x) > 1 else "_", label=f"{name}: predicted", **style)

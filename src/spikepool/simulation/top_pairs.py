@@ -61,15 +61,13 @@ class PooledOperator(Protocol):
         """The same with its table drawn."""
 
 
-Pairs = tuple[FloatArray, FloatArray]
+Operator = TypeVar("Operator", bound=PooledOperator)
+Pairs = tuple[FloatArray, FloatArray]  # eigenvalues and alignments
 
 
 def top_pairs(noise: PooledOperator, mus: FloatArray, k: int) -> Pairs:
     """Top `k` eigenvalues and alignments, (m, k), of S(mu) for each of `mus`."""
     return top_pairs_together([noise], mus, k, lambda _, x, mu: [noise.apply(x[0], mu)])[0]
-
-
-Operator = TypeVar("Operator", bound=PooledOperator)
 
 
 def top_pairs_together(

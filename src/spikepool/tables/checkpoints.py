@@ -25,15 +25,7 @@ from spikepool.data.token_lists import tokens_beside
 from spikepool.errors import SpikepoolError, TableFormatError
 from spikepool.kit.progress import Progress
 from spikepool.kit.showing import html_table, number, plain
-from spikepool.tables.geometry import (
-    SpaceOverlap,
-    eigenpairs,
-    joint_moments,
-    match_rows,
-    side_by_side,
-    space_overlaps,
-)
-from spikepool.tables.gram import stream_moments
+from spikepool.tables.geometry import SpaceOverlap, joint_moments, match_rows, separate_overlaps, side_by_side
 from spikepool.tables.spectrum import TableSpectrum
 
 SHOWN_SPACE = 10  # dimension of the leading spaces in the table, or the largest below it that a weight allows
@@ -275,15 +267,9 @@ def _spaces(pair: tuple[TableSource, TableSource], files: tuple[Any, Any]) -> tu
         tokens = (tokens_beside(files[0], pair[0].shape[0]), tokens_beside(files[1], pair[1].shape[0]))
     matched = match_rows(pair, tokens)
     if matched is None:
-        moments = [stream_moments(source) for source in pair]
-        values, vectors = zip(*(m.eigenpairs() for m in moments), strict=True)
-        return space_overlaps(values, vectors, None, [source.shape for source in pair])
-    (a, b), _ = matched
-    n, da = a.shape
-    joint = joint_moments((a, b))
-    gram = np.tril(joint.lower) + np.tril(joint.lower, -1).T
-    values, vectors = zip(*(eigenpairs(part / n) for part in (gram[:da, :da], gram[da:, da:])), strict=True)
-    return space_overlaps(values, vectors, gram[:da, da:] / n, [a.shape, b.shape])
+        return separate_overlaps(pair)
+    common, _ = matched
+    return joint_moments(common).overlaps()
 
 
 def _drift(pair: tuple[TableSource, TableSource]) -> float | None:

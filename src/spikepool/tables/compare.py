@@ -30,14 +30,12 @@ from spikepool.kit.showing import plain
 from spikepool.tables import compare_report
 from spikepool.tables.geometry import (
     SpaceOverlap,
-    eigenpairs,
     joint_moments,
     match_rows,
     relative_distance,
     row_changes,
-    space_overlaps,
+    separate_overlaps,
 )
-from spikepool.tables.gram import stream_moments
 from spikepool.tables.spectrum import TableSpectrum
 
 # Correlation tr(A'B)/(‖A‖‖B‖) from which two tables are taken to share coordinates: half way between a table and itself
@@ -156,30 +154,22 @@ def compare_tables(
     ]
     matched = match_rows(sources, tokens)
     if matched is None:
-        moments = [stream_moments(source) for source in sources]
-        values, vectors = zip(*(m.eigenpairs() for m in moments), strict=True)
-        overlaps = space_overlaps(values, vectors, None, [source.shape for source in sources])
-        return TableComparison(fits[0], fits[1], overlaps, 0, None, None, None, None, ())
+        return TableComparison(fits[0], fits[1], separate_overlaps(sources), 0, None, None, None, None, ())
     pair, rows = matched
-    n, (da, db) = pair[0].shape[0], (pair[0].shape[1], pair[1].shape[1])
     joint = joint_moments(pair)
-    gram = np.tril(joint.lower) + np.tril(joint.lower, -1).T
-    aa, ab, bb = gram[:da, :da], gram[:da, da:], gram[da:, da:]
-    values, vectors = zip(*(eigenpairs(part / n) for part in (aa, bb)), strict=True)
-    overlaps = space_overlaps(values, vectors, ab / n, [(n, da), (n, db)])
-    left, singular, right = np.linalg.svd(ab, full_matrices=False)
-    powers = float(np.trace(aa)), float(np.trace(bb))
-    stored = float(np.trace(ab)) if da == db else None
+    left, singular, right = np.linalg.svd(joint.ab, full_matrices=False)
+    powers = float(np.trace(joint.aa)), float(np.trace(joint.bb))
+    stored = float(np.trace(joint.ab)) if len(joint.aa) == len(joint.bb) else None
     shared = stored is not None and stored > SHARED_COORDINATES * np.sqrt(powers[0] * powers[1])
     rotation = None if shared else left @ right
-    changes, cosines = row_changes(pair, joint.mean, rotation, np.sqrt(powers[0] / n))
+    changes, cosines = row_changes(pair, joint.mean, rotation, np.sqrt(powers[0]))
     order = np.argsort(-changes, kind="stable")[:most]
     names = tokens[0]
     return TableComparison(
         fits[0],
         fits[1],
-        overlaps,
-        n,
+        joint.overlaps(),
+        joint.n,
         "as stored" if shared else "rotated",
         None if stored is None else relative_distance(powers, stored),
         relative_distance(powers, float(singular.sum())),

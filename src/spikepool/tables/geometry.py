@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spikepool.data.sources import ArraySource, TableSource, block_rows
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.tables.gram import Moments
+from spikepool.tables.gram import Moments, stream_moments
 
 SIZES = (1, 2, 5, 10, 20, 50)  # dimensions of the leading spaces
 FEWEST_COMMON = 20  # tokens with a common name below which two vocabularies do not match
@@ -69,14 +69,32 @@ def _rows_of(source: TableSource, rows: NDArray[np.intp]) -> TableSource:
     return ArraySource(table, source.name)
 
 
-def joint_moments(pair: tuple[TableSource, TableSource]) -> Moments:
+@dataclass(frozen=True)
+class JointMoments:
+    """Moments of matched tables with n rows: A'A/n, A'B/n and B'B/n of centred rows, and both means."""
+
+    n: int
+    aa: FloatArray
+    ab: FloatArray
+    bb: FloatArray
+    mean: FloatArray
+
+    def overlaps(self) -> tuple[SpaceOverlap, ...]:
+        """Overlaps of the leading spaces, of coordinates where they are common and of tokens."""
+        values, vectors = zip(*(_eigenpairs(part) for part in (self.aa, self.bb)), strict=True)
+        return _space_overlaps(values, vectors, self.ab, [(self.n, len(self.aa)), (self.n, len(self.bb))])
+
+
+def joint_moments(pair: tuple[TableSource, TableSource]) -> JointMoments:
     """Moments of the tables side by side, in one pass over both."""
     width = pair[0].shape[1] + pair[1].shape[1]
     moments = Moments.zero(width)
     rows = block_rows(width)
     for blocks in side_by_side(pair, rows):
         moments.add(np.concatenate(blocks, axis=1))
-    return moments
+    n, da = pair[0].shape
+    gram = (np.tril(moments.lower) + np.tril(moments.lower, -1).T) / n
+    return JointMoments(n, gram[:da, :da], gram[:da, da:], gram[da:, da:], moments.mean)
 
 
 def side_by_side(pair: tuple[TableSource, TableSource], rows: int) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -93,13 +111,19 @@ def side_by_side(pair: tuple[TableSource, TableSource], rows: int) -> Iterator[t
             return
 
 
-def eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues of a covariance, largest first, rounding below zero removed, and eigenvectors as columns."""
     values, vectors = np.linalg.eigh(matrix)
     return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
 
 
-def space_overlaps(values: Any, vectors: Any, cross: FloatArray | None, shapes: Any) -> tuple[SpaceOverlap, ...]:
+def separate_overlaps(pair: tuple[TableSource, TableSource]) -> tuple[SpaceOverlap, ...]:
+    """Overlaps of the leading spaces of tables whose rows do not match: of coordinates alone, where they are common."""
+    values, vectors = zip(*(stream_moments(source).eigenpairs() for source in pair), strict=True)
+    return _space_overlaps(values, vectors, None, [source.shape for source in pair])
+
+
+def _space_overlaps(values: Any, vectors: Any, cross: FloatArray | None, shapes: Any) -> tuple[SpaceOverlap, ...]:
     """Overlaps for every size that both tables have directions for; `cross` is A'B/n of matched rows."""
     (Va, da), (Vb, db) = shapes
     ranks = [int(np.sum(v > 1e-12 * v[0])) for v in values]

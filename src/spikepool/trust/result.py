@@ -294,4 +294,4 @@ def _component_text(component: Component) -> str:
 def _samples_text(outlier: DiagnosedOutlier, target: float) -> str:
     if outlier.required_samples is None:
         return f"no number of rows reaches {target:g}" if outlier.alignment > 0 else "too close to the edge to plan"
-    return f"{outlier.required_samples} samples for {target:g}"
+    return f"{outlier.required_samples} rows for {target:g}"
