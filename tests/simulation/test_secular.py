@@ -59,3 +59,32 @@ def test_direction_orthogonal_to_some_eigenvectors():
     values, _ = top_pairs(theta, U, G, c, np.array([0.01, 1.0]), 4)
     for row, mu in zip(values, (0.01, 1.0), strict=True):
         np.testing.assert_allclose(row, dense(theta, U, G, c, mu)[0][:4], atol=1e-12 * abs(row[0]))
+
+
+@st.composite
+def awkward_problems(draw):
+    """Spectra with ties, without variance, over many orders; weights that vanish, or nearly; S(mu) is a covariance."""
+    rng = np.random.default_rng(draw(st.integers(0, 100_000)))
+    n = draw(st.integers(1, 60))
+    kinds = [rng.random(n), rng.integers(0, 4, n).astype(float), np.exp(3 * rng.standard_normal(n)), np.zeros(n)]
+    theta = np.sort(kinds[draw(st.integers(0, 3))])
+    U = rng.standard_normal(n) * rng.choice([1, 0, 1e-8], n, p=[0.7, 0.15, 0.15]) + 1e-30
+    U /= np.linalg.norm(U)
+    G = 0.3 * rng.standard_normal(n) * np.sqrt(theta) * rng.choice([1, 0, 1e-9], n, p=[0.7, 0.15, 0.15])
+    c = float(np.sum(G[theta > 0] ** 2 / theta[theta > 0])) + rng.random()
+    scale = 10.0 ** draw(st.sampled_from([0, 0, 0, -60, 60]))
+    mus = np.append(0.0, np.exp(rng.uniform(-18, 8, 6)))  # far apart in one call
+    return theta * scale, U, G * scale, c * scale, mus, draw(st.integers(1, min(n, 4)))
+
+
+@given(awkward_problems())
+def test_awkward_spectra(problem):
+    theta, U, G, c, mus, k = problem
+    values, vectors = top_pairs(theta, U, G, c, mus, k)
+    for mu, found, basis in zip(mus, values, vectors, strict=True):
+        cross = mu * np.outer(U, G)
+        S = np.diag(theta) + cross + cross.T + mu**2 * c * np.outer(U, U)
+        expected = np.linalg.eigvalsh(S)[::-1]
+        scale = max(np.abs(expected).max(), 1e-300)
+        np.testing.assert_allclose(found, expected[:k], rtol=0, atol=1e-12 * scale)
+        assert np.abs(basis @ S - found[:, None] * basis).max() <= 1e-7 * scale

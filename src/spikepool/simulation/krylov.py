@@ -123,7 +123,6 @@ def growing_space(
             if width > room.shape[1]:
                 room = np.concatenate([room, np.zeros((len(room), 2 * width))], axis=1)
             basis = room[:, :width]
-        size = max(size, float(np.abs(block).max()))
         # A maps a block to itself and its two neighbours; the pass over all removes what rounding left
         recent = max(n - 2 * p, 0)
         along = block @ basis[recent:n].T
@@ -131,12 +130,13 @@ def growing_space(
         coefficients = block @ basis[:n].T
         block -= coefficients @ basis[:n]
         coefficients[:, recent:] += along
+        size = max(size, math.sqrt(np.vdot(coefficients, coefficients)))
         H[n - p : n, :n] = coefficients
         H[:n, n - p : n] = coefficients.T
         steps += 1
         following, coupling = _orthonormal_rows(block)
         exhausted = n + p > capacity
-        broken = float(np.abs(np.diag(coupling)).min()) <= _BREAKDOWN * size
+        broken = min(coupling.diagonal()) <= _BREAKDOWN * size
         if exhausted or broken or steps >= next_look:
             corner = H[:n, :n]
             corner[n - p :, n - p :] = (corner[n - p :, n - p :] + corner[n - p :, n - p :].T) / 2
@@ -162,7 +162,8 @@ def _next_look(looks: list[tuple[int, float]]) -> int:
     (before, first), (now, last) = looks[-2:]
     reach = now + max(2, now // 2)
     if not (math.isfinite(first) and math.isfinite(last) and last < first):
-        return min(reach, now + 4)
+        # the first of all: edges of bulks lose up to 1.5 in a step
+        return min(reach, now + (4 if math.isinf(last) else min(4, math.ceil(last / 1.5))))
     return min(reach, now + max(1, math.ceil(last * (now - before) / (first - last))))
 
 
@@ -171,11 +172,15 @@ def _orthonormal_rows(block: FloatArray) -> tuple[FloatArray, FloatArray]:
     # Gram-Schmidt by hand: a call of LAPACK costs several times as much for the one or two rows there are
     B, R = block.copy(), np.zeros((len(block), len(block)))
     for j, row in enumerate(B):
-        for _ in range(2 if j else 0):  # the second pass removes what rounding left of the first
+        left = row @ row
+        for _ in range(3 if j else 0):
             along = B[:j] @ row
             row -= along @ B[:j]
             R[:j, j] += along
-        R[j, j] = norm = math.sqrt(row @ row)
+            left = row @ row
+            if 3 * left >= along @ along:  # else another pass removes what rounding left of this one
+                break
+        R[j, j] = norm = math.sqrt(left)
         if norm:
             row /= norm
     return B, R

@@ -87,7 +87,9 @@ class RotatedTable:
         if freedom == 0:
             return known
         m = len(v)
-        x = np.concatenate([v, self._rng.standard_normal((min(m, freedom), self.V))])
+        x = np.empty((m + min(m, freedom), self.V))
+        x[:m] = v
+        self._rng.standard_normal(out=x[m:])
         _, e, R = split_off(self._probes, x, m)
         rows = x[m:][: len(e)]  # fewer than e only when they exhaust R^d
         fresh = len(rows)

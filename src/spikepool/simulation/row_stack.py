@@ -23,8 +23,15 @@ _BLOCK_BYTES = 1 << 24
 # Columns of a panel, one task of one thread.
 _PANEL_COLUMNS = 1 << 16
 
+# Products of at most this many multiplications, and with at least as many rows, are what a BLAS does without copying
+# the rows first: a longer stack is multiplied piece by piece.
+_SMALL_PRODUCT, _SMALL_ROWS = 1 << 19, 32
+
 # What is left of a vector after orthogonalisation, relative to what it was, when it is rounding alone.
 _DEPENDENT = 1e-13
+
+# Squared length of what a second pass finds below which it changes no inner product.
+_UNFELT = 1e-20
 
 
 class RowStack:
@@ -47,6 +54,11 @@ class RowStack:
 
     def append(self, rows: FloatArray) -> None:
         """Add rows (m, width) at the end."""
+        place = self.count % self._block_rows
+        if 0 < place <= self._block_rows - len(rows):
+            self._blocks[-1][place : place + len(rows)] = rows
+            self.count += len(rows)
+            return
         for row in rows:
             place = self.count % self._block_rows
             if place == 0:
@@ -72,7 +84,7 @@ class RowStack:
     def dot(self, x: FloatArray) -> FloatArray:
         """Inner products (m, count) of rows `x` (m, width) with all rows of the stack."""
         if self.count <= self._block_rows and len(self._panels) == 1:
-            return x @ self._blocks[0][: self.count].T if self.count else np.zeros((len(x), 0))
+            return self._dot_block(x)
 
         def partial(i: int) -> FloatArray:
             panel, part = self._panels[i], np.empty((len(x), self.count))
@@ -85,6 +97,18 @@ class RowStack:
         for part in parts[1:]:
             total += part
         return total
+
+    def _dot_block(self, x: FloatArray) -> FloatArray:
+        """The same where all rows lie in one block."""
+        if not self.count:
+            return np.zeros((len(x), 0))
+        block, piece = self._blocks[0][: self.count], _SMALL_PRODUCT // max(1, x.size)
+        if not _SMALL_ROWS <= piece < self.count:
+            return x @ block.T
+        products = np.empty((len(x), self.count))
+        for start in range(0, self.count, piece):
+            np.matmul(x, block[start : start + piece].T, out=products[:, start : start + piece])
+        return products
 
     def combine(self, coefficients: FloatArray, *, first: int = 0, into: FloatArray | None = None) -> FloatArray:
         """Sums (m, width) of rows: ``coefficients @ stack[:n]`` for coefficients (m, n), added to `into` if given.
@@ -125,37 +149,43 @@ def split_off(probes: RowStack, x: FloatArray, m: int) -> tuple[FloatArray, Floa
     """Split the first `m` rows of `x` into a part in the span of orthonormal probes and a part beyond: x = c P + R' e.
 
     The rows e are orthonormal and orthogonal to the probes; a row of `x` that adds nothing leaves no row in e. All is
-    done twice, between the rows as well: what is left of a nearly dependent row is small, and rounding is not. Of the
-    rows of `x` after the first `m` the probes are taken once, in place, which shares a pass over them.
+    done twice, between the rows as well where they are alike: what is left of a nearly dependent row is small, and
+    rounding is not. Of the rows of `x` after the first `m` the probes are taken once, in place, which shares a pass.
     """
     sizes = [math.sqrt(row @ row) for row in x[:m]]
     c = probes.remove(x)[:m]
-    e, R = _orthonormalize(x[:m], sizes)
+    e, R, unlike = _orthonormalize(x[:m], sizes)
     if len(e):
-        c += R.T @ probes.remove(e)
-        e, again = _orthonormalize(e, [0.0] * len(e))
-        R = again @ R
+        along = probes.remove(e)
+        c += R.T @ along
+        if not unlike or np.vdot(along, along) > _UNFELT:
+            e, again, _ = _orthonormalize(e, [0.0] * len(e))
+            R = again @ R
     return c, e, R
 
 
-def _orthonormalize(x: FloatArray, sizes: list[float]) -> tuple[FloatArray, FloatArray]:
+def _orthonormalize(x: FloatArray, sizes: list[float]) -> tuple[FloatArray, FloatArray, bool]:
     """Orthonormal rows e and R with ``x = R' e``, overwriting `x`, by Gram-Schmidt.
 
-    What is left of a row counts as rounding below 1e-13 of its original size.
+    What is left of a row counts as rounding below 1e-13 of its original size. The last result says that every row kept
+    half of its length or more, so that e is orthonormal to rounding.
     """
     R = np.zeros((len(x), len(x)))
-    kept = 0
+    kept, unlike = 0, True
     for j, row in enumerate(x):
+        taken = 0.0
         if kept:
             along = x[:kept] @ row
             row -= along @ x[:kept]
             R[:kept, j] = along
+            taken = along @ along
         norm = math.sqrt(row @ row)
+        unlike &= 3 * norm * norm > taken
         if norm > _DEPENDENT * sizes[j]:
             np.divide(row, norm, out=x[kept])
             R[kept, j] = norm
             kept += 1
-    return x[:kept], R[:kept]
+    return x[:kept], R[:kept], unlike
 
 
 def row_norms(x: FloatArray) -> FloatArray:

@@ -13,12 +13,14 @@ is singular, and by Sylvester's law of inertia exactly ``#{theta > z} + neg M(z)
 exceed z, neg counting negative eigenvalues. Brackets that close on that count cannot miss an eigenvalue, and do so for
 all mu at once.
 
-For 25 values of mu and three pairs each, these equations take 1.6, 1.9 and 15 ms at sizes 30, 120 and 400, where
-``scipy.linalg.eigh(subset_by_index=)`` on each S(mu) takes 18, 63 and 675 ms (one thread, one run, same numbers to
-5e-15): they are worth their lines.
+For 25 values of mu and three pairs each, these equations take .9, 1.5 and 3 ms at sizes 30, 120 and 400, where
+``scipy.linalg.eigh(subset_by_index=)`` on each S(mu) takes 2.6, 16 and 186 ms (one thread, medians of five, same
+numbers to 2e-15): they are worth their lines.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -30,9 +32,15 @@ _HALVINGS = 50
 # ... and not beyond what a double can tell apart.
 _RESOLUTION = 4 * float(np.finfo(float).eps)
 
-# An eigenvector has components proportional to 1/(z − theta_i); closer than this (relative to z) rounding of z
+# First trial points: within each gap, as parts of it, and above the spectrum, as parts of the signal's reach.
+_INNER = np.arange(1, 5)[:, None] / 5
+_OUTER = np.geomspace(1e-4, 1, 24)
+
+# An eigenvector has components proportional to 1/(z − theta_i); closer than this (relative to the largest z) rounding
 # would be felt in them, and the small dense problem is solved instead.
 _POLE_DISTANCE = 1e-8
+# ... as it is where an eigenvalue is this small against the largest: the sums for it cancel.
+_SMALL_VALUE = 1e-5
 
 
 def top_pairs(
@@ -54,7 +62,8 @@ def top_pairs(
     mu = mus[signal]
     z = _roots(theta, U, G, c, mu, k)
     distance = z[:, :, None] - theta
-    clear = (np.abs(distance).min(axis=2) > _POLE_DISTANCE * np.abs(z)).all(axis=1)
+    clear = (np.abs(distance).min(axis=2) > _POLE_DISTANCE * np.abs(z[:, :1])).all(axis=1)
+    clear &= z[:, -1] > _SMALL_VALUE * z[:, 0]
     if clear.any():
         inverse = 1 / distance[clear]
         p, q, r = (inverse @ weight for weight in (U * U, U * G, G * G))
@@ -75,58 +84,70 @@ def top_pairs(
     return values, vectors
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def _roots(theta: FloatArray, U: FloatArray, G: FloatArray, c: float, mu: FloatArray, k: int) -> FloatArray:
     """The largest `k` eigenvalues of S(mu), (m, k), each in its interlacing bracket.
 
-    Every trial point z moves one end of its bracket, by the count above z. Where the point is laid is free: at the
-    zero of the chord of F(z) = (z − theta_j) det M(z), which has no pole at theta_j, and in the middle where the
-    chord has none between the ends, or two chords in a row did not quarter the bracket.
+    Every trial point z moves one end of its bracket, by the count above z. The first points are the same for all mu,
+    so that the sums over the spectrum are taken once for all of them. Where a later one is laid is free: a Newton step
+    for (z − theta_i) det M(z), which has no pole at the nearest theta_i, or the middle where that step leaves the
+    bracket or is not half of the one before.
     """
-    reach = mu**2 * c * (U @ U) + 2 * mu * np.linalg.norm(U) * np.linalg.norm(G)
-    n, descending = len(theta), theta[::-1]
+    n, descending, strength = len(theta), theta[::-1], mu[:, None]
+    reach = strength * (strength * c * (U @ U) + 2 * math.sqrt((U @ U) * (G @ G)))
+    furthest = float(reach.max())
     # J has one positive and one negative eigenvalue, so theta_{j+1} <= lambda_j <= theta_{j−1}
-    low = np.tile(np.append(descending, descending[-1])[1 : k + 1], (len(mu), 1))
-    high = np.tile(np.append(descending[0], descending)[:k], (len(mu), 1))
-    low[:, np.arange(1, k + 1) >= n] -= reach[:, None]
-    high[:, 0] += reach
-    # everything flat from here, one entry for each pair of mu and rank
-    low, high, strength = low.ravel(), high.ravel(), np.repeat(mu, k)
-    wanted = np.tile(np.arange(1, k + 1) + 1 - n, len(mu))
-    pole = np.tile(descending[:k], len(mu))
+    lower = np.append(descending, descending[-1])[1 : k + 1] - reach * (np.arange(1, k + 1) >= n)
+    upper = np.append(descending[0], descending)[:k] + reach * (np.arange(k) == 0)
+    narrow = (upper - lower) * 2.0**-_HALVINGS
     weights = np.stack([U * U, U * G, G * G], axis=1)
-    scale = max(abs(descending[0]), abs(descending[-1]), float(reach.max()))
-    tiny = max(np.finfo(float).eps * scale, 1e-150)  # also where there is no variance at all
-    narrow = (high - low) * 2.0**-_HALVINGS
-    quarter = narrow
-    # F at the ends: unknown, which sends the first points to the middle, as the ends may be poles
-    at_low, at_high = np.full_like(low, np.nan), np.full_like(low, np.nan)
-    rose = np.zeros(len(low), dtype=bool)
-    for step in range(3 * _HALVINGS):
-        middle, width = (low + high) / 2, high - low
-        closed = np.maximum(narrow, _RESOLUTION * np.abs(middle))
-        if np.all(width <= closed):
-            break
-        with np.errstate(divide="ignore", invalid="ignore"):
-            chord = low + width * (at_low / (at_low - at_high))
-        inside = (chord >= low) & (chord <= high)
-        # a chord that ends at the root steps across it, so that the other end comes too
-        chord = np.minimum(np.maximum(chord, low + closed / 2), high - closed / 2)
-        if step % 3 == 0:
-            quarter = width / 4
-        elif step % 3 == 2:
-            inside &= width < quarter
-        z = np.where(inside, chord, middle)
-        difference = z[:, None] - theta
+    # a point on a pole is one right above it
+    lift = np.maximum(np.spacing(np.abs(theta)), 1e-150)
+    wanted = np.arange(1, k + 1) + 1 - n
+    fence = np.concatenate([[-np.inf], theta, [np.inf]])
+
+    def inverses(z: FloatArray) -> FloatArray:
+        difference = z.reshape(-1, 1) - theta
         if not difference.all():
-            difference[difference == 0] = tiny
-        p, q, r = (np.reciprocal(difference, out=difference) @ weights).T
+            difference = np.where(difference == 0, lift, difference)
+        return np.reciprocal(difference, out=difference)
+
+    gaps = np.append(descending, descending[-1] - furthest)[: k + 1]
+    inner = gaps[1:] + (gaps[:-1] - gaps[1:]) * _INNER
+    shared = np.sort(np.append(inner, descending[0] + furthest * _OUTER))
+    p, q, r = (inverses(shared) @ weights).T
+    r += c
+    determinant = strength * strength * (p * r) - (1 - strength * q) ** 2
+    above = np.where(determinant > 0, 2 * (r > 0), 1) - np.searchsorted(theta, shared, side="right")
+    below = np.stack([(above >= j).sum(axis=1) for j in wanted], axis=1)
+    ends = np.concatenate([[-np.inf], shared, [np.inf]])
+    low, high = np.maximum(lower, ends[below]), np.minimum(upper, ends[below + 1])
+    # the first step is along the chord, and whatever its length halves the one before
+    left, right = np.maximum(below - 1, 0), np.minimum(below, len(shared) - 1)
+    row, a, b = np.arange(len(mu))[:, None], shared[left], shared[right]
+    at_a, at_b = (a - descending[:k]) * determinant[row, left], (b - descending[:k]) * determinant[row, right]
+    newton = a + (b - a) * (at_a / (at_a - at_b))
+    z, move = 2 * low - high, 4 * (high - low)
+    for _ in range(3 * _HALVINGS):
+        middle = (low + high) / 2
+        closed = np.maximum(narrow, _RESOLUTION * np.abs(middle))
+        if (high - low <= closed).all():
+            break
+        good = (newton >= low - closed) & (newton <= high + closed)
+        good &= np.abs(newton - z) <= np.maximum(move / 2, closed)
+        # a step that ends at the root goes across it, so that the other end comes too
+        step = np.where(good, np.minimum(np.maximum(newton, low + closed / 2), high - closed / 2), middle)
+        move, z = np.abs(step - z), step
+        inverse = inverses(z)
+        p, q, r = (inverse @ weights).T.reshape(3, *z.shape)
+        dp, dq, dr = (np.square(inverse, out=inverse) @ weights).T.reshape(3, *z.shape)
         r += c
-        determinant = (strength * p) * (strength * r) - (1 - strength * q) ** 2
-        negative = np.where(determinant > 0, 2 * (r > 0), 1)
-        more = negative - np.searchsorted(theta, z, side="right") >= wanted
-        value = (z - pole) * determinant
-        # an end that stays a second time has its value halved, or the chords would leave it there (Illinois rule)
-        stays = np.where(more == rose, 0.5, 1.0)
-        at_low, at_high = np.where(more, value, stays * at_low), np.where(more, stays * at_high, value)
-        low, high, rose = np.where(more, z, low), np.where(more, high, z), more
-    return np.asarray((low + high) / 2).reshape(len(mu), k)
+        off = 1 - strength * q
+        determinant = (strength * p) * (strength * r) - off * off
+        slope = -strength * (strength * (dp * r + p * dr) + 2 * off * dq)
+        place = np.searchsorted(theta, z, side="right")
+        more = np.where(determinant > 0, 2 * (r > 0), 1) - place >= wanted
+        left, right = z - fence[place], fence[place + 1] - z
+        newton = z - 1 / (slope / determinant + 1 / np.where(left < right, left, -right))
+        low, high = np.where(more, z, low), np.where(more, high, z)
+    return np.asarray((low + high) / 2)

@@ -76,6 +76,8 @@ class PoolingMatrix:
 
     def spread(self, y: FloatArray) -> FloatArray:
         """W y, one number for each token of the vocabulary."""
+        if len(self._blocks) == 1:
+            return np.asarray(self._transposed[0] @ y, dtype=np.float64)
         parts = self._run(lambda i: self._transposed[i] @ y[self._slices[i]], len(self._blocks))
         return ordered_sum(parts)
 
