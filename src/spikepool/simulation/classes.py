@@ -23,7 +23,6 @@ from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
 from spikepool.kit.showing import html_table, mean_table, plain
 from spikepool.kit.threads import Map, task_threads
-from spikepool.simulation.krylov import answered
 from spikepool.simulation.rotated_table import RotatedTable
 from spikepool.simulation.top_pairs import DENSE_LIMIT, DENSE_SIDE, largest, not_separated, stack
 from spikepool.simulation.undrawn import TOLERANCE, UndrawnTable
@@ -235,7 +234,7 @@ class _UndrawnClasses:
             start = [*directions.T] if r else [self._spare_axis()]
             if not world.centered:
                 start.append(self._embed(self.pooling.spread(np.full(world.N, 1 / world.N))[None])[0])
-            found = answered(largest(stack(*start), k, world.d, TOLERANCE), self.apply)
+            found = largest(self.apply, stack(*start), k, world.d, TOLERANCE)
             if found is not None:
                 return found[0], found[1][:r].T ** 2
             if min(world.d, world.N) > DENSE_LIMIT:

@@ -10,9 +10,8 @@ residual over the gap.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -53,107 +52,108 @@ class KrylovSpace:
         return not self.coupling.any()
 
 
-R = TypeVar("R")
-
-# Asks for A x of rows x, is sent it, and ends with a result.
-Search = Generator[FloatArray, FloatArray, R]
-
-
-def answered(search: Search[R], apply: Callable[[FloatArray], FloatArray]) -> R:
-    """The result of a search whose products `apply` gives."""
-    try:
-        block = next(search)
-        while True:
-            block = search.send(apply(block))
-    except StopIteration as end:
-        result: R = end.value
-        return result
+# Logarithm of the error of what is wanted from a space over what is tolerated; not above 0 when done.
+Excess = Callable[[KrylovSpace], float]
 
 
 def krylov_space(
     apply: Callable[[FloatArray], FloatArray],
     start: FloatArray,
-    excess: Callable[[KrylovSpace], float],
+    excess: Excess,
     *,
     max_dimension: int,
     first_look: int = 6,
 ) -> KrylovSpace:
-    """Grow a space as in :func:`growing_space`, with `apply` for its products."""
-    growing = growing_space(start, excess, max_dimension=max_dimension, first_look=first_look)
-    return answered(growing, apply)
+    """One space, as in :func:`krylov_spaces`: `apply` gives A x for rows x (p, ·), starting with `start` (p, d)."""
+    limits = {"max_dimension": max_dimension, "first_look": first_look}
+    return krylov_spaces(lambda _, x: apply(x[0])[None], start[None], [excess], **limits)[0]
 
 
-def growing_space(
-    start: FloatArray,
-    excess: Callable[[KrylovSpace], float],
+def krylov_spaces(
+    apply: Callable[[Sequence[int], FloatArray], FloatArray],
+    starts: FloatArray,
+    excesses: Sequence[Excess],
     *,
     max_dimension: int,
     first_look: int = 6,
-) -> Search[KrylovSpace]:
-    """Grow the space until its `excess` is gone, it is invariant, or it has `max_dimension`.
+) -> list[KrylovSpace]:
+    """Grow spaces of several operators side by side, each until its excess is gone, it is invariant or full.
 
-    It yields rows x (p, ·) and is sent the rows A x, so that the products of several spaces can be taken together.
-    What is sent may have more coordinates than x: those of axes that were chosen on the way, in which every
-    vector before had none.
+    Together they take the calls of one.
 
     Parameters
     ----------
-    start : numpy.ndarray of shape (p, d)
+    apply : callable
+        ``apply(which, x)`` gives A x of the operators `which` for the rows of x (s, p, ·), each for its own. The result
+        may have more coordinates than x: those of axes that were chosen on the way, in which every vector before had
+        none.
+    starts : numpy.ndarray of shape (s, p, d)
         Linearly independent starting vectors, as rows.
-    excess : callable
-        Logarithm of the error of what is wanted from a space over what is tolerated; not above 0 when done. It falls
-        about linearly with the steps, and is computed where the line through its last two values reaches 0.
+    excesses : list of callables
+        What is asked of each space. It falls about linearly with the steps, and is computed where the line through its
+        last two values reaches 0.
     max_dimension : int
-        Of the space; not more than the size of A.
+        Of a space; not more than the size of A.
     first_look : int
-        Steps before the first look at the space.
+        Steps before the first look at a space.
     """
-    p, width = start.shape
-    capacity = max_dimension
-    room = np.zeros((max(p, min(capacity, 32 * p)), width))
+    p, width = starts.shape[1:]
+    spaces: list[KrylovSpace] = [None] * len(starts)  # type: ignore[list-item]
+    growing = list(range(len(starts)))
+    looks, next_look = [[(0, math.inf)] for _ in growing], [first_look for _ in growing]
+    room = np.zeros((len(starts), max(p, min(max_dimension, 32 * p)), width))
     basis = room
-    H = np.zeros((len(basis), len(basis)))
-    basis[:p], R = _orthonormal_rows(start)
-    n, steps, size = p, 0, 0.0
-    next_look, looks = first_look, [(0, math.inf)]
+    H = np.zeros((len(starts), room.shape[1], room.shape[1]))
+    basis[:, :p], R = _orthonormal_rows(starts)
+    n, steps, size = p, 0, np.zeros(len(starts))
     while True:
-        block = yield basis[n - p : n]
-        if block.shape[1] > width:
-            width = block.shape[1]
-            if width > room.shape[1]:
-                room = np.concatenate([room, np.zeros((len(room), 2 * width))], axis=1)
-            basis = room[:, :width]
+        block = apply(growing, basis[:, n - p : n])
+        if block.shape[2] > width:
+            width = block.shape[2]
+            if width > room.shape[2]:
+                room = np.concatenate([room, np.zeros((*room.shape[:2], 2 * width))], axis=2)
+            basis = room[:, :, :width]
         # A maps a block to itself and its two neighbours; the pass over all removes what rounding left
-        recent = max(n - 2 * p, 0)
-        along = block @ basis[recent:n].T
-        block -= along @ basis[recent:n]
-        coefficients = block @ basis[:n].T
-        block -= coefficients @ basis[:n]
-        coefficients[:, recent:] += along
-        size = max(size, math.sqrt(np.vdot(coefficients, coefficients)))
-        H[n - p : n, :n] = coefficients
-        H[:n, n - p : n] = coefficients.T
+        recent = basis[:, max(n - 2 * p, 0) : n]
+        along = block @ recent.swapaxes(1, 2)
+        block -= along @ recent
+        coefficients = block @ basis[:, :n].swapaxes(1, 2)
+        block -= coefficients @ basis[:, :n]
+        coefficients[:, :, -along.shape[2] :] += along
+        H[:, n - p : n, :n] = coefficients
+        H[:, :n, n - p : n] = coefficients.swapaxes(1, 2)
         steps += 1
+        size = np.maximum(size, np.sqrt(np.einsum("sij,sij->s", coefficients, coefficients)))
         following, coupling = _orthonormal_rows(block)
-        exhausted = n + p > capacity
-        broken = min(coupling.diagonal()) <= _BREAKDOWN * size
-        if exhausted or broken or steps >= next_look:
-            corner = H[:n, :n]
-            corner[n - p :, n - p :] = (corner[n - p :, n - p :] + corner[n - p :, n - p :].T) / 2
-            coordinates = np.zeros((n, p))
-            coordinates[:p] = R
-            ahead = np.zeros((p, p)) if broken else coupling
-            space = KrylovSpace(corner, coordinates, ahead, steps, basis[:n])
-            looks.append((steps, excess(space)))
-            if exhausted or broken or looks[-1][1] <= 0:
-                return space
-            next_look = _next_look(looks)
-        if n + p > len(basis):
-            larger = min(capacity, 2 * len(room))
-            room = np.concatenate([room, np.zeros((larger - len(room), room.shape[1]))])
-            basis = room[:, :width]
-            H = np.pad(H, (0, larger - len(H)))
-        basis[n : n + p] = following
+        broken = np.diagonal(coupling, axis1=1, axis2=2).min(axis=1) <= _BREAKDOWN * size
+        full = n + p > max_dimension
+        going = []
+        for i, which in enumerate(growing):
+            last = full or bool(broken[i])
+            if last or steps >= next_look[which]:
+                corner = H[i, :n, :n]
+                corner[n - p :, n - p :] = (corner[n - p :, n - p :] + corner[n - p :, n - p :].T) / 2
+                coordinates = np.zeros((n, p))
+                coordinates[:p] = R[i]
+                ahead = np.zeros((p, p)) if broken[i] else coupling[i]
+                spaces[which] = KrylovSpace(corner, coordinates, ahead, steps, basis[i, :n])
+                looks[which].append((steps, excesses[which](spaces[which])))
+                if last or looks[which][-1][1] <= 0:
+                    continue
+                next_look[which] = _next_look(looks[which])
+            going.append(i)
+        if not going:
+            return spaces
+        if len(going) < len(growing):
+            growing = [growing[i] for i in going]
+            room, H, R, size, following = room[going], H[going], R[going], size[going], following[going]
+            basis = room[:, :, :width]
+        if n + p > room.shape[1]:
+            more = min(max_dimension, 2 * room.shape[1]) - room.shape[1]
+            room = np.concatenate([room, np.zeros((len(room), more, room.shape[2]))], axis=1)
+            basis = room[:, :, :width]
+            H = np.pad(H, ((0, 0), (0, more), (0, more)))
+        basis[:, n : n + p] = following
         n += p
 
 
@@ -167,20 +167,20 @@ def _next_look(looks: list[tuple[int, float]]) -> int:
     return min(reach, now + max(1, math.ceil(last * (now - before) / (first - last))))
 
 
-def _orthonormal_rows(block: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Orthonormal rows B and upper triangular R with ``block.T = B.T R``."""
+def _orthonormal_rows(blocks: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Orthonormal rows B and upper triangular R with ``block.T = B.T R``, for each block (p, d) of several."""
     # Gram-Schmidt by hand: a call of LAPACK costs several times as much for the one or two rows there are
-    B, R = block.copy(), np.zeros((len(block), len(block)))
-    for j, row in enumerate(B):
-        left = row @ row
-        for _ in range(3 if j else 0):
-            along = B[:j] @ row
-            row -= along @ B[:j]
-            R[:j, j] += along
-            left = row @ row
-            if 3 * left >= along @ along:  # else another pass removes what rounding left of this one
+    B, R = blocks.copy(), np.zeros((len(blocks), blocks.shape[1], blocks.shape[1]))
+    for j in range(blocks.shape[1]):
+        row, before = B[:, j], B[:, :j]
+        left = np.einsum("sd,sd->s", row, row)
+        for _ in range(3 if j else 0):  # a second pass where the first leaves less than half
+            along = before @ row[:, :, None]
+            row -= (along.swapaxes(1, 2) @ before)[:, 0]
+            R[:, :j, j] += along[:, :, 0]
+            left = np.einsum("sd,sd->s", row, row)
+            if (3 * left >= np.einsum("sji,sji->s", along, along)).all():
                 break
-        R[j, j] = norm = math.sqrt(left)
-        if norm:
-            row /= norm
+        R[:, j, j] = norm = np.sqrt(left)
+        row /= (norm + (norm == 0))[:, None]
     return B, R

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
 from spikepool.simulation import dense, secular
-from spikepool.simulation.krylov import KrylovSpace, Search, growing_space
+from spikepool.simulation.krylov import Excess, KrylovSpace, krylov_space, krylov_spaces
 from spikepool.simulation.pooled_noise import PooledNoise
 
 # Below this size a dense decomposition takes less time than a Krylov space.
@@ -67,41 +68,55 @@ Pairs = tuple[FloatArray, FloatArray]  # eigenvalues and alignments
 
 def top_pairs(noise: PooledOperator, mus: FloatArray, k: int) -> Pairs:
     """Top `k` eigenvalues and alignments, (m, k), of S(mu) for each of `mus`."""
-    return top_pairs_together([noise], mus, k, lambda _, x, mu: [noise.apply(x[0], mu)])[0]
+    return top_pairs_together([noise], mus, k, lambda _, x, mu: noise.apply(x[0], mu)[None])[0]
 
 
 def top_pairs_together(
     noises: Sequence[Operator],
     mus: FloatArray,
     k: int,
-    apply: Callable[[Sequence[Operator], Sequence[FloatArray], float], Sequence[FloatArray]],
+    apply: Callable[[Sequence[Operator], FloatArray, float], FloatArray],
 ) -> list[Pairs]:
     """:func:`top_pairs` of several operators, step by step together.
 
-    ``apply(some, xs, mu)`` gives S(mu) x of some of them, each for its own rows.
+    ``apply(some, x, mu)`` gives S(mu) x of some of them for x (s, p, ·), each for its own rows.
     """
-    found: dict[int, Pairs | None] = {}
+    sought: list[_Sought] = []
     if min(noises[0].d, noises[0].N) > DENSE_SIDE:
-        one = len(mus) == 1
-        mu = float(mus[0]) if one else 0.0
-        searches = [_single(noise, k) if one else _grid(noise, mus, k) for noise in noises]
-        wanted: dict[int, FloatArray] = {}
-
-        def go_on(i: int, block: FloatArray | None) -> None:
-            try:
-                wanted[i] = next(searches[i]) if block is None else searches[i].send(block)
-            except StopIteration as end:
-                wanted.pop(i, None)
-                found[i] = end.value
-
-        for i in range(len(noises)):
-            go_on(i, None)
-        while wanted:
-            under_way = list(wanted)
-            blocks = apply([noises[i] for i in under_way], [wanted[i] for i in under_way], mu)
-            for i, block in zip(under_way, blocks, strict=True):
-                go_on(i, block)
+        sought = [_single(noise, k) if len(mus) == 1 else _grid(noise, mus, k) for noise in noises]
+    found: dict[int, Pairs] = {}
+    searched = [i for i, one in enumerate(sought) if one.start.any()]
+    if searched:
+        mu = float(mus[0]) if len(mus) == 1 else 0.0
+        krylov_spaces(
+            lambda which, x: apply([noises[searched[i]] for i in which], x, mu),
+            _same_width([sought[i].start for i in searched]),
+            [sought[i].excess for i in searched],
+            max_dimension=min(KRYLOV_LIMIT, noises[0].d),
+            first_look=sought[searched[0]].first_look,
+        )
+        found = {i: sought[i].found[0] for i in searched if sought[i].found}
+        if len(mus) == 1:
+            found = {i: (values[None], vectors[:1] ** 2) for i, (values, vectors) in found.items()}
     return [found.get(i) or _densely(noise, mus, k) for i, noise in enumerate(noises)]
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """What is sought in a Krylov space: its starting rows, the excess of what is found, and a place for that."""
+
+    start: FloatArray
+    excess: Excess
+    found: list[Pairs]
+    first_look: int = 6
+
+
+def _same_width(starts: Sequence[FloatArray]) -> FloatArray:
+    """Blocks of rows in one array; missing coordinates are zero."""
+    together = np.zeros((len(starts), len(starts[0]), max(start.shape[1] for start in starts)))
+    for block, start in zip(together, starts, strict=True):
+        block[:, : start.shape[1]] = start
+    return together
 
 
 def _densely(noise: PooledOperator, mus: FloatArray, k: int) -> Pairs:
@@ -168,13 +183,21 @@ def stack(*vectors: FloatArray) -> FloatArray:
     return np.stack([np.pad(v, (0, width - len(v))) / np.linalg.norm(v) for v in vectors])
 
 
-def largest(start: FloatArray, k: int, size: int, tolerance: float) -> Search[Pairs | None]:
+def largest(
+    apply: Callable[[FloatArray], FloatArray], start: FloatArray, k: int, size: int, tolerance: float
+) -> Pairs | None:
     """Top `k` eigenvalues of an operator and the coordinates (p, k) of their eigenvectors along the starting block.
 
-    A search, which asks for the operator's products. The starting vectors are orthonormalised in order. None when the
-    Krylov space did not converge, or ended before it could have seen every eigenvalue.
+    The starting vectors are orthonormalised in order. None when the Krylov space did not converge, or ended before it
+    could have seen every eigenvalue.
     """
-    found: list[tuple[FloatArray, FloatArray]] = []
+    found: list[Pairs] = []
+    krylov_space(apply, start, _largest_excess(k, tolerance, found), max_dimension=min(KRYLOV_LIMIT, size))
+    return found[0] if found else None
+
+
+def _largest_excess(k: int, tolerance: float, found: list[Pairs]) -> Excess:
+    """What :func:`largest` asks of a space; the pairs are put into `found` when they are there."""
 
     def over(space: KrylovSpace) -> float:
         p = len(space.coupling)
@@ -191,8 +214,7 @@ def largest(start: FloatArray, k: int, size: int, tolerance: float) -> Search[Pa
             found.append((values[:k], vectors[:p, :k]))
         return above
 
-    yield from growing_space(start, over, max_dimension=min(KRYLOV_LIMIT, size))
-    return found[0] if found else None
+    return over
 
 
 def _start(noise: PooledOperator, *vectors: FloatArray) -> FloatArray:
@@ -200,20 +222,18 @@ def _start(noise: PooledOperator, *vectors: FloatArray) -> FloatArray:
     return stack(*vectors) if noise.centered else stack(*vectors, noise.mean_column())
 
 
-def _single(noise: PooledOperator, k: int) -> Search[Pairs | None]:
-    """One mu: Krylov space of S(mu) at u; None when it did not converge."""
-    found = yield from largest(_start(noise, noise.u), k, noise.d, noise.tolerance)
-    return None if found is None else (found[0][None], found[1][:1] ** 2)
+def _single(noise: PooledOperator, k: int) -> _Sought:
+    """One mu: Krylov space of S(mu) at u."""
+    found: list[Pairs] = []
+    return _Sought(_start(noise, noise.u), _largest_excess(k, noise.tolerance, found), found)
 
 
-def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> Search[Pairs | None]:
-    """Many mu: block Krylov space of the noise part, S(0), at [u, g]; None when it did not converge."""
+def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> _Sought:
+    """Many mu: block Krylov space of the noise part, S(0), at [u, g]; without a start where there is no g."""
+    found: list[Pairs] = []
     g = noise.forward(noise.b) / noise.N
-    if not g.any():
-        return None
     c = float(noise.b @ noise.b) / noise.N
     length = float(np.linalg.norm(g))
-    found: list[tuple[FloatArray, FloatArray]] = []
 
     def over(space: KrylovSpace) -> float:
         p = len(space.coupling)
@@ -233,7 +253,6 @@ def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> Search[Pairs | None
             found.append((values[:, :k], alignments[:, :k]))
         return above
 
-    limit = min(KRYLOV_LIMIT, noise.d)
     first_look = round(_EDGE_STEPS * min(noise.d, noise.N) ** (1 / 3))
-    yield from growing_space(_start(noise, noise.u, g), over, max_dimension=limit, first_look=first_look)
-    return found[0] if found else None
+    start = _start(noise, noise.u, g) if length else np.zeros((1, 1))
+    return _Sought(start, over, found, first_look)

@@ -10,7 +10,6 @@ share its tokens and its table.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -156,7 +155,7 @@ class UndrawnNoise:
 
     def apply(self, x: FloatArray, mu: float) -> FloatArray:
         """S(mu) x for each row of `x`, in which u may have fewer coordinates than there are."""
-        return apply_together([self], [x], mu)[0]
+        return np.asarray(apply_together([self], x[None], mu)[0])
 
     def _pool(self, scores: FloatArray, x: FloatArray, mu: float) -> list[FloatArray]:
         """P(W'Z'x + mu b u'x) for each row of `x`, with the rows Z'x given."""
@@ -166,41 +165,28 @@ class UndrawnNoise:
                 y += mu * float(self.u @ row[: len(self.u)]) * self.b
         return pooled
 
-    def _finish(self, sums: FloatArray, pooled: list[FloatArray], mu: float) -> FloatArray:
-        """S(mu) x from the rows Z W y, in place."""
+    def _finish(self, sums: FloatArray, pooled: list[FloatArray], mu: float) -> None:
+        """Make S(mu) x of the rows Z W y."""
         if mu:
             for row, y in zip(sums, pooled, strict=True):
                 row[: len(self.u)] += mu * float(self.b @ y) * self.u
         sums /= self.N
-        return sums
 
     def drawn(self) -> PooledNoise:
         """The same with the table completed."""
         return PooledNoise(self._draw.sample(), self._w, run=self._draw.run)
 
 
-def apply_together(noises: Sequence[UndrawnNoise], xs: Sequence[FloatArray], mu: float) -> list[FloatArray]:
-    """S(mu) x of several weightings of one draw, each for its own rows: the table is asked once for all of them."""
+def apply_together(noises: Sequence[UndrawnNoise], x: FloatArray, mu: float) -> FloatArray:
+    """S(mu) x of several weightings of one draw, each for its rows of x (s, p, ·): the table is asked once for all."""
     table = noises[0]._table
-    scores = table.adjoint(row_stacked(xs))
-    bounds = [0, *accumulate(len(x) for x in xs)]
-    places = [slice(a, b) for a, b in pairwise(bounds)]
-    pooled = [noise._pool(scores[rows], x, mu) for noise, x, rows in zip(noises, xs, places, strict=True)]
+    scores = table.adjoint(x.reshape(-1, x.shape[2])).reshape(*x.shape[:2], -1)
+    pooled = [noise._pool(own, rows, mu) for noise, own, rows in zip(noises, scores, x, strict=True)]
     spread = [noise._pooling.spread(y) for noise, own in zip(noises, pooled, strict=True) for y in own]
-    sums = table.forward(np.stack(spread))
-    return [noise._finish(sums[rows], own, mu) for noise, own, rows in zip(noises, pooled, places, strict=True)]
-
-
-def row_stacked(xs: Sequence[FloatArray]) -> FloatArray:
-    """Rows of coordinates under each other; missing coordinates are zero."""
-    if len(xs) == 1:
-        return xs[0]
-    rows = np.zeros((sum(map(len, xs)), max(x.shape[1] for x in xs)))
-    first = 0
-    for x in xs:
-        rows[first : first + len(x), : x.shape[1]] = x
-        first += len(x)
-    return rows
+    sums = table.forward(np.stack(spread)).reshape(*x.shape[:2], -1)
+    for noise, own, rows in zip(noises, pooled, sums, strict=True):
+        noise._finish(rows, own, mu)
+    return sums
 
 
 __all__ = ["UndrawnDraw", "UndrawnNoise", "UndrawnSource", "UndrawnTable", "apply_together"]
