@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -190,6 +191,17 @@ def test_progress_is_told_and_never_falls(digits, capsys, tokens, labelled, stag
     if labelled:
         assert len(told) > 10, "the bars of the parts are heard"
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.filterwarnings("ignore::spikepool.trust.diagnosis.UncenteredWarning")
+def test_advice_names_single_components_only_where_all_are_resolved(digits):
+    X, _ = digits
+    found = sp.diagnose(X.sum(axis=1), random_state=0)  # eight features for many rows: every span is known
+    for resolved in (True, False):
+        components = tuple(replace(c, resolved=resolved or i > 0) for i, c in enumerate(found.components))
+        _, advice = sentences.trust(replace(found, components=components))
+        assert ("stands for itself" in advice) == resolved
+        assert ("do not name" in advice) != resolved
 
 
 def test_one_bar_is_shown_for_the_whole(digits, monkeypatch):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
+from spikepool.kit.progress import heard_by
 from spikepool.trust.coloured import have_order, steady_spans
 from spikepool.trust.sample import effective_rows, group_likeness, span_sizes
 
@@ -222,3 +223,15 @@ def test_halves_of_a_flat_spectrum_have_no_order():
     assert have_order(np.array([0.1, 0.15, 0.2, 0.25, 0.32, 0.4]), ks)
     assert not have_order(np.full(6, 0.1), ks)
     assert have_order(np.array([0.9, 0.5]), np.array([1, 2]))
+
+
+def test_progress_is_told_and_refused_by_name():
+    heard = []
+    with heard_by(lambda text, share: heard.append((text, share))):
+        sp.diagnose(rows(200), random_state=0)
+    shares = [share for text, share in heard if text == "simulating"]
+    assert len(shares) >= 2
+    assert shares == sorted(shares)
+    assert 0.9 <= shares[-1] <= 1
+    with pytest.raises(sp.InvalidInputError, match="progress"):
+        sp.diagnose(rows(200), progress="yes")

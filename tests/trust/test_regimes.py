@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.preprocessing import StandardScaler
 
 import spikepool as sp
-from spikepool.trust.regimes import counts_tokens, edge_is_blurred, joint_skewness_level
+from spikepool.trust.regimes import counts_tokens, edge_is_blurred, equal_variances_level, joint_skewness_level
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.trust.diagnosis.UncenteredWarning")
 
@@ -111,3 +114,26 @@ def test_a_blurred_edge_is_seen():
     rng = np.random.default_rng(2)
     assert not edge_is_blurred(rng.standard_normal((500, 10)))
     assert edge_is_blurred(rng.exponential(size=(500, 10)))
+
+
+class TestFewFeatures:
+    """A vocabulary fitted to a few eigenvalues explains any of them."""
+
+    def test_real_features_are_not_called_noise_or_signal(self):
+        digits, iris = load_digits().images, load_iris().data
+        for x in (digits.sum(axis=1), digits.sum(axis=2), iris, StandardScaler().fit_transform(load_wine().data)):
+            assert sp.diagnose(x).verdict in ("coloured", "poor fit")
+
+    @pytest.mark.parametrize(("n", "d"), [(60, 4), (300, 16), (3000, 8)])
+    def test_equal_variances_are_noise(self, n, d):
+        verdicts = [sp.diagnose(np.random.default_rng(s).standard_normal((n, d))).verdict for s in range(8)]
+        assert verdicts.count("no signal") >= 7
+
+    def test_level_is_uniform_under_equal_variances(self):
+        levels = []
+        for seed in range(300):
+            x = np.random.default_rng(seed).standard_normal((400, 6))
+            levels.append(equal_variances_level(np.linalg.eigvalsh(np.cov(x.T, bias=True)), 400))
+        assert kstest(levels, "uniform").pvalue > 0.001
+        spread = np.random.default_rng(0).standard_normal((400, 6)) * np.array([1, 1, 1, 1, 1, 2.0])
+        assert equal_variances_level(np.linalg.eigvalsh(np.cov(spread.T)), 400) < 1e-6

@@ -108,6 +108,8 @@ def _spans(found: Any) -> tuple[str, str]:
     planned = [s for s in found.spans if s.required_samples is not None and s.interval[0] < found.target]
     wider = [s for s in planned if s.required_samples[1] > found.n_effective]
     if not wider:
+        if known and resolved == len(found.components):
+            return text, f"Keep the top {known[-1].k}; each of the first {resolved} stands for itself."
         return text, f"{keep}; do not name single components that are not resolved."
     span = wider[0]
     low, high = span.required_samples

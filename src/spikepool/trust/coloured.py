@@ -119,18 +119,20 @@ class _World:
     redrawn: tuple[FloatArray, ...] = ()
 
 
-def simulate(sample: Sample, rng: np.random.Generator) -> Simulated:
-    """Fit the hypotheses to `sample`, weigh them, and draw."""
+def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], None] = lambda _: None) -> Simulated:
+    """Fit the hypotheses to `sample`, weigh them, and draw; `advance` is told of the hundredths that are done."""
     n, ks, d = sample.n_effective, sample.ks, len(sample.values)
     work = effort(n, d)
     observed, steady = sample.halves.mean(axis=0), steady_spans(sample.ks)
     scales = candidates(sample.norms, sample.whitened, sample.values, sample.n_whitened, sample.counts)
     worlds, halves, differences = {}, {}, {}
-    for name, s in _distinct(scales).items():
+    hypotheses = _distinct(scales)
+    for name, s in hypotheses.items():
         rounds = [Draw(s, n, d, rng) for _ in range(work.round_draws)]
         worlds[name] = _World(s, population_spectrum(sample.values, n, rounds, work.rounds))
         halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, rng)
         differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
+        advance(60 // len(hypotheses))
     weights = _weights(differences)
     votes, spans, single, around = [], [], [], []
     for name, weight in weights.items():
@@ -140,6 +142,7 @@ def simulate(sample: Sample, rng: np.random.Generator) -> Simulated:
         spans += [o for o, _ in drawn]
         single += [o for _, o in drawn + again]
         around += [o for o, _ in again]
+        advance(40 // len(weights))
     vote_of = np.array(votes)
     model = vote_of @ angle(np.array(spans))
     # the scatter of the sample and of the spectrum fitted to it, and the distance between the hypotheses

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.progress import Progress
 from spikepool.theory import spikes
 from spikepool.trust import row_warnings
 from spikepool.trust.bulk_fit import BulkFit, edge_factor
@@ -78,6 +79,7 @@ def diagnose(
     groups: ArrayLike | None = None,
     population_size: int | None = None,
     random_state: Any = 0,
+    progress: bool | None = None,
 ) -> Diagnosis:
     """Which principal components of pooled features are real, and how many rows would make them so.
 
@@ -114,6 +116,8 @@ def diagnose(
         they are about an unlimited population.
     random_state : int or numpy Generator
         Seed of the simulation.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal, after a couple of seconds.
 
     Returns
     -------
@@ -175,7 +179,9 @@ def diagnose(
     if isotropic.verdict == "signal":
         found = _signal(rows, isotropic, found, target, gain)
     elif isotropic.verdict is None:
-        found, contiguous = _coloured(rows, units, group is not None, isotropic.reason, target, population_size, rng)
+        found, contiguous = _coloured(
+            rows, units, group is not None, isotropic.reason, target, population_size, rng, progress
+        )
     if group is None:
         cautions.append(row_warnings.order_caution(rows.lag, rows.values, n, **contiguous))
     mean_is_top = _mean_is_top(rows, isotropic.fit, believed)
@@ -228,13 +234,15 @@ def _coloured(
     target: float,
     population_size: int | None,
     rng: np.random.Generator,
+    progress: bool | None,
 ) -> tuple[_Findings, dict[str, float]]:
     """Simulate; with the agreement of contiguous and of random halves."""
     n_units = int(units.max()) + 1
     if n_units < _FEWEST_ROWS:
         return _Findings("poor fit", f"{reason}; {n_units} independent rows say nothing else", n_units), {}
     sample = rows.sample(units, grouped, rng)
-    simulated = simulate(sample, rng)
+    with Progress(100, "simulating", show=progress) as bar:
+        simulated = simulate(sample, rng, bar.advance)
     steady = steady_spans(sample.ks)
     observed, expected = (
         float(halves[steady].mean()) for halves in (simulated.observed_halves, simulated.simulated_halves)

@@ -43,6 +43,18 @@ _BLUR_LEVEL = 0.05
 # Components inside the bulk that are looked at.
 _BLUR_COMPONENTS = 10
 
+# Features below which a fitted vocabulary explains any spectrum, unequal variances as well as pooled noise.
+_TELLING_FEATURES = 30
+# Probability of equal variances below which so few features are not called noise.
+_EQUAL_LEVEL = 0.001
+
+
+def equal_variances_level(values: FloatArray, n: int) -> float:
+    """p-value of John's test that `n` centred rows whose covariance has eigenvalues `values` have equal variances."""
+    d = len(values)
+    departure = float(np.mean((values / values.mean() - 1) ** 2))
+    return float(chi2.sf((n - 1) * d / 2 * departure, d * (d + 1) / 2 - 1))
+
 
 def _standardised(scores: FloatArray) -> FloatArray:
     centred = scores - scores.mean(axis=0)
@@ -111,6 +123,9 @@ def read_isotropic(rows: Rows, delta: float | None, factor: float) -> IsotropicR
     words = f"distance {fit.distance:.4f}, {fit_word(fit.distance, rows.d)} fit"
     if fit_word(fit.distance, rows.d) == "poor":
         return IsotropicReading(fit, 0, None, f"not the bulk of isotropic noise ({words})")
+    if delta is None and rows.d < _TELLING_FEATURES and equal_variances_level(rows.values, rows.n) < _EQUAL_LEVEL:
+        reason = f"the spectrum of {rows.d} features cannot tell pooled noise from unequal variances without V"
+        return IsotropicReading(fit, 0, None, reason)
     count = fit.n_outliers
     known = delta is not None and factor != 1.0
     telling = _TELLING_ROWS_KNOWN if known else _TELLING_ROWS
