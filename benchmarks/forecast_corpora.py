@@ -1,11 +1,16 @@
-"""Two labelled corpora that a Debian system holds or installs, for benchmarks/forecast.py.
+"""Labelled corpora that a Debian system holds or installs, for benchmarks/forecast.py.
 
 debian    one-line descriptions of packages (``apt-cache dumpavail``) by section: unequal classes, overlapping sections.
           One package of each source, sections of 60 sources and more, 12,000 texts at random.
 wordnet   glosses of WordNet 3.0 (package wordnet-base) by lexicographer file (noun.animal, verb.motion, ...): files
           with 150 glosses and more, at most 600 of each, 12,000 texts at random.
+fortunes  sayings of the packages fortunes and fortunes-min by file: files with 60 and more, 12,000 texts at random.
+foldoc    first paragraphs of the computing dictionary (package dict-foldoc) by first category: categories with 60 and
+          more, all of them.
+verses    verses of the King James Bible (packages bible-kjv, bible-kjv-text) by book: books with 150 verses and more,
+          12,000 texts at random.
 
-    apt-get install wordnet-base
+    apt-get install wordnet-base fortunes fortunes-min dict-foldoc bible-kjv
     python benchmarks/forecast_corpora.py --out corpora
 
 The packages of another release give another corpus; the stored truth is of Debian 12.
@@ -25,6 +30,8 @@ import numpy as np
 
 TEXTS = 12_000
 LEAST_SOURCES, LEAST_GLOSSES, MOST_GLOSSES = 60, 150, 600
+LEAST_SAYINGS, LEAST_ENTRIES, LEAST_VERSES = 60, 60, 150
+SHORTEST = 15
 NO_TOPIC = {"debug", "oldlibs", "metapackages", "localization", "translations", "introspection"}
 
 
@@ -63,16 +70,63 @@ def glosses(folder: Path, rng: np.random.Generator) -> list[tuple[str, str]]:
     return [kept[i] for i in rng.permutation(len(kept))[:TEXTS]]
 
 
+def sayings(folder: Path, rng: np.random.Generator) -> list[tuple[str, str]]:
+    """Saying and file; the lists in other encodings and the indices of the program are left out."""
+    found: dict[str, str] = {}
+    for path in sorted(path for path in folder.iterdir() if not path.suffix):
+        for item in path.read_text(encoding="utf-8").split("\n%\n"):
+            text = " ".join(item.split())
+            if len(text) > SHORTEST:
+                found.setdefault(text, path.name)
+    return frequent(found, LEAST_SAYINGS, rng)
+
+
+def dictionary_entries(path: Path, rng: np.random.Generator) -> list[tuple[str, str]]:
+    """First paragraph of an entry and the first of its categories, "<operating system, standard> ..."."""
+    raw = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+    found: dict[str, str] = {}
+    for entry in re.finditer(r"^   <([a-z][a-z ,/-]*)> (.*?)\n\n", raw, re.MULTILINE | re.DOTALL):
+        text = " ".join(re.sub(r"[{}]", "", entry[2]).split())
+        if len(text) > SHORTEST:
+            found.setdefault(text, entry[1].split(",")[0].strip())
+    return frequent(found, LEAST_ENTRIES, rng)
+
+
+def verses(program: str, folder: Path, rng: np.random.Generator) -> list[tuple[str, str]]:
+    """Verse and abbreviation of its book, from the program's lines "Ge1:1 In the beginning ..."."""
+    command = [program, "-p", str(folder), "-f", "Gen1:1-Rev22:21"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: dict[str, str] = {}
+    for line in listing.splitlines():
+        verse = re.match(r"(\d?[A-Za-z]+)\d+:\d+ (.+)", line)
+        if verse:
+            found.setdefault(verse[2].strip(), verse[1])
+    return frequent(found, LEAST_VERSES, rng)
+
+
+def frequent(found: dict[str, str], least: int, rng: np.random.Generator) -> list[tuple[str, str]]:
+    """Texts of the labels with so many texts, at random."""
+    sizes = Counter(found.values())
+    rows = [row for row in found.items() if sizes[row[1]] >= least]
+    return [rows[i] for i in rng.permutation(len(rows))[:TEXTS]]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("corpora"))
-    parser.add_argument(
-        "--wordnet", type=Path, default=Path("/usr/share/wordnet"), help="folder of data.noun and others"
-    )
+    parser.add_argument("--root", type=Path, default=Path("/"), help="where the packages are unpacked")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(2026)
-    for name, rows in (("debian", package_descriptions(rng)), ("wordnet", glosses(options.wordnet, rng))):
+    share, rng, later = options.root / "usr/share", np.random.default_rng(2026), np.random.default_rng(2027)
+    corpora = {
+        "debian": lambda: package_descriptions(rng),
+        "wordnet": lambda: glosses(share / "wordnet", rng),
+        "fortunes": lambda: sayings(share / "games/fortunes", later),
+        "foldoc": lambda: dictionary_entries(share / "dictd/foldoc.dict.dz", later),
+        "verses": lambda: verses(str(options.root / "usr/bin/bible"), options.root / "usr/lib", later),
+    }
+    for name, collect in corpora.items():
+        rows = collect()
         with gzip.open(options.out / f"{name}.csv.gz", "wt") as file:
             csv.writer(file).writerows([("text", "label"), *rows])
         print(f"{name}: {len(rows)} texts, {len({label for _, label in rows})} classes")

@@ -30,19 +30,29 @@ MORE = {
     "debian/minilm-table": ("2", "all"),
     "debian/wordllama": ("5", "20", "all", "pick20"),
     "debian/smol-table": ("2", "5"),
+    "wordnet/minilm": ("2", "5", "20", "all", "rare"),
+    "wordnet/minilm-table": ("2", "20", "all"),
+    "wordnet/wordllama": ("5", "all", "pick20"),
     "banking77/minilm": ("s2", "s5", "s20", "s154"),
     "banking77/wordllama": ("s2", "s5", "s154"),
     "banking77/smol15": ("s2", "s20"),
 }
-FRESH = {
-    "wordnet/minilm": ("2", "5", "20", "all", "rare"),
-    "wordnet/minilm-table": ("2", "20", "all"),
-    "wordnet/wordllama": ("5", "all", "pick20"),
+REGROUPED = {
     "clinc150/minilm": ("2c", "40"),
     "clinc150/minilm-table": ("2c",),
     "clinc150/smol15": ("10",),
     "clinc150/smolfinal": ("2c",),
     "clinc150/wordllama": ("10",),
+}
+FRESH = {
+    "fortunes/minilm": ("2", "5", "all", "rare"),
+    "fortunes/minilm-table": ("2", "20", "all"),
+    "fortunes/wordllama": ("5", "pick20"),
+    "foldoc/minilm": ("2", "5", "all", "pick20"),
+    "foldoc/minilm-table": ("20",),
+    "foldoc/wordllama": ("2", "all"),
+    "verses/minilm-table": ("2", "20", "all"),
+    "verses/wordllama": ("5", "all", "rare"),
 }
 GROUPINGS = {
     "minilm": ("2", "5", "20", "all", "rare"),
@@ -75,9 +85,10 @@ def tasks() -> dict[str, str]:
         for grouping in groupings
     }
     more = {f"{features}/{grouping}": "development" for features, list_ in MORE.items() for grouping in list_}
+    regrouped = {f"{features}/{grouping}": "regrouped" for features, list_ in REGROUPED.items() for grouping in list_}
     fresh = {f"{features}/{grouping}": "fresh" for features, list_ in FRESH.items() for grouping in list_}
     confirmation = {f"{corpus}/{task}": "confirmation" for corpus in CORPORA for task in CONFIRMATION}
-    return named | OTHERS | confirmation | more | fresh
+    return named | OTHERS | confirmation | more | regrouped | fresh
 
 
 def load_task(name: str, features: Path, data: Path) -> Pair:
