@@ -6,10 +6,9 @@ Accuracies are combined on the probit scale z = Phi^{-1}(accuracy),
     omega = .25/(1 + (n/8n0)²),
 
 z_measured(n0) being the leave-one-out accuracy as a smooth count: the curve keeps its shape and four fifths of what the
-pilot itself shows beside it. The 90 % interval is z ± 1.645 sqrt(a sd² + b/n0 + c log2²(n/n0)), sd being the standard
-deviation of z over reweightings of the pilot's rows (exponential weights: the Bayesian bootstrap); b and c stand for
-what reweighting does not move, the draw of the training rows and the departure of the curve from its form. For
-regression the same is done with ln(MSE/var(y)), without level and power law.
+pilot itself shows beside it. Intervals are z ± 1.645 sd for 90 %, see :mod:`spikepool.forecasting.width`; part of sd
+comes from reweightings of the pilot's rows (exponential weights: the Bayesian bootstrap). For regression the same is
+done with ln(MSE/var(y)), without level and power law.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from spikepool.forecasting.pilot import Pilot, weighted_mean
 from spikepool.forecasting.power_law import PowerLaw, fit_power_law
 from spikepool.forecasting.spectrum import fit_spectrum
 from spikepool.forecasting.target_power import PilotDesign, design_pilot, fit_target_power
+from spikepool.forecasting.width import accuracy_variance, error_variance
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
 
@@ -34,14 +34,6 @@ REWEIGHTINGS = 30
 _POWER_LAW_WEIGHT, _POWER_LAW_REACH = 0.25, 8.0
 # Share of the difference between the pilot's own leave-one-out accuracy and the equivalents that is kept at every n.
 _LEVEL_KEPT = 0.8
-# Variance of the interval beyond the reweighting's: (factor of sd², b of b/n0, c of c log2²(n/n0)), on the probit scale
-# of accuracy and on the log scale of the error. Accuracy: by hand between two settings with which each corpus of the
-# development tasks, forecast with the link chosen on the other, was covered in .87 or more at every pilot size. The
-# first choice, (1.3, 2, .0002) from .91 to .94 with the link chosen on both, covered the held-out corpus in .79 to .90.
-ACCURACY_VARIANCE = (1.3, 3.0, 0.0003)
-# The error: .91 over five real targets (diabetes, pixels, lengths of banking77); (1.2, .3, .0002), from indicators of
-# classes taken as numbers, had covered .81 of them.
-ERROR_VARIANCE = (2.2, 0.5, 0.0005)
 # Accuracies are kept this far from 0 and 1 on the probit scale.
 _EDGE = 1e-5
 # Sizes, as multiples of the pilot, between which a target is looked for.
@@ -105,12 +97,16 @@ class LearningCurve:
     def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Centre, lower and upper end on the transformed scale."""
         sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
-        z = self.transformed(sizes)
-        a, b, c = ACCURACY_VARIANCE if self.classification else ERROR_VARIANCE
-        far = np.maximum(np.log2(sizes / self.pilot.rows), 0)
-        spread = np.sqrt(a * z[:, 1:].var(axis=1, ddof=1) + b / self.pilot.rows + c * far**2)
+        if self.classification:
+            z = self.transformed(np.append(sizes, self.pilot.rows))
+            variance = accuracy_variance(z[-1], z[:-1], self.pilot.level_error, self.pilot.rows)
+        else:
+            z = self.transformed(sizes)
+            variance = error_variance(z, sizes, self.pilot.rows)
+        spread = np.sqrt(variance)
         half = float(ndtri((1 + level) / 2)) * spread
-        return z[:, 0], z[:, 0] - half, z[:, 0] + half
+        centre = z[: len(sizes), 0]
+        return centre, centre - half, centre + half
 
     def required(self, target: float, level: float) -> tuple[float | None, float | None, float | None]:
         """Rows at which the upper end, the centre and the lower end of the band reach the target; None if never."""

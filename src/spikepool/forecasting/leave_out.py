@@ -67,22 +67,34 @@ def leave_group_out(parts: Decomposition, Y: FloatArray, groups: IntArray, penal
     penalty : float
         delta of ‖Y − f‖² + delta‖coef‖².
     """
-    n = len(Y)
-    level = Y.mean(axis=0)
-    Z = Y - level
+    Z = Y - Y.mean(axis=0)
     share = parts.squared / (parts.squared + penalty)
     residual = Z - parts.left @ (share[:, None] * (parts.left.T @ Z))
-    left_out = residual / np.maximum(1 - 1 / n - parts.left**2 @ share, _SMALLEST_FREEDOM)[:, None]
+    return np.asarray(Y - group_inverse(parts, groups, penalty)(residual))
+
+
+def group_inverse(parts: Decomposition, groups: IntArray, penalty: float) -> Callable[[FloatArray], FloatArray]:
+    """The map that multiplies the rows (n, k) of every group g by (I − H_gg)^{-1}."""
+    n = len(groups)
+    share = parts.squared / (parts.squared + penalty)
+    alone = np.maximum(1 - 1 / n - parts.left**2 @ share, _SMALLEST_FREEDOM)[:, None]
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=groups[order[0]] - 1))
     lengths = np.diff(starts, append=n)
+    together = []
     for size in np.unique(lengths[lengths > 1]):
         rows = order[starts[lengths == size][:, None] + np.arange(size)]  # (groups of this size, size)
         U = parts.left[rows]
         hat = 1 / n + (U * share) @ U.transpose(0, 2, 1)
-        inverse = np.linalg.pinv(np.eye(size) - hat, rcond=_SMALLEST_FREEDOM, hermitian=True)
-        left_out[rows] = inverse @ residual[rows]
-    return np.asarray(Y - left_out)
+        together.append((rows, np.linalg.pinv(np.eye(size) - hat, rcond=_SMALLEST_FREEDOM, hermitian=True)))
+
+    def apply(values: FloatArray) -> FloatArray:
+        found = values / alone
+        for rows, inverse in together:
+            found[rows] = inverse @ values[rows]
+        return np.asarray(found)
+
+    return apply
 
 
 def held_out_predictor(parts: Decomposition, Z: FloatArray, held_out: FloatArray) -> Callable[[float], FloatArray]:

@@ -30,9 +30,12 @@ def margins(f: FloatArray, labels: IntArray) -> FloatArray:
     return np.asarray(f[rows, labels] - others.max(axis=1))
 
 
-def likely_right(margin: FloatArray) -> FloatArray:
-    """Smooth count: about 1 for right rows, about 0 for wrong ones; may leave [0, 1] by a tenth near the boundary."""
-    width = _WIDTH * max(float(margin.std()), 1e-300)
+def likely_right(margin: FloatArray, spread: float | None = None) -> FloatArray:
+    """Smooth count: about 1 for right rows, about 0 for wrong ones; may leave [0, 1] by a tenth near the boundary.
+
+    `spread` is the standard deviation that the width is taken of, that of `margin` if not given.
+    """
+    width = _WIDTH * max(float(margin.std()) if spread is None else spread, 1e-300)
     scaled = margin / width
     return np.asarray(2 * ndtr(scaled) - ndtr(scaled / np.sqrt(2)))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.forecasting.leave_out import chosen_penalty, decompose, held_out_predictor, leave_group_out
+from spikepool.forecasting.level_error import NO_ERROR, LevelError, level_error
 from spikepool.forecasting.margins import agreement, likely_right, margins
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
@@ -86,6 +87,8 @@ class Pilot:
         The pilot itself (leave-one-out) first, then smaller ones.
     agreement : float
         How far training sets agree on which rows are right, shrunken towards the usual .5.
+    level_error : LevelError
+        Variance of the leave-one-out accuracy (zero for regression).
     """
 
     rows: int
@@ -98,6 +101,7 @@ class Pilot:
     spectrum_rows: int
     sizes: tuple[PilotSize, ...]
     agreement: float = _USUAL_AGREEMENT
+    level_error: LevelError = NO_ERROR
 
     @property
     def classes(self) -> int:
@@ -164,6 +168,9 @@ def measure_pilot(
     kept = np.unique(np.linspace(window[0], window[-1], min(len(window), _MOST_PENALTIES)).round().astype(np.intp))
     number = np.unique(groups, return_inverse=True)[1]
     leaving = float(np.bincount(number)[number].mean())  # rows that leave with a row, itself included
+    error = NO_ERROR
+    if labels is not None:
+        error = level_error(parts, Y, labels, groups, float(penalties[chosen]))
     own = PilotSize(round(n - leaving), np.ones(n), excess[:, kept], excess[:, chosen], correct, likely)
 
     values, rows = parts.squared, n
@@ -182,7 +189,8 @@ def measure_pilot(
             progress.advance()
     shares = None if labels is None else np.bincount(labels) / n
     known = 0.0 if seen is None else (seen - _USUAL_AGREEMENT) * n / (n + _AGREEMENT_ROWS)
-    return Pilot(n, d, shares, energy, row_norm, penalties[kept], values, rows, tuple(sizes), _USUAL_AGREEMENT + known)
+    agreed = _USUAL_AGREEMENT + known
+    return Pilot(n, d, shares, energy, row_norm, penalties[kept], values, rows, tuple(sizes), agreed, error)
 
 
 def _measure_fraction(
