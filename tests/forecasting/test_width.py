@@ -1,0 +1,114 @@
+"""Width of intervals: the jackknife of the pilot's level against refits and repeated pilots, and the width's parts."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from spikepool.forecasting.leave_out import decompose, leave_group_out
+from spikepool.forecasting.level_error import NO_ERROR, LevelError, level_error
+from spikepool.forecasting.margins import likely_right, margins
+from spikepool.forecasting.width import RISE_VARIANCE, TRAINED_SHARE, accuracy_variance, error_variance
+
+PENALTY = 40.0
+
+
+def indicators(labels):
+    return np.where(labels[:, None] == np.arange(labels.max() + 1), 1.0, -1.0)
+
+
+def clustered(rng, n, clusters, d=24):
+    """Two classes, each of many small clusters far apart: what is not trained on is not known."""
+    centres = np.random.default_rng(99).standard_normal((clusters, d)) * 1.2
+    cluster = rng.integers(0, clusters, n)
+    return centres[cluster] + 0.5 * rng.standard_normal((n, d)), cluster % 2
+
+
+def jackknife(X, labels, groups=None):
+    groups = np.arange(len(X)) if groups is None else groups
+    return level_error(decompose(X - X.mean(axis=0)), indicators(labels), labels, groups, PENALTY)
+
+
+def test_jackknife_is_that_of_refitting():
+    X, labels = clustered(np.random.default_rng(0), 120, 30)
+    Y, n = indicators(labels), len(X)
+
+    def left_out_margins(rows):
+        """Margins of `rows`, each predicted by ridge from the others of them."""
+        found = np.empty((len(rows), 2))
+        for place, row in enumerate(rows):
+            others = np.delete(rows, place)
+            centre, level = X[others].mean(axis=0), Y[others].mean(axis=0)
+            A = X[others] - centre
+            coefficients = np.linalg.solve(A.T @ A + PENALTY * np.eye(X.shape[1]), A.T @ (Y[others] - level))
+            found[place] = level + (X[row] - centre) @ coefficients
+        return margins(found, labels[rows])
+
+    margin = left_out_margins(np.arange(n))
+    count = likely_right(margin)
+    tested, trained = count - count.mean(), np.empty(n)
+    for j in range(n):
+        kept = np.delete(np.arange(n), j)
+        trained[j] = (count[kept] - likely_right(left_out_margins(kept), float(margin.std()))).sum()
+    found = jackknife(X, labels)
+    assert found.tested == pytest.approx(tested.var(ddof=1) / n, rel=1e-6)
+    expected = (tested + trained).var(ddof=1) / n - tested.var(ddof=1) / n
+    assert found.trained == pytest.approx(expected, rel=0.1)  # up to squares of the hat matrix' off-diagonal
+
+
+@pytest.mark.parametrize("clusters", [4, 60])
+def test_jackknife_holds_the_scatter_between_pilots(clusters):
+    """Efron and Stein: its mean is not below the variance over pilots, which counting alone misses with few rows."""
+    levels, tested, trained = [], [], []
+    for seed in range(300):
+        X, labels = clustered(np.random.default_rng(seed), 80, clusters)
+        parts = decompose(X - X.mean(axis=0))
+        found = leave_group_out(parts, indicators(labels), np.arange(len(X)), PENALTY)
+        levels.append(likely_right(margins(found, labels)).mean())
+        if seed % 5 == 0:
+            error = jackknife(X, labels)
+            tested.append(error.tested)
+            trained.append(error.trained)
+    scatter = float(np.var(levels, ddof=1))  # relative standard error sqrt(2/300) = .08
+    assert np.mean(tested) + np.mean(trained) > 0.85 * scatter
+    if clusters == 60:
+        assert scatter > 1.25 * np.mean(tested)
+        assert np.mean(tested) + np.mean(trained) < 3 * scatter
+
+
+def test_copies_that_leave_together_are_counted_once():
+    rng = np.random.default_rng(3)
+    X, labels = clustered(rng, 60, 20)
+    once = jackknife(X, labels)
+    twice = jackknife(np.repeat(X, 2, axis=0), np.repeat(labels, 2), np.repeat(np.arange(60), 2))
+    assert twice.tested == pytest.approx(once.tested, rel=0.15)  # the penalty weighs half as much
+    apart = jackknife(np.repeat(X, 2, axis=0), np.repeat(labels, 2))
+    assert twice.tested > 1.3 * apart.tested
+    assert jackknife(X, labels, np.zeros(60, dtype=int)) == NO_ERROR
+
+
+def test_accuracy_variance_is_counting_and_training_and_rise():
+    own = np.full(5, 0.7)
+    z = np.array([own, own + 0.4, own - 0.3])
+    p, rows = float(ndtr(0.7)), 400
+    density = np.exp(-(0.7**2) / 2) / np.sqrt(2 * np.pi)
+    counted = p * (1 - p) / rows / density**2
+    trained = TRAINED_SHARE * 1e-4 / density**2
+    found = accuracy_variance(own, z, LevelError(0.0, 1e-4), rows)
+    expected = [counted + trained, counted + trained + RISE_VARIANCE * 0.4**2, counted + trained]
+    np.testing.assert_allclose(found, expected)
+    scattered = z + np.array([[0.0] * 5, [0.0, 0.1, -0.1, 0.1, -0.1], [0.0] * 5])
+    more = accuracy_variance(own, scattered, LevelError(0.0, 1e-4), rows) - found
+    np.testing.assert_allclose(more, [0, np.var([0.1, -0.1, 0.1, -0.1], ddof=1), 0], atol=1e-12)
+
+
+def test_a_pilot_without_an_error_still_has_a_width():
+    own = np.full(4, 9.0)
+    width = 1.645 * np.sqrt(accuracy_variance(own, own[None], NO_ERROR, 200))[0]
+    certain = 2.807  # probit of 1 − .5/200, the largest accuracy that 200 rows speak for
+    assert 0.95 < ndtr(certain - width) < 0.99  # no error among 200 rows: at least .985 in 19 of 20 cases
+
+
+def test_error_variance_grows_with_distance_only_beyond_the_pilot():
+    z = np.zeros((4, 3))
+    found = error_variance(z, np.array([50.0, 100.0, 200.0, 800.0]), 100)
+    assert found[0] == found[1] < found[2] < found[3]
