@@ -3,7 +3,7 @@
 The truth at n rows is the R² of ridge (penalty by generalised cross-validation) on other rows, averaged over random
 training sets. Tasks: progression of diabetes and single pixels of digits (both in scikit-learn), and what a corpus
 gives without labels: the logarithm of a text's length from MiniLM or static features. The width of the interval was
-chosen on diabetes, the pixels and banking77; clinc150 and debian check it.
+chosen on diabetes, the pixels, banking77, clinc150 and debian; fortunes, foldoc and verses check it.
 
     python benchmarks/forecast_regression.py --data corpora --features features
     python benchmarks/forecast_regression.py --tasks diabetes,pixel                 # nothing but scikit-learn needed
@@ -29,6 +29,7 @@ TRUTH_DRAWS = 20
 LEAST_TESTED = 40
 TASKS = ("diabetes", "pixel 20", "pixel 44", "length/banking77/minilm", "length/banking77/wordllama")
 TASKS += ("length/clinc150/minilm", "length/clinc150/minilm-table", "length/debian/minilm")
+TASKS += ("length/fortunes/minilm", "length/foldoc/wordllama", "length/verses/minilm-table")
 
 
 def load(name: str, features: Path, data: Path) -> tuple[np.ndarray, np.ndarray]:

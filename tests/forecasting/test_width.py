@@ -108,7 +108,8 @@ def test_a_pilot_without_an_error_still_has_a_width():
     assert 0.95 < ndtr(certain - width) < 0.99  # no error among 200 rows: at least .985 in 19 of 20 cases
 
 
-def test_error_variance_grows_with_distance_only_beyond_the_pilot():
-    z = np.zeros((4, 3))
-    found = error_variance(z, np.array([50.0, 100.0, 200.0, 800.0]), 100)
+def test_error_variance_grows_with_the_rise_only():
+    own = np.full(3, 0.5)
+    found = error_variance(own, np.array([own - 0.4, own, own + 0.2, own + 0.6]), 100)
     assert found[0] == found[1] < found[2] < found[3]
+    assert found[1] > error_variance(own, own[None], 400)[0]

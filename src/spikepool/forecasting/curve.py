@@ -97,16 +97,14 @@ class LearningCurve:
     def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Centre, lower and upper end on the transformed scale."""
         sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
+        together = self.transformed(np.append(sizes, self.pilot.rows))
+        z, own = together[:-1], together[-1]
         if self.classification:
-            z = self.transformed(np.append(sizes, self.pilot.rows))
-            variance = accuracy_variance(z[-1], z[:-1], self.pilot.level_error, self.pilot.rows)
+            variance = accuracy_variance(own, z, self.pilot.level_error, self.pilot.rows)
         else:
-            z = self.transformed(sizes)
-            variance = error_variance(z, sizes, self.pilot.rows)
-        spread = np.sqrt(variance)
-        half = float(ndtri((1 + level) / 2)) * spread
-        centre = z[: len(sizes), 0]
-        return centre, centre - half, centre + half
+            variance = error_variance(own, z, self.pilot.rows)
+        half = float(ndtri((1 + level) / 2)) * np.sqrt(variance)
+        return z[:, 0], z[:, 0] - half, z[:, 0] + half
 
     def required(self, target: float, level: float) -> tuple[float | None, float | None, float | None]:
         """Rows at which the upper end, the centre and the lower end of the band reach the target; None if never."""
