@@ -9,7 +9,7 @@ held-out      clinc150, with one task each of splice and digits: set aside befor
 regrouped     groupings of clinc150 that had been fresh for the version before.
 confirmation  groupings of both corpora that confirmed the first version's intervals.
 fresh         corpora that no version had met: sayings by file (fortunes), a dictionary of computing by category
-              (foldoc), verses of the Bible by book (verses). Listed beforehand, run once when all constants were frozen.
+              (foldoc), verses of the Bible by book (verses). Listed beforehand, run once when all was frozen.
 
 Groupings of the classes: ``2``, ``2b``, ``2c`` random halves, ``5``, ``10``, ``20``, ``40`` alphabetical blocks,
 ``all``, ``rare`` a random tenth of the classes against the others, ``pick20`` the rows of 20 random classes alone.
