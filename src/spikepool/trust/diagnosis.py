@@ -25,7 +25,7 @@ from spikepool.trust.coloured import (
     simulate,
     steady_spans,
 )
-from spikepool.trust.isotropic import DiagnosedOutlier, explain
+from spikepool.trust.isotropic import DiagnosedOutlier, explain, mixed
 from spikepool.trust.opening import open_rows
 from spikepool.trust.planning import Curve, curve, required_rows, with_collection
 from spikepool.trust.regimes import IsotropicReading, read_isotropic
@@ -218,10 +218,12 @@ def diagnose(
 
 def _signal(rows: Rows, isotropic: IsotropicReading, found: _Findings, target: float, gain: float | None) -> _Findings:
     values = rows.values[: isotropic.n_outliers]
-    outliers = tuple(explain(float(value), isotropic.fit, rows.d, target, gain) for value in values)
+    alone = [explain(float(value), isotropic.fit, rows.d, target, gain) for value in values]
+    outliers = tuple(mixed(alone, isotropic.fit, rows.d, rows.n, target))
+    apart = -np.diff(np.log(values)) > _RESOLVED_GAP / np.sqrt(rows.n)
     components = tuple(
-        _component(o.alignment, o.interval, o.eigenvalue, vector)
-        for o, vector in zip(outliers, rows.vectors, strict=False)
+        _component(o.alignment, o.interval, o.eigenvalue, vector, bool(apart[max(i - 1, 0) : i + 1].all()))
+        for i, (o, vector) in enumerate(zip(outliers, rows.vectors, strict=False))
     )
     return replace(found, outliers=outliers, components=components)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -148,3 +149,48 @@ def explain(value: float, fit: BulkFit, d: int, target: float, signal_noise: flo
         strength=theta,
         required_samples=required,
     )
+
+
+def mixed(outliers: Sequence[DiagnosedOutlier], fit: BulkFit, d: int, n: int, target: float) -> list[DiagnosedOutlier]:
+    """The same with what sampling mixes them with each other.
+
+    Components of variances a and b turn into each other by an angle that is normal with variance ab/(n (a − b)²) over
+    samples of `n` rows. That vanishes in the limit behind :func:`explain`; with a few strong directions it is most of
+    the loss. Components that cannot be told apart share their directions, half and half.
+    """
+    variances = np.array([fit.law.scale + outlier.strength for outlier in outliers])
+    found = []
+    for i, outlier in enumerate(outliers):
+        others = np.delete(variances, i)
+        with np.errstate(divide="ignore"):
+            shares = np.minimum(variances[i] * others / (n * (variances[i] - others) ** 2), 0.5)
+        lost, scatter = min(float(shares.sum()), 1.0), math.sqrt(2 * float(shares @ shares))
+        low = outlier.interval[0] * (1 - lost) - _NORMAL_90 * outlier.alignment * scatter
+        found.append(
+            replace(
+                outlier,
+                alignment=outlier.alignment * (1 - lost),
+                alignment_standard_error=math.hypot(outlier.alignment_standard_error, outlier.alignment * scatter),
+                interval=(max(low, 0.0), outlier.interval[1]),
+                required_samples=_enough_mixed(outlier, fit, d, n * lost, target),
+            )
+        )
+    return found
+
+
+def _enough_mixed(outlier: DiagnosedOutlier, fit: BulkFit, d: int, loss: float, target: float) -> int | None:
+    """Rows for the target when a share `loss`/n of the alignment is mixed away; None when no number is enough."""
+    least = outlier.required_samples
+    if least is None or not loss:
+        return least
+    delta, gamma = fit.law.delta, fit.law.gamma
+    known = outlier.alignment / float(spikes.total_alignment(outlier.excess, delta, gamma))
+
+    def short(log_rows: float) -> float:
+        rows = math.exp(log_rows)
+        return target - known * float(spikes.total_alignment(outlier.excess, delta, d / rows)) * (1 - loss / rows)
+
+    low, high = math.log(max(least, loss)), math.log(max(least, loss)) + 20
+    if short(low) <= 0:
+        return least
+    return math.ceil(math.exp(brentq(short, low, high))) if short(high) < 0 else None
