@@ -1,5 +1,7 @@
 """Forecasts from hard pilots: chance, imbalance, separable, repeated, few and broken rows."""
 
+import warnings
+
 import numpy as np
 import pytest
 from generated_pilots import accuracy_at, classes
@@ -176,3 +178,13 @@ def test_bad_input_is_named(digits):
 
 
 # tokens, unlabelled rows, files
+
+
+def test_columns_in_unlike_units_are_said():
+    X, y = classes(np.random.default_rng(12), 150)
+    X[:, 3] *= 1e4
+    with pytest.warns(ForecastWarning, match="standardize=True"):
+        sp.forecast(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ForecastWarning)
+        sp.forecast(X, y, standardize=True)

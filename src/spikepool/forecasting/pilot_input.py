@@ -27,6 +27,8 @@ _REPEATED_SHARE = 0.02
 _LARGEST_FEATURE = 1e100
 # A row this many times as far from the mean as the median row: it alone decides a principal direction.
 _FAR_ROW = 30.0
+# Spread of a column, as a multiple of the median one, from which units are mentioned.
+_UNLIKE_SCALES = 100.0
 # The smaller Gram matrix is decomposed fifty times.
 _LARGEST_SIDE = 10_000
 
@@ -193,10 +195,16 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
             f"rows more than {_FAR_ROW:g} times as far out as the median row: {far}; they dominate ridge, "
             "so check them, clip them or leave them out"
         )
+    spread = X.std(axis=0)
+    widest, usual = float(spread.max()), float(np.median(spread[spread > 0]))
+    if not standardize and widest > _UNLIKE_SCALES * usual:
+        notes.append(
+            f"one column varies {widest / usual:.3g} times as much as the usual one: ridge hardly sees "
+            "the others, and standardize=True is another model"
+        )
     # the features' own units cancel, and squares stay in range
     scale = np.full(X.shape[1], max(float(np.abs(X - X.mean(axis=0)).max()), 1e-300))
     if standardize:
-        spread = X.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0)
     return PilotInput(X / scale, Y, labels, classes, number, kept, scale, tuple(notes))
 
