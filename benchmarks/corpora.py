@@ -28,9 +28,11 @@ from encoders import package_folder
 HERE = Path(__file__).resolve().parent
 TEXT_COLUMNS = ("text", "sentence", "utterance", "question", "content")
 LABEL_COLUMNS = ("label", "intent", "category", "coarse_label", "label_text", "class")
-SERIES = ("ItalyPowerDemand", "JapaneseVowels", "OSULeaf", "ElectricDevices")
+SERIES = ("ItalyPowerDemand", "JapaneseVowels", "OSULeaf", "ElectricDevices", "ACSF1 windows", "OSULeaf arcs")
 # Values a token, for series of one channel: single values have no direction to weigh.
-WINDOWS = {"ItalyPowerDemand": 3, "OSULeaf": 7}
+WINDOWS = {"ItalyPowerDemand": 3, "OSULeaf": 7, "ACSF1": 7}
+# Sets of few long series, cut into so many pieces of equal length: pieces of one series are a group.
+PIECES = {"ACSF1 windows": 8, "OSULeaf arcs": 4}
 # ElectricDevices is one long series with marked changes of regime: windows of so many values, a step apart, that lie
 # within a block; blocks stay together, so that no value is seen both in training and in testing.
 CHANGES, WINDOW, STEP, BLOCK, DELAY = (1090, 4436, 5712, 7923), 30, 5, 120, 3
@@ -141,9 +143,29 @@ def digits() -> Sequences:
 
 
 def series(name: str) -> Sequences:
-    """A labelled set of time series bundled with aeon, train and test parts together."""
+    """A labelled set of time series bundled with aeon, train and test parts together; whole or in pieces."""
     if name == "ElectricDevices":
         return regimes(name)
+    source = name.split()[0]
+    cases, labels = _read_series(source)
+    width, groups = WINDOWS.get(source, 1), None
+    if name in PIECES:
+        pieces = PIECES[name]
+        length = len(cases[0]) // pieces // width * width  # whole tokens; what is left over at the end is not used
+        cases = [case[i * length : (i + 1) * length] for case in cases for i in range(pieces)]
+        groups = np.repeat(np.arange(len(labels)), pieces)
+        labels = [label for label in labels for _ in range(pieces)]
+    tokens = [case[: len(case) // width * width].reshape(-1, width * case.shape[1]) for case in cases]
+    T = max(map(len, tokens))
+    X = np.zeros((len(tokens), T, tokens[0].shape[1]), dtype=np.float32)
+    mask = np.zeros((len(tokens), T), dtype=bool)
+    for i, token in enumerate(tokens):
+        X[i, : len(token)], mask[i, : len(token)] = token, True
+    return Sequences(name, X, mask, numbered(labels), groups)
+
+
+def _read_series(name: str) -> tuple[list[NDArray[np.float64]], list[str]]:
+    """Every series (steps, channels) of both parts, and its label."""
     folder = package_folder("aeon") / "datasets" / "data" / name
     cases: list[NDArray[np.float64]] = []
     labels: list[str] = []
@@ -154,14 +176,7 @@ def series(name: str) -> Sequences:
             *channels, label = line.strip().split(":")
             cases.append(np.array([[float(v) for v in channel.split(",")] for channel in channels]).T)
             labels.append(label)
-    width = WINDOWS.get(name, 1)
-    tokens = [case[: len(case) // width * width].reshape(-1, width * case.shape[1]) for case in cases]
-    T = max(map(len, tokens))
-    X = np.zeros((len(tokens), T, tokens[0].shape[1]), dtype=np.float32)
-    mask = np.zeros((len(tokens), T), dtype=bool)
-    for i, token in enumerate(tokens):
-        X[i, : len(token)], mask[i, : len(token)] = token, True
-    return Sequences(name, X, mask, numbered(labels))
+    return cases, labels
 
 
 def regimes(name: str) -> Sequences:

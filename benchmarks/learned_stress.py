@@ -1,6 +1,6 @@
 """The automatic choice of a pooling against the mean, on generated sequences of many kinds.
 
-Seventeen kinds of sequences (long and short, padded on either side, with holes, sinks, a giant common component,
+Eighteen kinds of sequences (long and short, padded on either side, with holes, sinks, a giant common component,
 coordinates in unlike units, many classes, one class that is nearly all, many features for few rows, regression with
 heavy tails), each with the label in every token, in the first, the last, a marked one, or nowhere. A fit that warns
 fails. Losses are those beyond one standard error of the paired difference on 1,000 new rows.
@@ -42,6 +42,7 @@ KINDS: dict[str, dict] = {
     "holes": {"n": 300, "T": 16, "d": 64, "strength": 0.5, "padding": "holes", "zipf": 1.1},
     "half": {"n": 300, "T": 16, "d": 64, "strength": 0.5, "dtype": np.float16, "zipf": 1.1},
     "n60k20": {"n": 60, "T": 10, "d": 64, "k": 20, "strength": 1.0},
+    "n150k10": {"n": 150, "T": 16, "d": 256, "k": 10, "strength": 0.6},
 }
 
 

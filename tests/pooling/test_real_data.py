@@ -119,3 +119,22 @@ def test_errors_count_groups_and_folds_keep_them(benchmark):
     mean, error = benchmark.real_data.paired(difference, groups)
     assert mean == pytest.approx(difference.mean())
     assert error == pytest.approx(difference[::10].std(ddof=1) / np.sqrt(60))
+
+
+def test_long_series_are_cut_into_pieces_of_whole_tokens(benchmark, tmp_path, monkeypatch):
+    """Three series of 65 values: four arcs of two tokens of seven values each, nine values left over."""
+    folder = tmp_path / "datasets" / "data" / "OSULeaf"
+    folder.mkdir(parents=True)
+    values = np.arange(3 * 65).reshape(3, 65)
+    lines = [",".join(map(str, row)) + f":{label}" for row, label in zip(values, ("oak", "elm", "oak"), strict=True)]
+    (folder / "OSULeaf_TRAIN.ts").write_text("@problemName OSULeaf\n@data\n" + "\n".join(lines[:2]) + "\n")
+    (folder / "OSULeaf_TEST.ts").write_text("# a remark\n@data\n" + lines[2] + "\n")
+    monkeypatch.setattr(benchmark.corpora, "package_folder", lambda name: tmp_path)
+    data = benchmark.corpora.series("OSULeaf arcs")
+    assert data.X.shape == (12, 2, 7)
+    np.testing.assert_array_equal(data.X.reshape(3, 56), values[:, :56])
+    np.testing.assert_array_equal(data.groups, np.repeat([0, 1, 2], 4))
+    np.testing.assert_array_equal(data.labels, np.repeat([1, 0, 1], 4))
+    whole = benchmark.corpora.series("OSULeaf")
+    assert whole.X.shape == (3, 9, 7)
+    assert whole.groups is None

@@ -209,7 +209,8 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 )
                 name = self._choice.name
             if name in LEARNED:
-                self._pooling = learner.learn(name, data, Y[rows], np.arange(len(rows)))
+                compared = None if self._choice is None else self._choice.pooling
+                self._pooling = compared or learner.learn(name, data, Y[rows], np.arange(len(rows)))
                 self.head_weights_ = data.head_weights(self._pooling)
                 return
             self._pooling = fixed_pooling(name)

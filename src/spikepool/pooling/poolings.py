@@ -100,9 +100,9 @@ class _Learned(_Weighted):
 
 @dataclass(frozen=True, eq=False)
 class QueryPooling(_Learned):
-    """Softmax of q·z/rms(z) over the tokens, z their leading components."""
+    """Softmax of q·z/rms(z) over the tokens, z their leading components; averaged over one or more queries q."""
 
-    query: FloatArray
+    parameters: FloatArray  # (fits, p)
     space: TokenSpace
     name: str = "query"
     heads: tuple[str, ...] = ("query",)
@@ -110,26 +110,46 @@ class QueryPooling(_Learned):
     def weights(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """(b, 1, T)."""
         usable = self.space.usable(x, observed)
-        return softmax_weights(QueryScores(self.space.coordinates(x, usable)).scores(self.query), usable)
+        return self.weigh(self.space.coordinates(x, usable), observed, usable)
+
+    def weigh(self, z: FloatArray, observed: BoolArray, usable: BoolArray) -> FloatArray:
+        """The same from tokens in components."""
+        model = QueryScores(z)
+        return _average([softmax_weights(model.scores(query), usable) for query in self.parameters])
 
 
 @dataclass(frozen=True, eq=False)
 class PositionPooling(_Learned):
-    """Softmax of a_h[place from the start] + b_h[place from the end], in each head h."""
+    """Softmax of a_h[place from the start] + b_h[place from the end], in each head h; averaged over fits."""
 
-    parameters: FloatArray  # (heads, 2, T)
+    parameters: FloatArray  # (fits, heads, 2, T)
     space: TokenSpace
     name: str = "positions"
 
     @property
     def heads(self) -> tuple[str, ...]:
         """Numbered from one."""
-        return tuple(f"head{h + 1}" for h in range(len(self.parameters)))
+        return tuple(f"head{h + 1}" for h in range(self.parameters.shape[1]))
 
     def weights(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """(b, heads, T)."""
-        scores = PositionScores.of(observed, len(self.parameters)).scores(self.parameters.reshape(-1))
-        return softmax_weights(scores, self.space.usable(x, observed))
+        return self.weigh(x, observed, self.space.usable(x, observed))
+
+    def weigh(self, z: FloatArray, observed: BoolArray, usable: BoolArray) -> FloatArray:
+        """The same, whatever the tokens are."""
+        model = PositionScores.of(observed, self.parameters.shape[1])
+        return _average([softmax_weights(model.scores(fit.reshape(-1)), usable) for fit in self.parameters])
+
+
+LearnedWeights = QueryPooling | PositionPooling
+
+
+def _average(weights: list[FloatArray]) -> FloatArray:
+    """The mean of several weightings of the same tokens; of one, that one to the last digit."""
+    total = weights[0]
+    for other in weights[1:]:
+        total = total + other
+    return total / len(weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,8 @@ Every candidate pools the same rows, a ridge on the pooled features is fitted on
 once under each candidate; differences are therefore paired. The mean stays unless something is better beyond doubt:
 
 1. a fixed rule replaces it when its gain exceeds ``Z_REQUIRED`` standard errors;
-2. a learned candidate replaces what stands then when it is better by ``Z_REQUIRED`` standard errors more.
+2. a learned candidate replaces what stands then when it is better by ``Z_REQUIRED`` standard errors more. Its weights
+   are those that its folds found (:mod:`spikepool.pooling.fold_agreement`).
 
 Standard errors count clusters (groups, repeated rows) and not rows, and are a little larger than the plain ones: as if
 the largest difference had been seen once more in each direction. Five rows that differ, all in favour, are no proof.
@@ -13,7 +14,7 @@ the largest difference had been seen once more in each direction. Five rows that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,9 +23,10 @@ from spikepool.kit.gcv import fit_ridge
 from spikepool.kit.progress import Progress
 from spikepool.kit.threads import Map
 from spikepool.pooling.candidates import Candidate
+from spikepool.pooling.fold_agreement import agreeing_pooling
 from spikepool.pooling.learning_rows import LearningRows
 from spikepool.pooling.pooled_loss import PooledRidgeLoss
-from spikepool.pooling.poolings import LEARNED, Pooling, PositionPooling, QueryPooling, fixed_pooling
+from spikepool.pooling.poolings import LEARNED, LearnedWeights, PositionPooling, QueryPooling, fixed_pooling
 from spikepool.pooling.scores import PositionScores, QueryScores, Scores
 
 Score = Callable[[FloatArray, IntArray], FloatArray]
@@ -45,7 +47,7 @@ class Learner:
     max_steps: int
     ridge: float | None
 
-    def learn(self, name: str, data: LearningRows, Y: FloatArray, rows: IntArray) -> Pooling:
+    def learn(self, name: str, data: LearningRows, Y: FloatArray, rows: IntArray) -> LearnedWeights:
         """The learned pooling `name` from some of the rows."""
         z = data.z[rows]
         if name == "query":
@@ -55,19 +57,23 @@ class Learner:
             scores, rho = PositionScores.of(data.observed[rows], self.heads), HEADS_PENALTY
         found = PooledRidgeLoss(z, data.usable[rows], Y[rows], scores, rho).minimise(self.max_steps)
         if name == "query":
-            return QueryPooling(found, data.space)
-        return PositionPooling(found.reshape(self.heads, 2, -1), data.space)
+            return QueryPooling(found[None], data.space)
+        return PositionPooling(found.reshape(1, self.heads, 2, -1), data.space)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The pooling chosen, what it was compared with, and the fixed rule that it had to beat."""
+    """The pooling chosen, what it was compared with, and the fixed rule that it had to beat.
+
+    A learned one comes with what its folds found.
+    """
 
     name: str
     candidates: tuple[Candidate, ...]
     rival: str
     rival_gain: float
     rival_error: float
+    pooling: LearnedWeights | None = None
 
 
 def choose_pooling(
@@ -100,15 +106,21 @@ def choose_pooling(
         Show a progress bar.
     """
     count = int(folds.max()) + 1
-    scores = {}
+    scores: dict[str, FloatArray] = {}
+    found: dict[str, list[LearnedWeights]] = {}
     names = (*FIXED_CANDIDATES, *LEARNED)
     with Progress(len(names), "comparing poolings", show=progress) as bar:
         for name in names:
             # features of one candidate at a time: together they would be as large as the tokens
             fixed = None if name in LEARNED else data.features(fixed_pooling(name))
-            scores[name] = _fold_scores(name, fixed, data, Y, folds, count, score, learner, over_tasks)
+            scores[name], found[name] = _fold_scores(name, fixed, data, Y, folds, count, score, learner, over_tasks)
             bar.advance()
-    return decide(scores, clusters)
+    choice = decide(scores, clusters)
+    if choice.name not in LEARNED:
+        return choice
+    whole = learner.learn(choice.name, data, Y, np.arange(len(Y)))
+    gain = scores[choice.name] - scores[choice.rival]
+    return replace(choice, pooling=agreeing_pooling(found[choice.name], whole, data, gain, folds))
 
 
 def _fold_scores(
@@ -121,21 +133,29 @@ def _fold_scores(
     score: Score,
     learner: Learner,
     over_tasks: Map,
-) -> FloatArray:
-    """Score of every row under one candidate, from the other folds."""
+) -> tuple[FloatArray, list[LearnedWeights]]:
+    """Score of every row under one candidate, from the other folds; and the pooling of each fold, where learned."""
 
-    def one_fold(k: int) -> FloatArray:
+    def one_fold(k: int) -> tuple[FloatArray, LearnedWeights | None]:
         train, test = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
-        C = data.features(learner.learn(name, data, Y, train)) if fixed is None else fixed
+        pooling: LearnedWeights | None = None
+        if fixed is None:
+            pooling = learner.learn(name, data, Y, train)
+            C = data.features(pooling)
+        else:
+            C = fixed
         seen, unseen = C[train], C[test]
         del C
         fitted = fit_ridge(seen, Y[train], learner.ridge, standardize=True, overwrite=True)
-        return score(fitted.predict(unseen), test)
+        return score(fitted.predict(unseen), test), pooling
 
     result = np.empty(len(Y))
-    for k, values in enumerate(over_tasks(one_fold, count)):
+    found = []
+    for k, (values, pooling) in enumerate(over_tasks(one_fold, count)):
         result[folds == k] = values
-    return result
+        if pooling is not None:
+            found.append(pooling)
+    return result, found
 
 
 def decide(scores: dict[str, FloatArray], clusters: IntArray) -> Choice:
