@@ -1,12 +1,15 @@
 """The automatic choice of a pooling against the mean, on generated sequences of many kinds.
 
-Eighteen kinds of sequences (long and short, padded on either side, with holes, sinks, a giant common component,
+Twenty kinds of sequences (long and short, padded on either side, with holes, sinks, a giant common component,
 coordinates in unlike units, many classes, one class that is nearly all, many features for few rows, regression with
 heavy tails), each with the label in every token, in the first, the last, a marked one, or nowhere. A fit that warns
 fails. Losses are those beyond one standard error of the paired difference on 1,000 new rows.
 
     OMP_NUM_THREADS=1 python benchmarks/learned_stress.py --draws 4       # four minutes of one core
     python benchmarks/learned_stress.py --draws 10 --kind sink --kind common
+    python benchmarks/learned_stress.py --first 100 --draws 30 --signal keyword --kind d1024 --kind n150k10
+
+A run of everything is kept in ``benchmarks/results/learned_stress.json``.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ KINDS: dict[str, dict] = {
     "half": {"n": 300, "T": 16, "d": 64, "strength": 0.5, "dtype": np.float16, "zipf": 1.1},
     "n60k20": {"n": 60, "T": 10, "d": 64, "k": 20, "strength": 1.0},
     "n150k10": {"n": 150, "T": 16, "d": 256, "k": 10, "strength": 0.6},
+    "d1024strong": {"n": 200, "T": 12, "d": 1024, "strength": 0.45},
+    "n120d768": {"n": 120, "T": 16, "d": 768, "strength": 0.35},
 }
 
 
@@ -137,24 +142,36 @@ def measure(kind: str, signal: str, draw: int) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--kind", action="append", choices=list(KINDS))
+    parser.add_argument("--signal", action="append", choices=list(SIGNALS))
     arguments = parser.parse_args()
     warnings.simplefilter("error")
     records = []
-    for draw in range(arguments.draws):
+    for draw in range(arguments.first, arguments.first + arguments.draws):
         for kind in arguments.kind or KINDS:
-            records += [measure(kind, signal, draw) for signal in SIGNALS]
-        RESULTS.write_text(summary(records) + "\n")
+            records += [measure(kind, signal, draw) for signal in arguments.signal or SIGNALS]
+        if not arguments.kind and not arguments.signal:
+            RESULTS.write_text(summary(records) + "\n")
     print(summary(records))
 
 
 def summary(records: list[dict]) -> str:
-    """Counts, the losses one by one, and the largest gain, as JSON."""
+    """Counts, the losses one by one, the gain of what was learned, and the largest gain, as JSON."""
     losses = [r for r in records if r["gain"][0] < -r["gain"][1]]
     left = [r for r in records if r["decision"] != "mean"]
+    classified = [r for r in records if not KINDS[r["case"].split("/")[0]].get("regression")]
+    learned = [r["gain"][0] for r in classified if r["decision"] in ("query", "positions")]
     best = max(records, key=lambda r: r["gain"][0] if r["mean"] > 0 else 0.0)
     return json.dumps(
-        {"fits": len(records), "left_the_mean": len(left), "losses": losses, "largest_gain": best}, indent=1
+        {
+            "fits": len(records),
+            "left_the_mean": len(left),
+            "learned_classifiers": {"fits": len(learned), "gain": float(np.mean(learned)) if learned else None},
+            "losses": losses,
+            "largest_gain": best,
+        },
+        indent=1,
     )
 
 

@@ -22,9 +22,10 @@ def measure(rows=1500, seed=0):
     train, test = order[:rows], order[rows:]
     fitted = sp.LearnedPoolingClassifier().fit(data.X[train], data.labels[train])
     tried = {}
-    for rule in ("mean", "last", "first", "ramp", "max", "concat", fitted.decision_):
+    for rule in ("mean", "last", "first", "ramp", "max", "concat"):
         one = sp.LearnedPoolingClassifier(pooling=rule).fit(data.X[train], data.labels[train])
         tried[rule] = one.score(data.X[test], data.labels[test])
+    tried[fitted.decision_] = fitted.score(data.X[test], data.labels[test])
     return fitted, tried, len(test)
 
 

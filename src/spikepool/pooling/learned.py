@@ -26,6 +26,10 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     is better by two more; otherwise the fit IS mean pooling with ridge, to the last digit. ``candidates_`` has the
     table.
 
+    A learned pooling that was compared is used as it was compared: its weights are the average of those that agree
+    among the fits to the other folds of each fold, and to all rows, the unseen rows deciding where folds disagree.
+    One that is asked for by name is learned once, on all rows.
+
     Weights are learned by ridge in the leading components of the tokens (z) and then applied to the tokens as they
     are; the final ridge is on standardised pooled features.
 
@@ -38,7 +42,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         Penalty lam of (1/n)‖y − S beta‖² + lam‖beta‖² on standardised features S, or its choice by generalised
         cross-validation.
     pooling : {"auto", "mean", "last", "first", "ramp", "max", "concat", "positions", "query"}, default="auto"
-        ``"auto"`` compares; any other name is used as it is.
+        ``"auto"`` compares; any other name is used without a comparison.
     n_heads : int, default=4
         Heads of ``"positions"``.
     n_components : int, default=32
