@@ -10,6 +10,8 @@ def test_an_exact_relation_is_found():
     rng = np.random.default_rng(0)
     features, turn, new = rng.standard_normal((60, 6)), rng.standard_normal((6, 4)), rng.standard_normal((5, 6))
     np.testing.assert_allclose(_carried(features, features @ turn + 2, new), new @ turn + 2, atol=1e-4)
+    same = rng.standard_normal((4, 60))  # fewer rows than features: nothing to learn a map from, and nothing to learn
+    np.testing.assert_allclose(_carried(same[:3], same[:3], same[3:]), same[3:])
     np.testing.assert_allclose(_carried(np.ones((20, 3)), np.full((20, 2), 5.0), np.ones((4, 3))), 5.0)
 
 
