@@ -80,6 +80,13 @@ def test_forecast(run, files, tmp_path):
     np.testing.assert_allclose(answer["accuracy"], found.accuracy)
     assert answer["n"] == [300, 600]
     assert (tmp_path / "f.svg").is_file()
+    scaled = json.loads(run(*arguments, "--standardize", "--json")[1])
+    assert (
+        scaled["accuracy"]
+        == sp.forecast(
+            np.load(files / "features.npy"), np.load(files / "y.npy"), n=[300, 600], target=0.95, standardize=True
+        ).to_dict()["accuracy"]
+    )
     same = run("forecast", files / "all.npz", "--label-column", "y", "--n", "300,600", "--json")[1]
     assert json.loads(same)["accuracy"] == answer["accuracy"]
 

@@ -51,5 +51,6 @@ def tab(browser, site):
     page.on("request", lambda request: seen.requests.append(request.url))
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
     page.on("console", lambda message: message.type == "error" and seen.errors.append(message.text))
+    page.goto(site.url)  # so that every test can run alone
     yield SimpleNamespace(page=page, seen=seen, url=site.url, site=site)
     context.close()

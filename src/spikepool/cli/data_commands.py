@@ -183,6 +183,9 @@ def forecast(
     ] = None,
     target: Target = None,
     groups: reading.Groups = None,
+    standardize: Annotated[
+        bool, typer.Option("--standardize", help="Give every feature the same variance before the ridge.")
+    ] = False,
     column: reading.Column = None,
     out: opt.Out = None,
     seed: opt.Seed = 0,
@@ -198,7 +201,15 @@ def forecast(
     y = reading.required_labels(features, labels, label_column, table.shape[0])
     chosen = reading.group_values(groups, table.shape[0])
     with _warnings_as_lines(as_json):
-        found = ask(load_rows(table), y, n=sizes, target=target, groups=chosen, random_state=seed)
+        found = ask(
+            load_rows(table),
+            y,
+            n=sizes,
+            target=target,
+            groups=chosen,
+            standardize=standardize,
+            random_state=seed,
+        )
     if as_json:
         print_json(found.to_dict())
     else:
