@@ -13,6 +13,7 @@ from sklearn.linear_model import RidgeClassifierCV
 from sklearn.model_selection import ShuffleSplit, learning_curve
 
 import spikepool as sp
+from spikepool.forecasting.pilot_input import ForecastWarning
 from spikepool.kit.gcv import fit_ridge
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.forecasting.pilot_input.ForecastWarning")
@@ -187,6 +188,16 @@ def test_tokens_are_pooled_by_a_fit_to_the_pilot():
     np.testing.assert_allclose(masked.measured_score, shorter.measured_score)
     reduced = sp.forecast(tokens.reshape(150, -1), y, n=[600], pooling=PCA(5))
     assert reduced.dimension == 5
+
+
+def test_a_pooling_that_learns_says_that_it_goes_on_learning():
+    rng = np.random.default_rng(9)
+    tokens, y = rng.standard_normal((120, 6, 10)), rng.integers(0, 2, 120)
+    tokens[:, 0, :4] += 1.5 * (2 * y - 1)[:, None]
+    with pytest.warns(ForecastWarning, match="more rows may teach it better weights"):
+        learned = sp.forecast(tokens, y, n=[600], pooling=sp.LearnedPoolingClassifier())
+    assert any("better weights" in note for note in learned.notes)
+    assert not sp.forecast(tokens, y, n=[600], pooling=sp.SpectralPooling("mean")).notes
 
 
 class Cheat(PCA):

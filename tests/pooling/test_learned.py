@@ -107,6 +107,24 @@ def test_a_query_is_found_where_content_and_not_position_tells(marked):
     assert fitted.score(X[600:], y[600:]) > mean_accuracy(X, y, slice(600), slice(600, None)) + 0.1
 
 
+def test_a_query_is_found_where_the_mean_holds_nothing():
+    """One token of 128 has the label; cross-validation at the mean asks for all the penalty there is."""
+    rng = np.random.default_rng(3)
+    n, T, d = 600, 128, 64
+    y = rng.integers(0, 2, n)
+    X = rng.standard_normal((n, T, d))
+    place = rng.integers(0, T, n)
+    X[np.arange(n), place, 0] += 5.0
+    X[np.arange(n), place, 1] += 2.0 * (2 * y - 1)
+    half = n // 2
+    scores = {
+        pooling: sp.LearnedPoolingClassifier(pooling=pooling).fit(X[:half], y[:half]).score(X[half:], y[half:])
+        for pooling in ("mean", "query")
+    }
+    assert scores["mean"] < 0.6
+    assert scores["query"] > 0.85
+
+
 def test_classifier_learns_where_positions_differ(prefix):
     ids, table, y = prefix
     learned = sp.LearnedPoolingClassifier(table=table).fit(ids[:600], y[:600])

@@ -12,7 +12,7 @@ from spikepool.errors import ShapeError
 from spikepool.forecasting.curve import REWEIGHTINGS, LearningCurve, fit_curve
 from spikepool.forecasting.pilot import FRACTIONS, Pilot, explained, measure_pilot, weighted_mean
 from spikepool.forecasting.pilot_input import ForecastWarning, read_features, read_pilot
-from spikepool.forecasting.pooled_tokens import pool_pilot
+from spikepool.forecasting.pooled_tokens import looks_at_labels, pool_pilot
 from spikepool.forecasting.result import Forecast, Rows, SelfCheck
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
@@ -158,7 +158,13 @@ def fit_pilot(
         more = more / given.scale
     with Progress(len(FRACTIONS) + REWEIGHTINGS + 1, "forecast", show=progress) as bar:
         pilot = measure_pilot(given.X, given.Y, given.labels, given.groups, rng, unlabelled=more, progress=bar)
-        return fit_curve(pilot, rng, bar), given.notes
+        notes = given.notes
+        if pooling is not None and looks_at_labels(pooling):
+            notes += (
+                "the pooling is as good as the pilot makes it: more rows may teach it better weights, "
+                "and accuracy may then lie above the interval",
+            )
+        return fit_curve(pilot, rng, bar), notes
 
 
 def summarise(

@@ -47,7 +47,7 @@ def pool_pilot(
         if unlabelled is None
         else np.asarray(whole.transform(in_memory(unlabelled, "unlabelled")), dtype=np.float64)
     )
-    if not _looks_at_labels(pooling):
+    if not looks_at_labels(pooling):
         return np.asarray(whole.transform(source, **_masked(observed, everything)), dtype=np.float64), more
     common = _pooled(whole, source, observed, everything)
     features = np.empty_like(common)
@@ -78,5 +78,6 @@ def _masked(mask: AnyArray | None, rows: AnyArray) -> dict[str, AnyArray]:
     return {} if mask is None else {"mask": mask[rows]}
 
 
-def _looks_at_labels(pooling: Any) -> bool:
+def looks_at_labels(pooling: Any) -> bool:
+    """Whether a pooling learns from labels."""
     return bool(is_classifier(pooling) or is_regressor(pooling) or get_tags(pooling).target_tags.required)

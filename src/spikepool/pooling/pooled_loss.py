@@ -24,6 +24,9 @@ from spikepool.kit.arrays import BoolArray, FloatArray
 from spikepool.kit.gcv import gcv_penalty, live_part
 from spikepool.pooling.scores import Scores, softmax_weights
 
+# Largest c. Where the start holds nothing cross-validation asks for all the penalty there is, and nothing would move.
+MOST_PENALTY = 0.3
+
 
 class PooledRidgeLoss:
     """f and its gradient for given sequences, targets and kind of scores.
@@ -63,7 +66,7 @@ class PooledRidgeLoss:
         live = live_part(values, len(C))
         energy = ((vectors[:, live].T @ (C.T @ self.Y)) ** 2).sum(axis=1) / values[live]
         penalty = gcv_penalty(values[live], energy, float((self.Y**2).sum()), len(C), self.F)
-        return penalty * self.F / float(values[live].sum()) if penalty > 0 else 0.0
+        return min(penalty * self.F / float(values[live].sum()), MOST_PENALTY) if penalty > 0 else 0.0
 
     def evaluate(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """F and its gradient."""
