@@ -1,8 +1,5 @@
 """What the folds found, together: averages of weights, queries that agree, and the end of a fit nobody had compared."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,8 +10,6 @@ from spikepool.pooling.fold_agreement import agreeing_pooling, agreement
 from spikepool.pooling.learning_rows import assign_folds, read_learning_rows, tie
 from spikepool.pooling.poolings import QueryPooling
 from spikepool.pooling.selection import Learner
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +82,8 @@ def test_heads_are_averaged_head_by_head(rows):
 
 
 @pytest.fixture(scope="module")
-def stress():
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        import learned_stress
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return learned_stress
+def stress(from_benchmarks):
+    return from_benchmarks("learned_stress")
 
 
 def scores_of_few_rows(stress):

@@ -2,25 +2,16 @@
 
 import gzip
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture(scope="module")
-def benchmark():
+def benchmark(from_benchmarks):
     """The modules real_data and corpora of the folder of benchmarks."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        import corpora
-        import real_data
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return SimpleNamespace(real_data=real_data, corpora=corpora)
+    return SimpleNamespace(real_data=from_benchmarks("real_data"), corpora=from_benchmarks("corpora"))
 
 
 def test_digits_gain_over_every_fixed_rule_and_the_record_adds_up(benchmark):
