@@ -9,8 +9,15 @@ foldoc    first paragraphs of the computing dictionary (package dict-foldoc) by 
           more, all of them.
 verses    verses of the King James Bible (packages bible-kjv, bible-kjv-text) by book: books with 150 verses and more,
           12,000 texts at random.
+uses      descriptions of packages, one of each source, by the first of their "use" tags: uses of 60 sources and more.
+unicode   names of characters (package unicode-data) without CJK and Hangul, by general category: categories with 100
+          and more, at most 2,000 of each, 12,000 at random.
+satellite, letters
+          tables of measurements (package r-cran-mlbench): 36 values of a satellite's pixels in 6 kinds of soil, and 16
+          of printed letters. Read with the package rdata.
 
-    apt-get install wordnet-base fortunes fortunes-min dict-foldoc bible-kjv
+    apt-get install wordnet-base fortunes fortunes-min dict-foldoc bible-kjv unicode-data r-cran-mlbench
+    pip install rdata
     python benchmarks/forecast_corpora.py --out corpora
 
 The packages of another release give another corpus; the stored truth is of Debian 12.
@@ -30,7 +37,9 @@ import numpy as np
 
 TEXTS = 12_000
 LEAST_SOURCES, LEAST_GLOSSES, MOST_GLOSSES = 60, 150, 600
-LEAST_SAYINGS, LEAST_ENTRIES, LEAST_VERSES = 60, 60, 150
+LEAST_SAYINGS, LEAST_ENTRIES, LEAST_VERSES, LEAST_USES = 60, 60, 150, 60
+LEAST_CHARACTERS, MOST_CHARACTERS = 100, 2000
+MEASURED = {"satellite": ("Satellite", "classes"), "letters": ("LetterRecognition", "lettr")}
 SHORTEST = 15
 NO_TOPIC = {"debug", "oldlibs", "metapackages", "localization", "translations", "introspection"}
 
@@ -104,11 +113,51 @@ def verses(program: str, folder: Path, rng: np.random.Generator) -> list[tuple[s
     return frequent(found, LEAST_VERSES, rng)
 
 
-def frequent(found: dict[str, str], least: int, rng: np.random.Generator) -> list[tuple[str, str]]:
-    """Texts of the labels with so many texts, at random."""
+def uses(rng: np.random.Generator) -> list[tuple[str, str]]:
+    """Description and first "use" tag of one package of each source."""
+    listing = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+    found: dict[str, str] = {}
+    sources: set[str] = set()
+    for block in listing.split("\n\n"):
+        text = re.search(r"^Description(?:-en)?: (.+)$", block, re.MULTILINE)
+        tags = re.search(r"^Tag: (.+(?:\n .+)*)$", block, re.MULTILINE)
+        use = re.search(r"use::([a-z-]+)", tags[1]) if tags else None
+        source = re.search(r"^Source: (\S+)", block, re.MULTILINE) or re.search(r"^Package: (\S+)", block, re.MULTILINE)
+        if text and use and source and source[1] not in sources:
+            sources.add(source[1])
+            found.setdefault(text[1].strip(), use[1])
+    return frequent(found, LEAST_USES, rng)
+
+
+def character_names(path: Path, rng: np.random.Generator) -> list[tuple[str, str]]:
+    """Name and general category of characters that have a name of their own."""
+    fields = [line.split(";")[1:3] for line in path.read_text().splitlines()]
+    found = {name.lower(): category for name, category in fields if not re.match(r"<|CJK|HANGUL", name)}
+    rows, count = frequent(found, LEAST_CHARACTERS, rng, most=len(found)), Counter[str]()
+    kept = []
+    for name, category in rows:
+        count[category] += 1
+        if count[category] <= MOST_CHARACTERS:
+            kept.append((name, category))
+    return kept[:TEXTS]
+
+
+def write_measurements(name: str, folder: Path, out: Path) -> None:
+    """A table of numbers and its classes, as they are, to ``name.npz``."""
+    import rdata
+
+    table, target = MEASURED[name]
+    frame = rdata.read_rda(folder / f"{table}.rda")[table]
+    X = frame.drop(columns=target).to_numpy(dtype=np.float64)
+    np.savez_compressed(out / f"{name}.npz", X=X, labels=frame[target].astype(str).to_numpy(dtype=np.str_))
+    print(f"{name}: {len(X)} rows of {X.shape[1]}, {frame[target].nunique()} classes")
+
+
+def frequent(found: dict[str, str], least: int, rng: np.random.Generator, most: int = TEXTS) -> list[tuple[str, str]]:
+    """Texts of the labels with so many texts, in random order."""
     sizes = Counter(found.values())
     rows = [row for row in found.items() if sizes[row[1]] >= least]
-    return [rows[i] for i in rng.permutation(len(rows))[:TEXTS]]
+    return [rows[i] for i in rng.permutation(len(rows))[:most]]
 
 
 def main() -> None:
@@ -118,18 +167,23 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     share, rng, later = options.root / "usr/share", np.random.default_rng(2026), np.random.default_rng(2027)
+    last = np.random.default_rng(2028)
     corpora = {
         "debian": lambda: package_descriptions(rng),
         "wordnet": lambda: glosses(share / "wordnet", rng),
         "fortunes": lambda: sayings(share / "games/fortunes", later),
         "foldoc": lambda: dictionary_entries(share / "dictd/foldoc.dict.dz", later),
         "verses": lambda: verses(str(options.root / "usr/bin/bible"), options.root / "usr/lib", later),
+        "uses": lambda: uses(last),
+        "unicode": lambda: character_names(share / "unicode/UnicodeData.txt", last),
     }
     for name, collect in corpora.items():
         rows = collect()
         with gzip.open(options.out / f"{name}.csv.gz", "wt") as file:
             csv.writer(file).writerows([("text", "label"), *rows])
         print(f"{name}: {len(rows)} texts, {len({label for _, label in rows})} classes")
+    for name in MEASURED:
+        write_measurements(name, options.root / "usr/lib/R/site-library/mlbench/data", options.out)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,16 @@ regrouped     groupings of clinc150 that had been fresh for the version before.
 confirmation  groupings of both corpora that confirmed the first version's intervals.
 fresh         corpora that no version had met: sayings by file (fortunes), a dictionary of computing by category
               (foldoc), verses of the Bible by book (verses). Listed beforehand, run once when all was frozen.
+set-aside     banking77, clinc150, splice and digits as nobody has seen them: other layers of the models (minilm3,
+              smol22), other random groupings (2d, 5r, 20r), pairs of bases. Listed when everything above had been
+              seen, before anything was chosen again.
+elsewhere     corpora of other kinds, listed with the set-aside part: packages by what they are used for (uses), names
+              of characters by category (unicode), and two tables of measurements without any text (satellite, letters).
 
-Groupings of the classes: ``2``, ``2b``, ``2c`` random halves, ``5``, ``10``, ``20``, ``40`` alphabetical blocks,
-``all``, ``rare`` a random tenth of the classes against the others, ``pick20`` the rows of 20 random classes alone.
+Groupings of the classes: ``2``, ``2b``, ``2c``, ``2d`` random halves, ``5``, ``10``, ``20``, ``40`` alphabetical
+blocks, ``5r``, ``20r`` random ones, ``all``, ``rare`` a random tenth of the classes against the others, ``pick20`` the
+rows of 20 random classes alone. Of splice ``2`` is junctions against none and ``2d`` donors against the rest; of digits
+``2`` is odd against even, ``2d`` five and more against less, ``5`` neighbours together.
 """
 
 from __future__ import annotations
@@ -56,6 +63,24 @@ FRESH = {
     "verses/minilm-table": ("2", "20", "all"),
     "verses/wordllama": ("5", "all", "rare"),
 }
+SET_ASIDE = {
+    "minilm": ("2d", "5r", "20r"),
+    "minilm3": ("2d", "5r", "20r", "all"),
+    "minilm-table": ("2d", "20r"),
+    "smol22": ("2d", "5r", "20r", "all"),
+    "smol-table": ("5r", "all"),
+    "wordllama": ("2d", "20r"),
+}
+SET_ASIDE_OTHERS = ("splice/onehot/2d", "splice/pairs/all", "digits/pixels/2d", "digits/pixels/5")
+ELSEWHERE = {
+    "uses/minilm": ("2", "all"),
+    "uses/minilm-table": ("5",),
+    "uses/wordllama": ("all",),
+    "unicode/minilm-table": ("2", "all"),
+    "unicode/wordllama": ("5", "all"),
+    "satellite/measured": ("2", "all"),
+    "letters/measured": ("2", "5", "all"),
+}
 GROUPINGS = {
     "minilm": ("2", "5", "20", "all", "rare"),
     "minilm-table": ("2", "5", "20", "all"),
@@ -90,7 +115,14 @@ def tasks() -> dict[str, str]:
     regrouped = {f"{features}/{grouping}": "regrouped" for features, list_ in REGROUPED.items() for grouping in list_}
     fresh = {f"{features}/{grouping}": "fresh" for features, list_ in FRESH.items() for grouping in list_}
     confirmation = {f"{corpus}/{task}": "confirmation" for corpus in CORPORA for task in CONFIRMATION}
-    return named | OTHERS | confirmation | more | regrouped | fresh
+    set_aside = {
+        f"{corpus}/{encoder}/{grouping}": "set-aside"
+        for corpus in CORPORA
+        for encoder, groupings in SET_ASIDE.items()
+        for grouping in groupings
+    } | dict.fromkeys(SET_ASIDE_OTHERS, "set-aside")
+    elsewhere = {f"{features}/{grouping}": "elsewhere" for features, list_ in ELSEWHERE.items() for grouping in list_}
+    return named | OTHERS | confirmation | more | regrouped | fresh | set_aside | elsewhere
 
 
 def load_task(name: str, features: Path, data: Path) -> Pair:
@@ -98,17 +130,19 @@ def load_task(name: str, features: Path, data: Path) -> Pair:
     corpus, encoder, grouping = name.split("/")
     X, labels = load_features(corpus, encoder, features, data)
     classes, y = np.unique(labels, return_inverse=True)
-    rng = np.random.default_rng({"2b": 8, "2c": 9}.get(grouping, 7))
+    rng = np.random.default_rng({"2b": 8, "2c": 9, "2d": 10, "5r": 12, "20r": 13}.get(grouping, 7))
     if corpus == "splice":
-        y = (classes[y] == "N").astype(int) if grouping == "2" else y
+        y = (classes[y] == {"2": "N", "2d": "EI"}[grouping]).astype(int) if grouping != "all" else y
     elif corpus == "digits":
-        y = y % 2 if grouping == "2" else y
+        y = {"2": y % 2, "2d": (y >= 5).astype(int), "5": y // 2, "all": y}[grouping]
     elif grouping.startswith("s"):
         y = split_classes(corpus, encoder, int(grouping[1:]), features, data)
-    elif grouping in ("2", "2b", "2c"):
+    elif grouping in ("2", "2b", "2c", "2d"):
         y = (rng.permutation(len(classes)) < len(classes) // 2)[y].astype(int)
     elif grouping in ("5", "10", "20", "40"):
         y = y * int(grouping) // len(classes)
+    elif grouping in ("5r", "20r"):
+        y = rng.permutation(len(classes))[y] * int(grouping[:-1]) // len(classes)
     elif grouping == "rare":
         y = (rng.permutation(len(classes)) < len(classes) // 10)[y].astype(int)
     elif grouping == "pick20":
@@ -154,12 +188,18 @@ def load_features(corpus: str, encoder: str, features: Path, data: Path) -> tupl
 
         bunch = load_digits()
         return bunch.data, bunch.target
+    if encoder == "measured":
+        stored = np.load(data / f"{corpus}.npz")
+        return stored["X"], stored["labels"]
     texts, labels = load_corpus(corpus, data)
     if corpus == "splice":
         letters = np.array([list(text) for text in texts])
-        return np.concatenate([letters == base for base in "ACGT"], axis=1).astype(float), labels
+        units, names = letters, list("ACGT")
+        if encoder == "pairs":
+            units, names = np.char.add(letters[:, :-1], letters[:, 1:]), [a + b for a in "ACGT" for b in "ACGT"]
+        return np.concatenate([units == name for name in names], axis=1).astype(float), labels
     rows = np.arange(len(texts))
-    if encoder in ("smol15", "smolfinal"):
+    if encoder.startswith("smol") and encoder != "smol-table":
         rows = np.random.default_rng(0).permutation(len(texts))[:DECODER_ROWS]
     stored, stored_rows = features / f"{corpus}__{encoder}.npy", features / f"{corpus}__{encoder}_rows.npy"
     if not stored.exists():
@@ -176,12 +216,14 @@ def table_means(table: NDArray, ids: list[list[int]]) -> NDArray:
     return np.stack([table[i].mean(axis=0) if i else np.zeros(table.shape[1]) for i in ids])
 
 
-def minilm(texts: list[str]) -> NDArray:
-    from encoders import MiniLM
+def minilm(layer: int) -> Callable[[list[str]], NDArray]:
+    def encode(texts: list[str]) -> NDArray:
+        from encoders import MiniLM
 
-    model = MiniLM()
-    encoded = model.encode(texts, T=T, layers=(model.blocks,))
-    return _means(encoded.hidden[model.blocks], encoded.mask)
+        encoded = MiniLM().encode(texts, T=T, layers=(layer,))
+        return _means(encoded.hidden[layer], encoded.mask)
+
+    return encode
 
 
 def minilm_table(texts: list[str]) -> NDArray:
@@ -223,9 +265,11 @@ def wordllama(texts: list[str]) -> NDArray:
 
 
 ENCODERS: dict[str, Callable[[list[str]], NDArray]] = {
-    "minilm": minilm,
+    "minilm": minilm(6),
+    "minilm3": minilm(3),
     "minilm-table": minilm_table,
     "smol15": smol(15),
+    "smol22": smol(22),
     "smolfinal": smol("final"),
     "smol-table": smol_table,
     "wordllama": wordllama,
