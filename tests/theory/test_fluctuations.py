@@ -147,3 +147,15 @@ def test_other_bad_input_is_refused() -> None:
     model = sp.SequenceModel(d=5, V=8, N=10, R=np.eye(2), mu=3.0, covariance=np.ones(5))
     with pytest.raises(sp.InvalidInputError):
         fluctuations(model, [0.5, 0.5])
+
+
+@pytest.mark.parametrize(("delta", "gamma"), [(0.02, 0.2), (0.0, 1.5), (5.0, 0.3), (1.0, 50.0)])
+def test_deviations_of_strong_spikes_go_on_where_the_formula_loses_its_digits(delta: float, gamma: float) -> None:
+    unit = max(1.0, delta, gamma)
+    below, above = (eigenvalue_std(x * unit, delta, gamma, 1.0, 100) for x in (0.999e4, 1.001e4))
+    assert above == pytest.approx(below * math.sqrt(1.001 / 0.999), rel=1e-4)
+    below, above = (spike_alignment_std(x * unit, delta, gamma, 100) for x in (0.999e4, 1.001e4))
+    assert above == pytest.approx(below * 0.999 / 1.001, rel=1e-4)
+    for x in (1e8, 1e12, 1e16):
+        assert eigenvalue_std(x * unit, delta, gamma, 1.0, 100) > 0
+        assert spike_alignment_std(x * unit, delta, gamma, 100) > 0

@@ -46,6 +46,9 @@ from spikepool.world.sign_blocks import sign_blocks
 # Draws behind E[(w'xi)^4] when the signs are not made of blocks; its relative error of about 0.5 % is far below
 # what the fourth moment contributes to the standard deviations.
 _MOMENT_DRAWS = 100_000
+# Excess, in units of the largest of 1, delta and gamma, beyond which differences of integrals would be rounding (all of
+# them at 1e8, as in a feature of other units than the rest). There the leading powers hold to one in ten thousand.
+_STRONG = 1e4
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,15 @@ def _linearise(excess: float, delta: float, gamma: float, d: int) -> _Linearised
     if x <= star:
         raise DomainError(
             f"excess must exceed the threshold {star:.12g}", x, "Below it there is no outlier that could fluctuate"
+        )
+    strong = _STRONG * max(1.0, delta, gamma)
+    if x > strong:  # lambda ~ x and 1 − A ~ gamma/x
+        part, ratio = _linearise(strong, delta, gamma, d), x / strong
+        return _Linearised(
+            part.eigenvalue_variance * ratio,
+            part.alignment_variance / ratio**2,
+            part.eigenvalue_response * ratio,
+            part.alignment_response / ratio,
         )
     lam, g, h = _transform_derivatives(x, delta, gamma)
     tau = x + delta

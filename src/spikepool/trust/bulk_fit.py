@@ -15,6 +15,8 @@ from spikepool.laws.free_product import FreeProductLaw
 TRACY_WIDOM_MARGIN = 3.6
 # Central quantiles used for the robust start; the top fifth may hold outliers.
 _LEVELS = np.linspace(0.05, 0.8, 16)
+# Share of the eigenvalues that must not be zero for that start.
+FEWEST_NONZERO = 0.25
 # Sequences and tokens of the draw behind the edge of finite sequences.
 _USAGE_SIZE = 1000
 # Kolmogorov-Smirnov distances up to which a fit is called good and fair, as (constant, multiple of 1/d). Eigenvalues
@@ -108,12 +110,12 @@ def fit_bulk(eigenvalues: FloatArray, gamma: float, delta: float | None = None, 
     factor : float
         Ratio of the bulk's edge to that of the law, from :func:`edge_factor` when weights and vocabulary are known.
     """
-    d = len(eigenvalues)
+    d, nonzero = len(eigenvalues), int(np.count_nonzero(eigenvalues))
     law = _start(eigenvalues, gamma, delta)
     seen: set[int] = set()
     while True:
         edge, margin = factor * law.support()[1], TRACY_WIDOM_MARGIN * edge_scale(law, d)
-        count = min(int(np.sum(eigenvalues > edge + margin)), d - 2)
+        count = min(int(np.sum(eigenvalues > edge + margin)), max(nonzero - 2, 0))
         if count in seen:
             return BulkFit(law, count, edge, margin, _distance(eigenvalues[count:], law))
         seen.add(count)

@@ -15,7 +15,7 @@ from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
 from spikepool.theory import spikes
 from spikepool.trust import row_warnings
-from spikepool.trust.bulk_fit import BulkFit, edge_factor
+from spikepool.trust.bulk_fit import FEWEST_NONZERO, BulkFit, edge_factor
 from spikepool.trust.coloured import (
     HALVES_TOLERANCE,
     Simulated,
@@ -30,7 +30,7 @@ from spikepool.trust.opening import open_rows
 from spikepool.trust.planning import Curve, curve, required_rows, with_collection
 from spikepool.trust.regimes import IsotropicReading, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
-from spikepool.trust.rows import Rows
+from spikepool.trust.rows import Rows, spanned
 from spikepool.trust.usage import explaining_usage
 
 # Independent rows below which halves and spans are not simulated.
@@ -159,10 +159,11 @@ def diagnose(
                 f"population_size must be at least the {n:,} rows at hand", population_size, "Count these as well"
             )
     factor = 1.0 if V is None or w is None else edge_factor(w, d, V, n)
-    isotropic = read_isotropic(rows, None if V is None else d / V, factor)
+    eigenvalues = rows.values
+    rows, isotropic = _read(rows, None if V is None else d / V, factor)
     believed = isotropic.verdict is not None
     if not believed and V is not None and w is not None:
-        usage = explaining_usage(rows.values, n, V, w, rng)
+        usage = explaining_usage(eigenvalues, n, V, w, rng)
         if usage is not None:
             reason = f"noise pooled over tokens of frequencies rank^-{usage.exponent:g} has this spectrum"
             isotropic = replace(isotropic, verdict="no signal", n_outliers=0, reason=reason)
@@ -199,13 +200,13 @@ def diagnose(
         self_check=found.self_check,
         warnings=tuple(caution for caution in cautions if caution is not None),
         curve=found.curve,
-        population=found.population,
+        population=None if found.population is None else np.pad(found.population, (0, d - len(found.population))),
         reason=found.reason,
         bulk=isotropic.fit.law,
         edge=isotropic.fit.edge,
         margin=isotropic.fit.margin,
         distance=isotropic.fit.distance,
-        eigenvalues=rows.values,
+        eigenvalues=eigenvalues,
         mean_is_top=mean_is_top,
         isotropic=believed,
         n_samples=n,
@@ -214,6 +215,22 @@ def diagnose(
         population_size=population_size,
         noise_variance=noise if believed else None,
     )
+
+
+def _read(rows: Rows, delta: float | None, factor: float) -> tuple[Rows, IsotropicReading]:
+    """The rows as isotropic noise: of their dimension, or of fewer that they span.
+
+    A vocabulary below the dimension leaves eigenvalues of zero, which the law knows. Columns that repeat or sum up
+    others leave them too, and then the noise is isotropic, if anywhere, in what the rows span.
+    """
+    deficient = rows.rank < min(len(rows.counts) - 1, rows.d)
+    reading = None if deficient and rows.rank <= FEWEST_NONZERO * rows.d else read_isotropic(rows, delta, factor)
+    if not deficient or (reading is not None and reading.verdict is not None):
+        assert reading is not None
+        return rows, reading
+    inside = spanned(rows)
+    reading = read_isotropic(inside, None, 1.0)
+    return inside, replace(reading, reason=f"{reading.reason}; the features span {rows.rank:,} dimensions")
 
 
 def _signal(rows: Rows, isotropic: IsotropicReading, found: _Findings, target: float, gain: float | None) -> _Findings:

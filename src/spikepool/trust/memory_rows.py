@@ -12,6 +12,9 @@ from spikepool.trust.row_scales import whitened_count
 from spikepool.trust.rows import equal_rows, row_hashes
 from spikepool.trust.sample import Sample, effective_rows, group_likeness, span_sizes
 
+# Share of the largest eigenvalue of a covariance below which another one is rounding.
+_ROUNDING = 1e-12
+
 
 class MemoryRows:
     """Centred rows with their spectrum.
@@ -19,6 +22,8 @@ class MemoryRows:
     Attributes
     ----------
     n, d : int
+    rank : int
+        Dimensions that the rows span.
     mean : numpy.ndarray of shape (d,)
     values : numpy.ndarray of shape (d,)
         Eigenvalues of the covariance (divisor n − 1), descending, with exact zeros.
@@ -38,6 +43,7 @@ class MemoryRows:
         self.x = features - self.mean
         self.norms = np.einsum("ij,ij->i", self.x, self.x)
         self.values, self.vectors = spectrum(self.x)
+        self.rank = int(np.count_nonzero(self.values))
         self.lag = float(np.einsum("ij,ij->", self.x[1:], self.x[:-1]) / (self.n - 1) / max(self.norms.mean(), 1e-300))
         self.copies, self.counts = equal_rows(row_hashes(features))
 
@@ -124,12 +130,13 @@ def spectrum(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
     if d <= n:
         return descending(centred.T @ centred / (n - 1))
     values, left = descending(centred @ centred.T / (n - 1))
-    rank = int(np.sum(values > 1e-12 * values[0]))
+    rank = int(np.count_nonzero(values))
     right = (left[:rank] @ centred) / np.sqrt((n - 1) * values[:rank])[:, None]
     return np.concatenate([values[:rank], np.zeros(d - rank)]), right
 
 
 def descending(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues of a covariance, descending and not negative, and its eigenvectors as rows."""
+    """Eigenvalues of a covariance, descending, exact zeros where they are rounding, and its eigenvectors as rows."""
     values, vectors = np.linalg.eigh(matrix)
-    return np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
+    values = values[::-1]
+    return np.where(values > _ROUNDING * values[0], values, 0.0), vectors[:, ::-1].T

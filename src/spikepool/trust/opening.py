@@ -16,6 +16,8 @@ from spikepool.trust.streamed_rows import StreamedRows
 
 # Rows of more bytes, as float64, are streamed: splits and resamples of them would be copied many times over.
 STREAMED_BYTES = 512 * 2**20
+# Fewer dimensions have no bulk to tell components from.
+_FEWEST_DIMENSIONS = 4
 # The covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.
 _LARGEST_DIMENSION = 20_000
 
@@ -34,7 +36,7 @@ def open_rows(C: Any, groups: Any, rng: np.random.Generator) -> tuple[Rows, IntA
         features = check.finite_array(C, "C", ndim=2)
         shape = features.shape
     n, d = shape
-    if n < 4 or d < 4:
+    if n < 4 or d < _FEWEST_DIMENSIONS:
         raise ShapeError("C must have at least 4 samples and 4 features", shape, "Pass (n_samples, d)")
     if min(n, d) > _LARGEST_DIMENSION:
         raise MemoryBudgetError(
@@ -51,6 +53,16 @@ def open_rows(C: Any, groups: Any, rng: np.random.Generator) -> tuple[Rows, IntA
         if largest > 0 and not 1 / LARGEST_FEATURE <= largest <= LARGEST_FEATURE:
             raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
         rows = MemoryRows(features)
-    if rows.values[0] <= 1e-14 * max(float(np.sum(rows.mean**2)), 1e-300):
+    if rows.values[0] <= _resolution(source if stored else C) * max(float(np.sum(rows.mean**2)), 1e-300):
         raise InvalidInputError("all rows of C are equal", remedy="Pass features that vary between samples")
+    if rows.rank < min(_FEWEST_DIMENSIONS, len(rows.counts) - 1):
+        raise InvalidInputError(
+            f"the {d} features of C span too few dimensions", rows.rank, f"Pass at least {_FEWEST_DIMENSIONS}"
+        )
     return rows, group
+
+
+def _resolution(given: Any) -> float:
+    """Variance below which rows are equal up to rounding, as a share of the squared mean."""
+    dtype = np.dtype(getattr(given, "dtype", np.float64))
+    return float((4 * np.finfo(dtype if dtype.kind == "f" else np.float64).eps) ** 2)

@@ -89,15 +89,18 @@ def near_duplicate_caution(share: float) -> Caution | None:
 def order_caution(
     lag: float, values: FloatArray, n: int, contiguous: float = 1.0, random: float = 0.0
 ) -> Caution | None:
-    """Rows in an order: consecutive ones alike (`lag`, their mean correlation), or halves in order that disagree."""
+    """Rows in an order: consecutive ones correlated (`lag`, on average), or halves in order that disagree.
+
+    Windows of a series that swings are alike with the opposite sign as well as with the same.
+    """
     deviation = float(np.sqrt((values**2).sum()) / values.sum() / np.sqrt(n))
-    alike = lag > max(_ORDER_DEVIATIONS * deviation, _ORDER_CORRELATION)
+    alike = abs(lag) > max(_ORDER_DEVIATIONS * deviation, _ORDER_CORRELATION)
     drifting = contiguous < random - _CONTIGUOUS_GAP
     if not alike and not drifting:
         return None
     seen = []
     if alike:
-        seen.append(f"consecutive rows are alike (correlation {lag:.2f})")
+        seen.append(f"consecutive rows are {'alike' if lag > 0 else 'opposite'} (correlation {lag:.2f})")
     if drifting:
         seen.append(f"the first and the second half agree {contiguous:.2f}, random halves {random:.2f}")
     return Caution(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ class Rows(Protocol):
 
     n: int
     d: int
+    rank: int
     mean: FloatArray
     values: FloatArray
     vectors: FloatArray
@@ -34,6 +36,13 @@ class Rows(Protocol):
     def scores(self, count: int) -> FloatArray: ...  # noqa: D102
     def near_duplicate_share(self, units: IntArray, rng: np.random.Generator) -> float: ...  # noqa: D102
     def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample: ...  # noqa: D102
+
+
+def spanned(rows: Rows) -> Rows:
+    """The same rows as ones of the dimensions that they span: repeated and constant columns add none."""
+    found = copy.copy(rows)
+    found.d, found.values, found.vectors = rows.rank, rows.values[: rows.rank], rows.vectors[: rows.rank]
+    return found
 
 
 def row_hashes(x: FloatArray) -> NDArray[np.uint64]:

@@ -49,7 +49,7 @@ class StreamedRows:
         self._second_pass()
 
     def _first_pass(self) -> None:
-        n, d = self.n, self.d
+        n = self.n
         new = partial(FirstPass, n, self._chosen, self._group, self._side)
         found = map_merge(new, [self.source], label="covariance")
         counts, sums, squares, largest = found.counts, found.sums, found.squares, found.largest
@@ -63,11 +63,12 @@ class StreamedRows:
         mean_norm = (float(np.trace(covariance)) - n * float(offset @ offset)) / n
         covariance = (covariance - n * np.outer(offset, offset)) / (n - 1)
         self.values, self.vectors = descending(covariance)
+        self.rank = int(np.count_nonzero(self.values))
         ends = found.first + found.last
         pairs = found.products - float(offset @ (2 * total - ends)) + (n - 1) * float(offset @ offset)
         self.lag = pairs / (n - 1) / max(mean_norm, np.finfo(float).tiny)
         self.copies, self.counts = equal_rows(hashes)
-        self.ks = span_sizes(int(self._group.max()) + 1 if self._group is not None else len(self.counts), d)
+        self.ks = span_sizes(int(self._group.max()) + 1 if self._group is not None else len(self.counts), self.rank)
         count = int(self.ks[-1])
 
         def half(axis: int, which: int) -> FloatArray:
@@ -81,7 +82,7 @@ class StreamedRows:
     def _second_pass(self) -> None:
         n, group = self.n, self._group
         units = self.copies if group is None else group
-        self._n_whitened = whitened_count(n if group is not None else len(self.counts), self.d)
+        self._n_whitened = whitened_count(n if group is not None else len(self.counts), self.rank)
         directions = self.vectors[: self._n_whitened].T / np.sqrt(
             np.maximum(self.values[: self._n_whitened], np.finfo(float).tiny)
         )
