@@ -12,6 +12,7 @@ from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.tokens import read_whole
 from spikepool.data.user_files import read_labels
 from spikepool.errors import InvalidInputError, MemoryBudgetError, NonFiniteError, ShapeError, SizeError
+from spikepool.forecasting.dependent_rows import dependence_notes
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 
@@ -21,8 +22,15 @@ FEWEST_ROWS, SMALL_PILOT = 20, 60
 _FEW_ROWS_OF_A_CLASS = 5
 # Whole numbers of which more than this share are distinct may be classes or amounts: the caller has to say.
 _AMBIGUOUS_SHARE = 0.8
+# The same for whole numbers that are given as floats, as amounts mostly are and classes seldom.
+_AMBIGUOUS_FLOAT_SHARE = 0.2
 # Repeated rows are always merged; from this share on it is worth a word.
 _REPEATED_SHARE = 0.02
+# Rows with the features of another one are copies of it, unless this share of the rows are such and their targets
+# differ by more than the second share of all the targets' variance.
+_RECURRING_SHARE, _UNLIKE_SHARE = 0.05, 0.1
+# Rows for each of the different features from which new rows will have features that were met: features are categories.
+_DRAWS_OF_A_FEATURE = 3
 # Squares of larger features overflow in the Gram matrix of many rows.
 _LARGEST_FEATURE = 1e100
 # A row this many times as far from the mean as the median row: it alone decides a principal direction.
@@ -134,7 +142,7 @@ def _guess_task(values: AnyArray) -> str:
         return "regression"
     if values.dtype.kind in "fiu":
         distinct = len(np.unique(values))
-        if distinct > _AMBIGUOUS_SHARE * len(values):
+        if distinct > (_AMBIGUOUS_FLOAT_SHARE if values.dtype.kind == "f" else _AMBIGUOUS_SHARE) * len(values):
             raise InvalidInputError(
                 f"y has {distinct} different whole numbers in {len(values)} rows: classes or amounts",
                 remedy="Pass task='classification' or task='regression'",
@@ -158,7 +166,7 @@ def read_groups(groups: Any, rows: int) -> IntArray:
 
 
 def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standardize: bool = False) -> PilotInput:
-    """Check a pilot; merge repeated rows, keep rows with the same features in one group, and scale when asked."""
+    """Check a pilot; merge copies of rows, keep rows with the same features in one group, and scale when asked."""
     X = read_features(C)
     Y, labels, classes = read_targets(y, len(X), task)
     number = read_groups(groups, len(X))
@@ -167,12 +175,24 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
     notes = []
 
     same_features = _row_numbers(X)
-    same_row = _row_numbers(np.column_stack([same_features, Y]))
-    kept = np.sort(np.unique(same_row, return_index=True)[1])
-    repeated = len(X) - len(kept)
-    if repeated >= max(_REPEATED_SHARE * len(X), 2):
-        notes.append(f"{repeated} of {len(X)} rows repeat another one and were merged: n counts distinct rows")
-    number = _joined(number, same_features)
+    distinct = int(same_features.max()) + 1
+    unlike = _recur_unlike(same_features, Y)
+    draws = unlike and distinct * _DRAWS_OF_A_FEATURE <= len(X)
+    kept = np.arange(len(X))
+    if unlike:
+        way = "taken for independent draws" if draws else "left out together"
+        notes.append(
+            f"the {len(X)} rows have {distinct} different features, and rows with the same ones differ in y: they are "
+            f"{way} and not merged as copies"
+        )
+    else:
+        same_row = _row_numbers(np.column_stack([same_features, Y]))
+        kept = np.sort(np.unique(same_row, return_index=True)[1])
+        repeated = len(X) - len(kept)
+        if repeated >= max(_REPEATED_SHARE * len(X), 2):
+            notes.append(f"{repeated} of {len(X)} rows repeat another one and were merged: n counts distinct rows")
+    if not draws:
+        number = _joined(number, same_features)
     X, Y, number = X[kept], Y[kept], number[kept]
     labels = None if labels is None else labels[kept]
 
@@ -206,7 +226,10 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
     scale = np.full(X.shape[1], max(float(np.abs(X - X.mean(axis=0)).max()), 1e-300))
     if standardize:
         scale = np.where(spread > 0, spread, 1.0)
-    return PilotInput(X / scale, Y, labels, classes, number, kept, scale, tuple(notes))
+    X = X / scale
+    if not draws:
+        notes += dependence_notes(X, labels, number, groups is None, np.random.default_rng(0))
+    return PilotInput(X, Y, labels, classes, number, kept, scale, tuple(notes))
 
 
 def _row_numbers(X: FloatArray) -> IntArray:
@@ -214,6 +237,21 @@ def _row_numbers(X: FloatArray) -> IntArray:
     rows = np.ascontiguousarray(X + 0.0)  # one zero, not two
     keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
     return np.unique(keys, return_inverse=True)[1].astype(np.intp).ravel()
+
+
+def _recur_unlike(same: IntArray, Y: FloatArray) -> bool:
+    """Whether rows with the same features are no copies: there are enough of them, and their targets differ.
+
+    Merged, the frequency of a class among equal rows would be lost.
+    """
+    sizes = np.bincount(same)
+    recurring = sizes > 1
+    if sizes[recurring].sum() < _RECURRING_SHARE * len(same):
+        return False
+    sums = np.zeros((len(sizes), Y.shape[1]))
+    np.add.at(sums, same, Y)
+    within = float(((Y - sums[same] / sizes[same][:, None]) ** 2).sum()) / float((sizes[recurring] - 1).sum())
+    return within > _UNLIKE_SHARE * float(Y.var(axis=0, ddof=1).sum())
 
 
 def _joined(first: IntArray, second: IntArray) -> IntArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.trust import row_warnings
+from spikepool.kit.near_copies import near_share, nearest_distances, neighbour_rows
 from spikepool.trust.draws import overlaps, top_right_vectors, top_vectors
 from spikepool.trust.effort import effort
 from spikepool.trust.row_scales import whitened_count
@@ -53,17 +53,10 @@ class MemoryRows:
 
     def near_duplicate_share(self, units: IntArray, rng: np.random.Generator) -> float:
         """Share of rows with a nearly equal row of another unit."""
-        chosen = row_warnings.neighbour_rows(self.n, rng)
-        nearest = np.full(len(chosen), np.inf)
-        for start in range(0, self.n, 2000):
-            part = slice(start, start + 2000)
-            nearest = np.minimum(
-                nearest,
-                row_warnings.nearest_distances(
-                    self.x[chosen], self.norms[chosen], units[chosen], self.x[part], self.norms[part], units[part]
-                ),
-            )
-        return row_warnings.near_share(nearest, float(self.norms.mean()))
+        chosen = neighbour_rows(self.n, rng)
+        return near_share(
+            nearest_distances(self.x[chosen], self.norms[chosen], units[chosen], self.x, self.norms, units)
+        )
 
     def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample:
         """What the simulation has to explain; rows of one unit (copies, or a group) stay together."""

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from spikepool.errors import DomainError, NonFiniteError
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
-from spikepool.trust import row_warnings
+from spikepool.kit.near_copies import nearest_distances
 from spikepool.trust.rows import LARGEST_FEATURE, row_hashes
 
 # Rows of a block as float64: chunks of the source that hold more are cut.
 _BLOCK_BYTES = 32 * 2**20
-_NEIGHBOUR_BLOCK = 2000
 
 
 def row_blocks(start: int, chunk: NDArray[Any]) -> Iterator[tuple[int, FloatArray]]:
@@ -141,7 +140,7 @@ class SecondPass:
     units: IntArray
 
     def __call__(self, start: int, chunk: NDArray[Any]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Squared norms (b,), whitened scores (b, J), and squared distances of the neighbours to the nearest row."""
+        """Squared norms (b,), whitened scores (b, J), and relative distances of the neighbours to the nearest row."""
         norms, scores = np.empty(len(chunk)), np.empty((len(chunk), self.directions.shape[1]))
         nearest = np.full(len(self.neighbours), np.inf)
         for first, x in row_blocks(start, chunk):
@@ -150,12 +149,10 @@ class SecondPass:
             norms[rows] = np.einsum("ij,ij->i", x, x)
             scores[rows] = x @ self.directions
             units = self.units[first : first + len(x)]
-            for begin in range(0, len(x), _NEIGHBOUR_BLOCK):
-                part = slice(begin, begin + _NEIGHBOUR_BLOCK)
-                found = row_warnings.nearest_distances(
-                    self.neighbours, self.neighbour_norms, self.neighbour_units, x[part], norms[rows][part], units[part]
-                )
-                nearest = np.minimum(nearest, found)
+            found = nearest_distances(
+                self.neighbours, self.neighbour_norms, self.neighbour_units, x, norms[rows], units
+            )
+            nearest = np.minimum(nearest, found)
         return norms, scores, nearest
 
 

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.near_copies import NEAR_SHARE, chance_share
 
-# Shares of rows above which copies are mentioned. Plain subsamples of two corpora under five encoders have at most
-# 0.2 % of exact copies and 4 % of near ones.
+# Share of rows above which copies are mentioned; subsamples of two corpora under five encoders have at most 0.2 %.
 _EXACT_SHARE = 0.01
-_NEAR_SHARE = 0.10
-# Two rows are nearly equal when their squared distance is below this share of the mean one, 2·(mean squared norm).
-_NEAR_DISTANCE = 0.02
-# Rows whose nearest neighbour is looked for.
-NEIGHBOUR_ROWS = 1000
 # Standard deviations and size of the mean correlation of consecutive rows at which they are in an order.
 _ORDER_DEVIATIONS = 5.0
 _ORDER_CORRELATION = 0.02
@@ -51,33 +46,9 @@ def duplicate_caution(n: int, distinct: int, grouped: bool) -> Caution | None:
     return Caution("duplicates", f"{n - distinct:,} of {n:,} rows are exact copies of others: {done}")
 
 
-def neighbour_rows(n: int, rng: np.random.Generator) -> IntArray:
-    """The rows whose nearest neighbour is looked for."""
-    return np.arange(n) if n <= NEIGHBOUR_ROWS else np.sort(rng.choice(n, NEIGHBOUR_ROWS, replace=False))
-
-
-def nearest_distances(
-    x: FloatArray,
-    norms: FloatArray,
-    units: IntArray,
-    others: FloatArray,
-    other_norms: FloatArray,
-    other_units: IntArray,
-) -> FloatArray:
-    """Squared distance of each row to the nearest of the `others` that is not of its unit."""
-    distance = norms[:, None] + other_norms - 2 * (x @ others.T)
-    distance[units[:, None] == other_units] = np.inf
-    return np.asarray(np.maximum(distance.min(axis=1), 0.0))
-
-
-def near_share(nearest: FloatArray, mean_norm: float) -> float:
-    """Share of the rows whose nearest neighbour is closer than two per cent of the mean distance."""
-    return float(np.mean(nearest < _NEAR_DISTANCE * 2 * mean_norm))
-
-
-def near_duplicate_caution(share: float) -> Caution | None:
-    """Nearly equal rows, which are not corrected for."""
-    if share <= _NEAR_SHARE:
+def near_duplicate_caution(share: float, n: int, scatter: float) -> Caution | None:
+    """Nearly equal rows, which are not corrected for; `scatter` is that of squared norms, 2 over the dimensions."""
+    if share <= NEAR_SHARE + chance_share(n, scatter):
         return None
     return Caution(
         "near-duplicates",

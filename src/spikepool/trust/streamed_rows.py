@@ -15,7 +15,7 @@ from spikepool.data.blocks import BlockSource
 from spikepool.data.map_merge import map_chunks, map_merge
 from spikepool.errors import DomainError
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.trust import row_warnings
+from spikepool.kit.near_copies import near_share, neighbour_rows
 from spikepool.trust.draws import overlaps, top_vectors
 from spikepool.trust.memory_rows import descending
 from spikepool.trust.row_passes import FirstPass, Scores, SecondPass
@@ -43,7 +43,7 @@ class StreamedRows:
         self.source = source
         self.n, self.d = source.shape
         self._group = group
-        self._chosen = row_warnings.neighbour_rows(self.n, rng)
+        self._chosen = neighbour_rows(self.n, rng)
         self._side = None if group is None else rng.integers(0, 2, int(group.max()) + 1).astype(bool)
         self._first_pass()
         self._second_pass()
@@ -97,7 +97,7 @@ class StreamedRows:
             nearest = np.minimum(nearest, distances)
             if group is not None:
                 np.add.at(self._group_sums, group[rows], scores)
-        self._near_share = row_warnings.near_share(nearest, float(self.norms.mean()))
+        self._near_share = near_share(nearest)
 
     def scores(self, count: int) -> FloatArray:
         """Projections (n, count) on the first components: one more pass."""

@@ -1,0 +1,105 @@
+"""Pilots whose features take few values, and pilots whose rows depend on each other."""
+
+import numpy as np
+import pytest
+
+import spikepool as sp
+from spikepool.forecasting.pilot_input import ForecastWarning, read_pilot
+
+
+def categories(n, seed, chances):
+    """Rows of one categorical feature, one-hot, and a label of the given chance in each category."""
+    rng = np.random.default_rng(seed)
+    c = rng.integers(0, len(chances), n)
+    return np.eye(len(chances))[c], (rng.random(n) < chances[c]).astype(int)
+
+
+@pytest.mark.filterwarnings("ignore::spikepool.forecasting.pilot_input.ForecastWarning")
+def test_categories_are_draws_and_not_copies():
+    """Ridge on enough rows guesses the likelier label of each category, which is right in E max(p, 1 − p)."""
+    chances = np.array([0.95, 0.1, 0.8, 0.3, 0.6, 0.2, 0.9, 0.15, 0.7, 0.05])
+    truth = np.maximum(chances, 1 - chances).mean()
+    found = [sp.forecast(*categories(300, seed, chances), n=[2400]) for seed in range(4)]
+    assert all(f.pilot_rows == 300 for f in found)
+    # four standard errors of the pilot's own level, sqrt(truth (1 − truth)/300), and half of them for the mean
+    error = np.sqrt(truth * (1 - truth) / 300)
+    assert [f.score[0] for f in found] == pytest.approx([truth] * 4, abs=4 * error)
+    assert np.mean([f.score[0] for f in found]) == pytest.approx(truth, abs=2 * error)
+
+
+def test_categories_without_a_signal_are_at_chance_and_look_so():
+    with pytest.warns(ForecastWarning, match="10 different features"):
+        f = sp.forecast(*categories(300, 0, np.full(10, 0.5)))
+    assert f.verdict == "at chance"
+    assert (f.score < 0.65).all()
+
+
+def test_means_of_categories_are_learned():
+    rng = np.random.default_rng(0)
+    c = rng.integers(0, 8, 400)
+    y = rng.standard_normal(8)[c] + 0.5 * rng.standard_normal(400)
+    with pytest.warns(ForecastWarning, match="independent draws"):
+        f = sp.forecast(np.eye(8)[c], y, n=[400])
+    assert f.verdict == "learning"
+    within = np.mean([y[c == k].var() for k in range(8)]) / y.var()
+    assert f.score[0] == pytest.approx(1 - within, abs=0.05)
+
+
+def test_copies_with_one_label_are_still_merged():
+    X = np.random.default_rng(0).standard_normal((100, 5))
+    y = np.arange(100) % 3
+    given = read_pilot(np.vstack([X, X[:40]]), np.concatenate([y, y[:40]]))
+    assert len(given.X) == 100
+    assert "40 of 140 rows repeat" in given.notes[0]
+
+
+def test_rows_that_were_labelled_twice_are_left_out_together():
+    X = np.repeat(np.random.default_rng(0).standard_normal((60, 80)), 2, axis=0)
+    given = read_pilot(X, np.tile([0, 1, 0, 0], 30))
+    assert len(given.X) == 120
+    assert (given.groups[::2] == given.groups[1::2]).all()
+    assert "left out together" in given.notes[0]
+
+
+def near_copies(seed=0):
+    rng = np.random.default_rng(seed)
+    X, y = np.repeat(rng.standard_normal((80, 60)), 4, axis=0), np.repeat(rng.integers(0, 2, 80), 4)
+    order = rng.permutation(320)
+    return (X + 0.05 * rng.standard_normal(X.shape))[order], y[order], np.repeat(np.arange(80), 4)[order]
+
+
+def test_near_copies_are_named_unless_groups_hold_them_together():
+    """Labels at chance, four near copies of each row: leave-one-out finds them all right."""
+    X, y, groups = near_copies()
+    assert "100% of the rows have a near copy" in " ".join(read_pilot(X, y).notes)
+    assert not read_pilot(X, y, groups=groups).notes
+
+
+@pytest.mark.parametrize("d", [2, 4, 8, 60])
+def test_independent_rows_are_close_by_chance_only(d):
+    X = np.random.default_rng(d).standard_normal((500, d))
+    X[:, 0] *= 3
+    assert not read_pilot(X, np.arange(500) % 2).notes
+
+
+def test_windows_of_a_series_are_in_an_order_and_sorted_classes_are_not():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(20), 20)
+    X = rng.standard_normal((20, 50))[y] + rng.standard_normal((400, 50))
+    assert not read_pilot(X, y).notes
+    series = np.cumsum(rng.standard_normal(4100))
+    windows = np.stack([series[10 * i : 10 * i + 50] for i in range(400)])
+    assert "consecutive rows are alike" in " ".join(read_pilot(windows, y).notes)
+    order = rng.permutation(400)
+    assert "consecutive" not in " ".join(read_pilot(windows[order], y[order]).notes)
+    assert "consecutive" not in " ".join(read_pilot(windows, y, groups=np.arange(400) // 20).notes)
+
+
+def test_amounts_that_are_whole_numbers_are_no_classes_without_a_word():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 10))
+    amounts = np.round(150 + 60 * X[:, 0] + 30 * rng.standard_normal(400))
+    with pytest.raises(sp.InvalidInputError, match="classes or amounts"):
+        read_pilot(X, amounts)
+    assert read_pilot(X, amounts, task="regression").labels is None
+    assert read_pilot(X, np.float64(np.arange(400) % 40)).labels is not None
