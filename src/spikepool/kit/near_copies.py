@@ -45,7 +45,7 @@ def nearest_distances(
         distance = 1 - 2 * (x @ others[part].T) / np.maximum(total, np.finfo(float).tiny)
         distance[units[:, None] == other_units[part]] = np.inf
         nearest = np.minimum(nearest, distance.min(axis=1))
-    return np.maximum(nearest, 0.0)
+    return np.asarray(np.maximum(nearest, 0.0))
 
 
 def near_share(nearest: FloatArray) -> float:
