@@ -1,8 +1,9 @@
-"""Forecasts from tokens with a pooling that learns from labels, against the same estimator fitted to more rows.
+"""Forecasts from tokens with a pooling that learns from labels, against accuracies on more rows.
 
-The truth at n rows is the accuracy of LearnedPoolingClassifier fitted to n rows and tested on others, averaged over
-draws. Beside the forecast from tokens (the pooling fitted in folds, `forecast(pooling=)`) stands the one from features
-that one fit to the whole pilot has pooled, labels seen, as a careless caller would make it.
+Two truths at n rows: of a ridge on n other rows pooled by the weights that the pilot has taught (what
+`forecast(pooling=)` is asked for), and of LearnedPoolingClassifier fitted to n rows, weights and all; both tested on
+further rows and averaged over draws. Beside the forecast from tokens, the pooling fitted in folds, stands the one from
+features that one fit to the whole pilot has pooled, labels seen, as a careless caller would make it.
 
     python benchmarks/forecast_pooling.py                                          # data drawn from SequenceModel
     python benchmarks/forecast_pooling.py --tokens X.npy --mask m.npy --labels y.npy --groupings 2,5 --pilots 300,600
@@ -17,9 +18,12 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
+from spikepool.kit.gcv import fit_ridge
 
 MULTIPLES = (2, 4)
 TESTED = 1500
+# Ridges on random subsets of the other rows that are averaged.
+RIDGES = 4
 # Setting of the model: signal in the first half of the positions, so that a learned pooling pays.
 SETTING = {"d": 60, "V": 180, "mu": 0.5}
 T, SIGNAL = 10, 4
@@ -43,32 +47,51 @@ def true_accuracy(X: np.ndarray, mask: np.ndarray | None, y: np.ndarray, n: int,
     return float(np.mean(found))
 
 
+def accuracy_of_pilot(
+    pooling: sp.LearnedPoolingClassifier,
+    X: np.ndarray,
+    mask: np.ndarray | None,
+    y: np.ndarray,
+    others: np.ndarray,
+    sizes: list[int],
+) -> list[float]:
+    """Mean accuracy of ridges on so many of the other rows, all pooled by the fitted pooling, tested on the last."""
+    used = others[: sizes[-1] + TESTED]
+    C, labels = np.asarray(pooling.transform(X[used], **masked(mask, used)), dtype=np.float64), y[used]
+    test, found = np.arange(sizes[-1], len(used)), []
+    for n in sizes:
+        right = []
+        for draw in range(RIDGES):
+            train = np.random.default_rng([draw, n]).permutation(sizes[-1])[:n]
+            fit = fit_ridge(C[train], np.where(labels[train][:, None] == np.arange(y.max() + 1), 1.0, -1.0))
+            right.append(float((fit.predict(C[test]).argmax(axis=1) == labels[test]).mean()))
+        found.append(float(np.mean(right)))
+    return found
+
+
 def masked(mask: np.ndarray | None, rows: np.ndarray) -> dict[str, np.ndarray]:
     return {} if mask is None else {"mask": mask[rows]}
 
 
 def compare(name: str, X: np.ndarray, mask: np.ndarray | None, y: np.ndarray, pilot: int, options: argparse.Namespace):
-    """One line of the table: truth, both forecasts, coverage."""
-    asked = [pilot * k for k in MULTIPLES]
-    truth = np.array([true_accuracy(X, mask, y, n, options.truth_draws, 1) for n in (pilot, *asked)])
-    folds, careless, covered = [], [], []
+    """One line of the table: both truths, both forecasts, coverage of each truth."""
+    sizes = [pilot * k for k in (1, *MULTIPLES)]
+    refitted = np.array([true_accuracy(X, mask, y, n, options.truth_draws, 1) for n in sizes])
+    folds, careless, kept, covered = [], [], [], []
     for seed in range(options.draws):
-        rows = np.random.default_rng([seed, pilot]).permutation(len(y))[:pilot]
+        order = np.random.default_rng([seed, pilot]).permutation(len(y))
+        rows = order[:pilot]
         pooling = sp.LearnedPoolingClassifier()
-        f = sp.forecast(X[rows], y[rows], n=[pilot, *asked], pooling=pooling, random_state=seed, **masked(mask, rows))
+        f = sp.forecast(X[rows], y[rows], n=sizes, pooling=pooling, random_state=seed, **masked(mask, rows))
         features = pooling.fit(X[rows], y[rows], **masked(mask, rows)).transform(X[rows], **masked(mask, rows))
-        g = sp.forecast(features, y[rows], n=[pilot, *asked], random_state=seed)
+        careless.append(sp.forecast(features, y[rows], n=sizes, random_state=seed).accuracy)
+        kept.append(accuracy_of_pilot(pooling, X, mask, y, order[pilot:], sizes))
         folds.append(f.accuracy)
-        careless.append(g.accuracy)
-        covered.append((f.interval[:, 0] <= truth) & (truth <= f.interval[:, 1]))
-    cells = [
-        f"{t:.3f} | {np.mean(f):.3f} | {np.mean(c):.3f}"
-        for t, f, c in zip(truth, np.transpose(folds), np.transpose(careless), strict=True)
-    ]
-    print(
-        f"| {name} | {pilot} | {' | '.join(cells)} | {np.mean(np.array(covered)[:, 1:]):.2f} ({options.draws}) |",
-        flush=True,
-    )
+        covered.append([(f.interval[:, 0] <= t) & (t <= f.interval[:, 1]) for t in (np.array(kept[-1]), refitted)])
+    columns = (np.mean(kept, axis=0), np.mean(folds, axis=0), np.mean(careless, axis=0), refitted)
+    cells = [" | ".join(f"{value:.3f}" for value in size) for size in zip(*columns, strict=True)]
+    ends = [f"{share:.2f}" for share in np.mean(covered, axis=(0, 2))]
+    print(f"| {name} | {pilot} | {' | '.join(cells)} | {' | '.join(ends)} |", flush=True)
 
 
 def main() -> None:
@@ -82,8 +105,8 @@ def main() -> None:
     parser.add_argument("--truth-draws", type=int, default=4)
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
-    heads = " | ".join(f"truth {k}x | forecast | labels seen" for k in (1, *MULTIPLES))
-    print(f"| data | pilot | {heads} | coverage of 90 % (draws) |\n{'| --- ' * 12}|")
+    heads = " | ".join(f"{k}x: pilot's weights | forecast | labels seen | refitted" for k in (1, *MULTIPLES))
+    print(f"| data | pilot | {heads} | coverage: pilot's weights | refitted |\n{'| --- ' * 16}|")
     for pilot in map(int, options.pilots.split(",")):
         if options.tokens is None:
             compare("model", *drawn(8_000, 0), pilot, options)

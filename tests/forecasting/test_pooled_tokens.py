@@ -1,9 +1,35 @@
-"""The map that carries a fold's features to those of the whole fit."""
+"""The map that carries a fold's features to those of the whole fit, and what a fold may decide by itself."""
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 
-from spikepool.forecasting.pooled_tokens import _carried
+from spikepool.forecasting.pooled_tokens import _carried, pool_pilot
+
+
+class _Undecided(ClassifierMixin, BaseEstimator):
+    """Takes the last token from a hundred rows on and the mean below, unless told."""
+
+    def __init__(self, pooling="auto"):
+        self.pooling = pooling
+
+    def fit(self, X, y):
+        self.decision_ = self.pooling if self.pooling != "auto" else "last" if len(X) >= 100 else "mean"
+        return self
+
+    def transform(self, X):
+        return X[:, -1] if self.decision_ == "last" else X.mean(axis=1)
+
+
+def test_folds_keep_the_choice_of_the_whole_pilot():
+    rng = np.random.default_rng(4)
+    tokens, labels = rng.standard_normal((100, 6, 5)), rng.integers(0, 2, 100)
+    features, _ = pool_pilot(_Undecided(), tokens, labels)
+    np.testing.assert_allclose(features, tokens[:, -1], atol=1e-6)
+    features, _ = pool_pilot(_Undecided(), tokens[:99], labels[:99])
+    np.testing.assert_allclose(features, tokens[:99].mean(axis=1), atol=1e-6)
+    features, _ = pool_pilot(_Undecided("mean"), tokens, labels)
+    np.testing.assert_allclose(features, tokens.mean(axis=1), atol=1e-6)
 
 
 def test_an_exact_relation_is_found():

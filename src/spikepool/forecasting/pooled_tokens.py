@@ -26,6 +26,8 @@ def pool_pilot(
     of the left-out rows into their features, and leave-one-out would flatter: it is fitted in five folds, and each
     row is pooled by the fit that has not seen it. The folds' weights differ, and heads may come in another order: a
     linear map, fitted on the rows the fold was trained on, carries its features to the coordinates of the whole fit.
+    One that compares poolings first does so on the whole pilot alone: a fold with fewer rows may still decide for the
+    mean where the pilot has decided for learned weights, and the forecast would be that of a mixture.
     """
     if not (hasattr(pooling, "fit") and hasattr(pooling, "transform") and hasattr(pooling, "get_params")):
         raise InvalidInputError(
@@ -37,11 +39,11 @@ def pool_pilot(
     if source.ndim < 2 or len(source) != len(labels):
         raise ShapeError("tokens and y must have one entry a row", source.shape, "Pass (n, T, d) and (n,)")
 
-    def fitted(rows: AnyArray) -> Any:
-        return clone(pooling).fit(source[rows], labels[rows], **_masked(observed, rows))
+    def fitted(estimator: Any, rows: AnyArray) -> Any:
+        return clone(estimator).fit(source[rows], labels[rows], **_masked(observed, rows))
 
     everything = np.arange(len(source))
-    whole = fitted(everything)
+    whole = fitted(pooling, everything)
     more = (
         None
         if unlabelled is None
@@ -50,12 +52,19 @@ def pool_pilot(
     if not looks_at_labels(pooling):
         return np.asarray(whole.transform(source, **_masked(observed, everything)), dtype=np.float64), more
     common = _pooled(whole, source, observed, everything)
-    features = np.empty_like(common)
+    features, settled = np.empty_like(common), _as_decided(pooling, whole)
     for train, test in GroupKFold(FOLDS).split(everything, groups=read_groups(groups, len(source))):
-        fold = fitted(train)
+        fold = fitted(settled, train)
         seen, unseen = _pooled(fold, source, observed, train), _pooled(fold, source, observed, test)
         features[test] = _carried(seen, common[train], unseen)
     return features, more
+
+
+def _as_decided(pooling: Any, fitted: Any) -> Any:
+    """`pooling` with the choice that its fit has made, if it makes one."""
+    if hasattr(fitted, "decision_") and pooling.get_params().get("pooling") == "auto":
+        return clone(pooling).set_params(pooling=fitted.decision_)
+    return pooling
 
 
 def _pooled(pooling: Any, tokens: AnyArray, mask: AnyArray | None, rows: AnyArray) -> FloatArray:
