@@ -13,6 +13,8 @@ from spikepool.answers import sentences
 from spikepool.answers.result import Answer, DataReport
 from spikepool.answers.stages import Stages, Told
 from spikepool.data.blocks import BlockSource
+from spikepool.data.estimator_input import shape_of
+from spikepool.data.labels import decided_task, label_array
 from spikepool.data.user_files import load_rows, open_rows
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
@@ -35,6 +37,7 @@ def report(
     mask: Any = None,
     groups: Any = None,
     target: float | None = None,
+    task: str = "auto",
     random_state: Any = 0,
     progress: bool | Told | None = None,
 ) -> DataReport:
@@ -53,6 +56,8 @@ def report(
         Rows that belong together and must not be split.
     target : float, optional
         Accuracy (or R²) to plan for.
+    task : {"auto", "classification", "regression"}
+        By default a y with fractions is regression, anything else classification.
     random_state : int or numpy Generator
     progress : bool or callable, optional
         Show a progress bar; by default on a terminal or in a notebook, when the work is long. A function is called
@@ -68,17 +73,17 @@ def report(
     and the diagnosis of features pooled by learned weights describes those features, not an unseen sample.
     """
     rows = open_rows(X) if isinstance(X, str) or hasattr(X, "__fspath__") else X
-    shape = np.shape(rows) if not isinstance(rows, BlockSource) else rows.shape
+    shape = rows.shape if isinstance(rows, BlockSource) else shape_of(rows)
     if len(shape) not in (2, 3):
         raise ShapeError("X must be features (n, d) or tokens (n, T, d)", shape, "Pass one of these shapes")
     if mask is not None and len(shape) == 2:
         raise InvalidInputError("a mask belongs to tokens (n, T, d)", shape, "Drop the mask")
-    labels = None if y is None else np.asarray(y)
+    labels = None if y is None else label_array(y)
     if labels is not None and labels.shape != (shape[0],):
         raise ShapeError("y needs one value a row", labels.shape, f"Pass {shape[0]} values")
     if target is not None:
         check.fraction(target, "target", closed=False)
-    regression = labels is not None and is_regression(labels)
+    regression = labels is not None and decided_task(labels, task) == "regression"
     options = {"random_state": random_state}
     with Stages({name: SHARES[name] for name in _asked_of(shape, labels)}, progress) as stages:
         if len(shape) == 2:
@@ -100,15 +105,11 @@ def report(
             plan = Answer(PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels.")
         else:
             with stages.stage("plan"):
-                plan = _plan(rows, features, labels, mask, groups, target, pooling, options)
+                kind = {"task": "regression" if regression else "classification"}
+                plan = _plan(rows, features, labels, mask, groups, target, pooling, {**options, **kind})
     if choose.result is None and trust.result is None and plan.result is None:
         raise InvalidInputError(f"none of the questions can be answered: {trust.notes[0]}", shape, "Check the data")
     return DataReport(_describe(shape, labels, regression), choose, trust, plan, __version__)
-
-
-def is_regression(labels: AnyArray) -> bool:
-    """Whether labels are numbers with fractions; whole numbers and text are classes."""
-    return labels.dtype.kind == "f" and bool(np.any(labels != np.round(labels)))
 
 
 def _asked_of(shape: tuple[int, ...], labels: AnyArray | None) -> list[str]:

@@ -28,8 +28,8 @@ def choose(fitted: Any, score_name: str) -> tuple[str, str]:
     words = NAMES.get(name, name)
     if not fitted.candidates_:
         return (
-            f"Pooling by {words}; nothing was compared.",
-            "Pass tokens of more than one position to compare poolings.",
+            f"Pooling by {words}; nothing was compared: {fitted.reason_}.",
+            "Pass more rows, of more than one position, to compare poolings.",
         )
     scores = {c.name: c for c in fitted.candidates_}
     if name == "mean":

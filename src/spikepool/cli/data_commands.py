@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Endings under which pooled features are written.
 FEATURE_FILES = (".npy", ".parquet", ".zarr")
 Target = Annotated[float | None, typer.Option("--target", help="Accuracy (or R²) to plan for, such as 0.9.")]
+Task = Annotated[str, typer.Option("--task", help="auto, classification or regression: what the labels are.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,6 +43,7 @@ def pool(
     pooling: Annotated[
         str, typer.Option("--pooling", help="auto, mean, last, first, ramp, max, concat, positions or query.")
     ] = "auto",
+    task: Task = "auto",
     out: Annotated[
         list[str] | None,
         typer.Option("--out", "-o", help="Features (.npy, .parquet, .zarr), picture or page to write; repeatable."),
@@ -61,7 +63,7 @@ def pool(
     rows = reading.open_input(tokens, column, "tokens")
     y = reading.label_values(tokens, labels, label_column, rows.shape[0])
     observed = reading.mask_values(mask, rows.shape)
-    fitted = _fit_pooling(rows, y, observed, reading.group_values(groups, rows.shape[0]), pooling, seed)
+    fitted = _fit_pooling(rows, y, observed, reading.group_values(groups, rows.shape[0]), pooling, task, seed)
     for name in features:
         _write_features(fitted, rows, observed, name)
     if as_json:
@@ -94,15 +96,23 @@ def _write_features(fitted: Any, rows: Any, mask: Any, name: str) -> None:
 
 
 def _fit_pooling(
-    rows: Any, y: NDArray[Any] | None, mask: NDArray[Any] | None, groups: NDArray[Any] | None, pooling: str, seed: int
+    rows: Any,
+    y: NDArray[Any] | None,
+    mask: NDArray[Any] | None,
+    groups: NDArray[Any] | None,
+    pooling: str,
+    task: str,
+    seed: int,
 ) -> Any:
-    from spikepool.answers.report import is_regression
+    from spikepool.data.labels import decided_task, label_array
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
     from spikepool.pooling.spectral import SpectralPooling
 
     if y is not None:
-        kind = LearnedPoolingRegressor if is_regression(y) else LearnedPoolingClassifier
+        y = label_array(y)
+        regression = decided_task(y, task) == "regression"
+        kind = LearnedPoolingRegressor if regression else LearnedPoolingClassifier
         return kind(pooling=pooling, random_state=seed).fit(rows, y, mask=mask, groups=groups)
     if pooling not in ("auto", "mean"):
         raise InvalidInputError("without labels the pooling is auto or mean", pooling, "Pass --labels")
@@ -182,6 +192,7 @@ def forecast(
         typer.Option("--n", help="Rows to forecast, such as 1000,2000.", show_default="1, 2, 4, 8 times the pilot"),
     ] = None,
     target: Target = None,
+    task: Task = "auto",
     groups: reading.Groups = None,
     standardize: Annotated[
         bool, typer.Option("--standardize", help="Give every feature the same variance before the ridge.")
@@ -206,6 +217,7 @@ def forecast(
             y,
             n=sizes,
             target=target,
+            task=task,
             groups=chosen,
             standardize=standardize,
             random_state=seed,
@@ -230,6 +242,7 @@ def report(
     mask: reading.Mask = None,
     groups: reading.Groups = None,
     target: Target = None,
+    task: Task = "auto",
     column: reading.Column = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Page (.html) or numbers (.json) to write.")] = Path(
         "report.html"
@@ -251,6 +264,7 @@ def report(
         mask=reading.mask_values(mask, rows.shape),
         groups=reading.group_values(groups, rows.shape[0]),
         target=target,
+        task=task,
         random_state=seed,
     )
     found.save(out)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -20,10 +21,26 @@ from spikepool.data.tokens import (
     split_width,
     token_input,
 )
-from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.errors import InvalidInputError, RaggedError, ShapeError
 from spikepool.kit import validation as check
 
 EMPTY = ("error", "zero")
+
+
+def shape_of(X: Any) -> tuple[int, ...]:
+    """Shape of anything that numpy reads; an error for sequences of different lengths, and for sparse matrices."""
+    if issparse(X):
+        raise InvalidInputError("X is a sparse matrix", X, "Pass X.toarray(), or fewer dense features of it")
+    try:
+        shape = tuple(X.shape if hasattr(X, "shape") else np.asarray(X).shape)
+    except ValueError as err:
+        raise RaggedError("the sequences of X differ in length", remedy=_PAD) from err
+    if len(shape) == 1 and getattr(X, "dtype", None) == np.dtype(object) and len({np.shape(row) for row in X}) > 1:
+        raise RaggedError("the sequences of X differ in length", remedy=_PAD)
+    return shape
+
+
+_PAD = "Pad them to one length T, an array (n, T, d), and pass mask= (n, T), True where there is a token"
 
 
 def read_tokens(
@@ -58,7 +75,7 @@ def read_tokens(
         source = check_ids(X)
         T, d = int(source.shape[1]), int(table.shape[1])
         _shape(estimator, source, T, reset, any_length)
-    elif is_stored(X) or (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) == 3:
+    elif is_stored(X) or len(shape_of(X)) == 3:
         source = open_blocks(X) if is_stored(X) else np.asarray(X)
         if source.dtype.kind not in "fiub":
             raise InvalidInputError("X must hold real numbers", source.dtype, "Convert it to a float array")
@@ -70,15 +87,23 @@ def read_tokens(
         _shape(estimator, source, width, reset, any_length)
         T, d = (int(source.shape[1]), int(source.shape[2])) if source.ndim == 3 else split_width(width, n_positions)
     else:
-        source = validate_data(
-            estimator, X, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False, ensure_min_samples=1
-        )
+        try:
+            source = validate_data(
+                estimator, X, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False, ensure_min_samples=1
+            )
+        except ValueError as err:
+            raise named(err, "Pass (n, T, d), or (n, T*d) with n_positions=T") from err
         T, d = split_width(int(source.shape[1]), n_positions)
     form = TokenForm(T, d, table, padding)
     observed = check_mask(mask, int(source.shape[0]), T)
     if not isinstance(source, BlockSource) and not isinstance(observed, BlockSource):
         _check_observed(source, observed, form)
     return token_input(source, observed, form)
+
+
+def named(err: ValueError, remedy: str) -> InvalidInputError:
+    """scikit-learn's refusal as one of ours."""
+    return err if isinstance(err, InvalidInputError) else InvalidInputError(str(err).rstrip("."), remedy=remedy)
 
 
 def _unmask(X: Any, mask: Any, n_positions: int, *, ids: bool) -> tuple[Any, Any]:

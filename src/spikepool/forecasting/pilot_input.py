@@ -7,23 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.labels import decided_task, label_array
 from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.tokens import read_whole
 from spikepool.data.user_files import read_labels
-from spikepool.errors import InvalidInputError, MemoryBudgetError, NonFiniteError, ShapeError, SizeError
+from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, SizeError
 from spikepool.forecasting.dependent_rows import dependence_notes
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 
-TASKS = ("auto", "classification", "regression")
 # With fewer rows no part of the curve can be measured; up to the second number it can, and badly.
 FEWEST_ROWS, SMALL_PILOT = 20, 60
 _FEW_ROWS_OF_A_CLASS = 5
-# Whole numbers of which more than this share are distinct may be classes or amounts: the caller has to say.
-_AMBIGUOUS_SHARE = 0.8
-# The same for whole numbers that are given as floats, as amounts mostly are and classes seldom.
-_AMBIGUOUS_FLOAT_SHARE = 0.2
 # Repeated rows are always merged; from this share on it is worth a word.
 _REPEATED_SHARE = 0.02
 # Rows with the features of another one are copies of it, unless this share of the rows are such and their targets
@@ -104,16 +100,10 @@ def labels_in_memory(y: Any) -> Any:
 
 def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | None, AnyArray | None]:
     """Targets (n, k), labels and classes; the last two are None for regression."""
-    check.choice(task, "task", TASKS)
-    values = np.asarray(labels_in_memory(y))
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
+    values = label_array(labels_in_memory(y))
     if values.ndim not in (1, 2) or len(values) != rows:
         raise ShapeError(f"y must have one entry for each of the {rows} rows", values.shape, "Pass y of shape (n,)")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise NonFiniteError("y contains NaN or infinities", remedy="Remove the rows without a label")
-    if task == "auto":
-        task = _guess_task(values)
+    task = decided_task(values, task)
     if task == "regression":
         Y = check.finite_array(values, "y").reshape(rows, -1)
         if not (np.ptp(Y, axis=0) > 0).any():
@@ -121,10 +111,7 @@ def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | N
         return Y, None, None
     if values.ndim == 2:
         raise ShapeError("y must be one label a row", values.shape, "Pass y of shape (n,), or task='regression'")
-    try:
-        classes, labels = np.unique(values, return_inverse=True)
-    except TypeError as err:
-        raise InvalidInputError("y mixes labels that cannot be ordered", remedy="Pass all text or all numbers") from err
+    classes, labels = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InvalidInputError("y has one class only", classes[0], "Pass labels of two classes or more")
     if len(classes) == rows:
@@ -133,21 +120,6 @@ def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | N
         )
     labels = labels.astype(np.intp).ravel()
     return np.where(labels[:, None] == np.arange(len(classes)), 1.0, -1.0), labels, classes
-
-
-def _guess_task(values: AnyArray) -> str:
-    if values.ndim == 2:
-        return "regression"
-    if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
-        return "regression"
-    if values.dtype.kind in "fiu":
-        distinct = len(np.unique(values))
-        if distinct > (_AMBIGUOUS_FLOAT_SHARE if values.dtype.kind == "f" else _AMBIGUOUS_SHARE) * len(values):
-            raise InvalidInputError(
-                f"y has {distinct} different whole numbers in {len(values)} rows: classes or amounts",
-                remedy="Pass task='classification' or task='regression'",
-            )
-    return "classification"
 
 
 def read_groups(groups: Any, rows: int) -> IntArray:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 
 from spikepool.errors import (
     CorrelationError,
@@ -34,13 +35,21 @@ LARGEST_SIZE = 1 << 53
 
 def real_array(value: ArrayLike, name: str) -> FloatArray:
     """`value` as a float64 array; NaN and infinities pass, what would lose a part of itself on the way does not."""
+    if issparse(value):
+        raise InvalidInputError(
+            f"{name} is a sparse matrix", value, f"Pass {name}.toarray(), or fewer dense features of it (TruncatedSVD)"
+        )
     try:
         given = np.asanyarray(value)
         # conversion would parse text, drop imaginary parts and reveal masked entries without a word
-        if given.dtype.kind in "cSUmM" or np.ma.is_masked(given):
+        if given.dtype.kind in "cSUmM":
             raise TypeError
+        if np.ma.is_masked(given):
+            raise InvalidInputError(f"{name} has masked entries", given, "Fill or drop them first")
         return np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as err:
+        if isinstance(err, InvalidInputError):
+            raise
         raise InvalidInputError(f"{name} must be real numbers", value, "Pass a numeric array") from err
 
 

@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 
+from spikepool.data.estimator_input import named
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
@@ -77,6 +78,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     candidates_ : tuple of Candidate
         Every candidate with ``name``, ``score`` (cross-validated), ``gain`` over the mean and its standard ``error``;
         empty unless ``pooling="auto"``.
+    reason_ : str
+        "compared", or why poolings were not.
     weights_ : array of shape (T,)
         Weight of each position, averaged over heads: that of a full row for fixed rules, the average over the training
         rows for learned ones.
@@ -125,7 +128,10 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
             Rows of one group stay in one fold of the comparison.
         """
         source, target = self._read(X, y, mask)
-        check_classification_targets(target)
+        try:
+            check_classification_targets(target)
+        except ValueError as err:
+            raise named(err, "Pass classes, none of them missing, all text or all numbers") from err
         self.classes_, codes = np.unique(target, return_inverse=True)
         if len(self.classes_) < 2:
             raise InvalidInputError("a classifier needs at least two classes in y, not one class", self.classes_[0])
@@ -165,7 +171,7 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
 
     Attributes
     ----------
-    decision_, candidates_, weights_, head_weights_, sink_, sink_ratio_, ridge_ :
+    decision_, candidates_, reason_, weights_, head_weights_, sink_, sink_ratio_, ridge_ :
         As in :class:`LearnedPoolingClassifier`.
     improvement_, improvement_error_ : float
         Cross-validated gain in R² of the pooling in use over the mean, and its standard error.

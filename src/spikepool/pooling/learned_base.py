@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from spikepool.data.estimator_input import EMPTY, feature_names, read_tokens
+from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens
 from spikepool.data.map_merge import map_chunks
 from spikepool.data.row_map import ChunkFunction, map_any, map_rows
 from spikepool.data.tokens import TokenInput
@@ -113,8 +113,11 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
             )
         source = read_tokens(self, X, mask, reset=True)
-        target = column_or_1d(y, warn=True)
-        check_consistent_length(source.source, target)
+        try:
+            target = column_or_1d(y, warn=True)
+            check_consistent_length(source.source, target)
+        except ValueError as err:
+            raise named(err, "Pass one label a row") from err
         return source, target
 
     def _seed(self) -> int:
@@ -164,6 +167,7 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         candidates: tuple[Candidate, ...] = () if self._choice is None else self._choice.candidates
         chosen = next((c for c in candidates if c.name == self.decision_), None)
         self.candidates_ = candidates
+        self.reason_ = self._why if self._choice is None else "compared"
         self.improvement_ = float("nan") if chosen is None else chosen.gain
         self.improvement_error_ = float("nan") if chosen is None else chosen.error
 

@@ -1,0 +1,83 @@
+"""Labels as a user has them: classes or amounts, as numbers, text or objects, none of them missing."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import AnyArray
+
+TASKS = ("auto", "classification", "regression")
+# Whole numbers of which more than this share are distinct may be classes or amounts: the caller has to say.
+_AMBIGUOUS_SHARE = 0.8
+# The same for whole numbers that are given as floats, as amounts mostly are and classes seldom.
+_AMBIGUOUS_FLOAT_SHARE = 0.2
+
+
+def label_array(y: Any) -> AnyArray:
+    """`y` as an array; a column becomes flat, objects that are all numbers become numbers, missing ones an error."""
+    values = np.asarray(y)
+    if values.ndim == 0:
+        raise ShapeError("y must be a label a row", y, "Pass y of shape (n,)")
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.dtype.kind == "c":
+        raise InvalidInputError("y must not be complex", values, "Pass classes or real numbers")
+    if values.dtype.kind == "O":
+        missing = np.array([_is_missing(v) for v in values.flat])
+        if missing.any():
+            _refuse_missing(missing.reshape(values.shape))
+        if all(isinstance(v, Real) and not isinstance(v, (bool, np.bool_)) for v in values.flat):
+            values = values.astype(np.float64)
+        else:
+            try:
+                np.unique(values)
+            except TypeError as err:
+                raise InvalidInputError(
+                    "y mixes labels that cannot be ordered", remedy="Pass all text or all numbers"
+                ) from err
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        _refuse_missing(~np.isfinite(values))
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
+def _refuse_missing(missing: AnyArray) -> None:
+    rows = np.flatnonzero(missing.reshape(len(missing), -1).any(axis=1))
+    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    raise NonFiniteError(
+        f"y contains NaN or infinities, or misses values, in {len(rows)} row(s): {shown}",
+        remedy="Remove the rows without a label",
+    )
+
+
+def decided_task(values: AnyArray, task: str = "auto") -> str:
+    """Classification or regression: as asked for, or by the values of :func:`label_array`."""
+    check.choice(task, "task", TASKS)
+    if task != "auto":
+        return task
+    if values.ndim == 2:
+        if ((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all():
+            raise InvalidInputError(
+                "y is one-hot", values.shape, "Pass the class of each row, y.argmax(axis=1), or task='regression'"
+            )
+        return "regression"
+    if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
+        return "regression"
+    if values.dtype.kind in "fiu":
+        distinct = len(np.unique(values))
+        if distinct > (_AMBIGUOUS_FLOAT_SHARE if values.dtype.kind == "f" else _AMBIGUOUS_SHARE) * len(values):
+            raise InvalidInputError(
+                f"y has {distinct} different whole numbers in {len(values)} rows: classes or amounts",
+                remedy="Pass task='classification' or task='regression' (--task)",
+            )
+    return "classification"
