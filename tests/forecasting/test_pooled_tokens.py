@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+import spikepool as sp
 from spikepool.forecasting.pooled_tokens import _carried, pool_pilot
 
 
@@ -60,3 +61,22 @@ def test_what_differs_by_chance_is_not_carried(width):
     exact = (unseen - seen.mean(axis=0)) @ linear + common.mean(axis=0)
     assert error < 0.5 * ((exact - clean) ** 2).mean()
     assert error < 0.8 * (clean**2).mean()  # and something is carried
+
+
+def test_a_masked_array_carries_its_mask_and_bad_poolings_are_named():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((80, 4, 6)), np.arange(80) % 2
+    observed = rng.random((80, 4)) > 0.4
+    observed[:, 0] = True
+    spoiled = np.where(observed[..., None], X, 1e3)
+    masked = np.ma.array(spoiled, mask=np.broadcast_to(~observed[..., None], X.shape))
+    for pooling in (sp.SpectralPooling(weights="mean"), sp.LearnedPoolingClassifier(pooling="mean")):
+        carried, _ = pool_pilot(pooling, masked, y)
+        told, _ = pool_pilot(pooling, X, y, mask=observed)
+        np.testing.assert_allclose(carried, told, atol=1e-9)
+    with pytest.raises(sp.InvalidInputError, match="estimator"):
+        pool_pilot(sp.SpectralPooling, X, y)
+    with pytest.raises(sp.RaggedError):
+        pool_pilot(sp.SpectralPooling(), [row[: 1 + i % 4] for i, row in enumerate(X)], y)
+    with pytest.raises(sp.InvalidInputError, match="groups"):
+        sp.forecast(X[:, 0], y, groups=np.where(np.arange(80) < 2, np.nan, np.arange(80)))

@@ -304,3 +304,17 @@ def test_decision_turns_down_what_gains_nothing():
     assert not evidence.accepted
     assert evidence.gain == pytest.approx(1.0)
     assert "gain" in evidence.reason
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 29])
+def test_a_handful_of_sequences_tells_no_positions_apart(n):
+    """Of two sequences of noise nearly all draws had weights of their own, with a gain of three."""
+    for seed in range(10):
+        fitted = sp.SpectralPooling().fit(np.random.default_rng(seed).standard_normal((n, 16, 20)))
+        assert fitted.decision_ == "mean"
+        assert "too few" in fitted.evidence_.reason
+
+
+def test_entries_beyond_single_precision_are_named():
+    with pytest.raises(sp.DomainError, match="below"):
+        sp.SpectralPooling().fit(1e60 * np.random.default_rng(0).standard_normal((50, 4, 5)))

@@ -26,8 +26,8 @@ Block = tuple[FloatArray, BoolArray]
 # Token sums (P, m, d) of the asked rows, label first, and sums of squared norms (m, P); None: see `label_block`.
 ReadRows = Callable[[slice], tuple[FloatArray, FloatArray | None]]
 
-# Fourth powers of larger entries would overflow.
-LARGEST_ENTRY = 1e70
+# Larger entries would overflow where tokens are kept in single precision, and their fourth powers anywhere.
+LARGEST_ENTRY = 1e30
 # A dense block of this many bytes fits in the caches of the BLAS without starving it of rows.
 BLOCK_BYTES = 48 * 2**20
 # Work that takes rows one by one converts them in pieces of this many bytes: a block of half floats would be four times

@@ -129,6 +129,8 @@ def read_groups(groups: Any, rows: int) -> IntArray:
     values = np.asarray(groups)
     if values.shape != (rows,):
         raise ShapeError(f"groups must have one entry for each of the {rows} rows", values.shape, "Pass shape (n,)")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise InvalidInputError("groups must not contain NaN", remedy="Give rows without a group one of their own")
     number = np.unique(values, return_inverse=True)[1].astype(np.intp).ravel()
     if number.max() < 4:
         raise SizeError(

@@ -9,6 +9,8 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import get_tags
 
+from spikepool.data.estimator_input import shape_of
+from spikepool.data.labels import label_array
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.forecasting.pilot_input import in_memory, labels_in_memory, read_groups
 from spikepool.kit.arrays import AnyArray, FloatArray
@@ -29,13 +31,17 @@ def pool_pilot(
     One that compares poolings first does so on the whole pilot alone: a fold with fewer rows may still decide for the
     mean where the pilot has decided for learned weights, and the forecast would be that of a mixture.
     """
-    if not (hasattr(pooling, "fit") and hasattr(pooling, "transform") and hasattr(pooling, "get_params")):
+    needed = ("fit", "transform", "get_params")
+    if isinstance(pooling, type) or not all(hasattr(pooling, name) for name in needed):
         raise InvalidInputError(
             "pooling must be an estimator with fit and transform", pooling, "Pass for example SpectralPooling()"
         )
-    source = np.asarray(in_memory(tokens, "tokens"))
+    source = in_memory(tokens, "tokens")
+    if not np.ma.isMaskedArray(source):  # which carries its mask to the pooling
+        shape_of(source)
+        source = np.asarray(source)
     observed = None if mask is None else np.asarray(in_memory(mask, "mask"))
-    labels = np.asarray(labels_in_memory(y))
+    labels = label_array(labels_in_memory(y))
     if source.ndim < 2 or len(source) != len(labels):
         raise ShapeError("tokens and y must have one entry a row", source.shape, "Pass (n, T, d) and (n,)")
 

@@ -375,6 +375,8 @@ def _group_numbers(groups: Any, n: int) -> IntArray | None:
     given = np.asarray(groups)
     if given.shape != (n,):
         raise ShapeError(f"groups must have one entry for each of the {n} rows", given.shape, "Match X and groups")
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        raise InvalidInputError("groups must not contain NaN", remedy="Give rows without a group one of their own")
     return np.asarray(np.unique(given, return_inverse=True)[1].reshape(-1), dtype=np.intp)
 
 

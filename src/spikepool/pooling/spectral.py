@@ -22,7 +22,7 @@ from spikepool.kit.showing import html_text
 from spikepool.kit.threads import task_threads
 from spikepool.pooling.pooled_rows import PooledRows
 from spikepool.pooling.positional import PositionalMoments
-from spikepool.pooling.positional_evidence import Evidence, weigh
+from spikepool.pooling.positional_evidence import FEWEST_SEQUENCES, Evidence, weigh
 from spikepool.pooling.probe import ProbeRows, antisymmetry, directional_gram
 from spikepool.pooling.token_sums import TokenSums
 from spikepool.world.weights import causal_weights, mean_weights
@@ -296,6 +296,9 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             evidence = evidence.with_sink()
         elif self.sink_:
             evidence = replace(evidence, accepted=False, reason=UNREMOVABLE_SINK)
+        if self.n_samples_seen_ < FEWEST_SEQUENCES:
+            reason = f"{self.n_samples_seen_} sequences are too few to tell positions apart"
+            evidence = replace(evidence, accepted=False, reason=reason)
         self.evidence_ = evidence
         self.correlation_ = self.evidence_.correlation
         self.correlation_error_ = self.evidence_.correlation_error
