@@ -1,14 +1,16 @@
 """The parts of a forecast against definitions, limits and oracles that share no code with them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import Ridge, RidgeCV
 
 from spikepool.forecasting.equivalents import equivalents
 from spikepool.forecasting.leave_out import chosen_penalty, decompose, held_out_predictor, leave_group_out
 from spikepool.forecasting.link import gaussian_accuracy, margin_of, winning_probability
-from spikepool.forecasting.pilot import measure_pilot
+from spikepool.forecasting.pilot import LOG_PENALTIES, explained, measure_pilot
 from spikepool.forecasting.power_law import fit_power_law
 from spikepool.forecasting.spectrum import PopulationSpectrum, fit_spectrum
 from spikepool.forecasting.target_power import design_pilot, fit_target_power
@@ -182,3 +184,50 @@ def test_power_law_goes_through_the_pilot_and_never_rises():
     law = fit_power_law(pilot, np.ones(200))
     assert law.accuracy(np.array([pilot.sizes[0].n]))[0] == pytest.approx(pilot.sizes[0].chosen_likely.mean())
     assert law.exponent >= 0
+
+
+def test_variance_that_a_constant_explains_is_counted_as_for_new_rows():
+    # the mean of m rows misses a new row by var(y)(1 + 1/m)
+    rng = np.random.default_rng(7)
+    n = 25
+    X, y = rng.standard_normal((n, 3)), rng.standard_normal((n, 1))
+    pilot = measure_pilot(X, y, None, np.arange(n), rng)
+    others = (y.sum() - y[:, 0]) / (n - 1) - y.mean()
+    excess = others * (others - 2 * (y[:, 0] - y.mean()))
+    assert float(explained(pilot, excess, np.ones(n))) == pytest.approx(-1 / (n - 1), rel=1e-9)
+
+
+def test_target_power_gives_back_the_errors_it_is_fitted_to():
+    rng = np.random.default_rng(9)
+    n, d = 25, 3
+    X, y = rng.standard_normal((n, d)), rng.standard_normal((n, 1))
+    pilot = measure_pilot(X, y, None, np.arange(n), rng)
+    spectrum = fit_spectrum(pilot.eigenvalues, n, d, pilot.row_norm)
+    _, known = design_pilot(pilot, spectrum).sizes[0]
+    count = known.mse.shape[1] - 1
+    error = known.mse @ np.append(np.full(count, 0.5 / count), 0.5) * (1 + 1 / (n - 1))
+    # rows that show exactly this error, 1 − R², at every penalty
+    own = replace(pilot.sizes[0], excess=pilot.energy[:, None] * (error / (1 - 1 / n) - 1))
+    shown = replace(pilot, sizes=(own,))
+    power = fit_target_power(shown, design_pilot(shown, spectrum), np.ones(n))
+    assert (known.mse @ power).min() * (1 + 1 / (n - 1)) == pytest.approx(error.min(), abs=0.01)
+
+
+def test_smaller_sizes_choose_their_penalty_from_a_fine_grid():
+    # where features are as many as rows trained on, the error is steep in the penalty
+    rng = np.random.default_rng(8)
+    n, d = 300, 120
+    X = coloured(rng, n, d)
+    y = X @ rng.standard_normal((d, 1)) + 3 * rng.standard_normal((n, 1))
+    pilot = measure_pilot(X, y, None, np.arange(n), rng)
+    best = 10.0 ** LOG_PENALTIES[np.argmin(_leave_one_out_errors(X, y, pilot.row_norm))]
+    assert pilot.penalties.min() < best * pilot.row_norm < pilot.penalties.max()
+    np.testing.assert_allclose(np.diff(np.log10(pilot.penalties)), 0.2, atol=1e-9)
+
+
+def _leave_one_out_errors(X, y, row_norm):
+    errors = []
+    for penalty in row_norm * 10.0**LOG_PENALTIES:
+        fit = RidgeCV(alphas=[penalty], store_cv_results=True).fit(X, y[:, 0])
+        errors.append(fit.cv_results_.mean())
+    return np.array(errors)

@@ -116,12 +116,9 @@ class LearningCurve:
 
     @property
     def limit(self) -> float:
-        """Score that no number of rows exceeds: that of R² = 1 − noise."""
-        draw = self.draws[0]
-        r2 = np.array([1 - draw.power[-1]])
-        if self.pilot.shares is None:
-            return float(r2[0])
-        return float(ndtr(draw.probit(r2, float(self.pilot.shares.max()))[0]))
+        """Score that the curve approaches: its largest among the sizes at which a target is looked for."""
+        fitted = LearningCurve(self.pilot, self.design, self.draws[:1])
+        return float(self.score(fitted.transformed(self.pilot.rows * _MULTIPLES).max()))
 
 
 def fit_curve(pilot: Pilot, rng: np.random.Generator, progress: Progress | None = None) -> LearningCurve:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.gcv import gcv_scores
+from spikepool.kit.gcv import LEAST_FREEDOM, gcv_scores
 
 # 1 − H_gg is singular where a group alone decides a direction (more features than rows, penalty near zero).
 _SMALLEST_FREEDOM = 1e-9
@@ -50,7 +50,9 @@ def chosen_penalty(parts: Decomposition, Z: FloatArray, penalties: FloatArray) -
     """Index of the penalty with the least generalised cross-validation score for centred targets Z."""
     energy = ((parts.left.T @ Z) ** 2).sum(axis=1)
     outside = max(float((Z**2).sum() - energy.sum()), 0.0)
-    return int(np.argmin(gcv_scores(parts.squared, energy, outside, len(Z), penalties)))
+    scores = gcv_scores(parts.squared, energy, outside, len(Z), penalties, least_freedom=LEAST_FREEDOM)
+    # the largest penalty leaves the most: where even that is too little, it is the one
+    return int(np.argmin(scores)) if np.isfinite(scores).any() else len(penalties) - 1
 
 
 def leave_group_out(parts: Decomposition, Y: FloatArray, groups: IntArray, penalty: float) -> FloatArray:

@@ -73,7 +73,8 @@ def fit_target_power(pilot: Pilot, design: PilotDesign, weights: FloatArray) -> 
     rows, errors, scatter = [], [], []
     for size, known in design.sizes:
         w = weights * size.tested
-        g = -explained(pilot, size.excess, w)
+        # without the error of the intercept, which the equivalents leave out and the curve adds
+        g = (1 - explained(pilot, size.excess, w)) / (1 + 1 / size.n) - 1
         near = g <= g.min() + _ERROR_WINDOW
         rows.append(known.excess[near])
         errors.append(g[near])
