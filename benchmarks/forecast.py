@@ -34,7 +34,7 @@ from forecast_tasks import load_task, tasks
 from spikepool.kit.gcv import fit_ridge
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("development", "held-out", "confirmation", "regrouped", "fresh", "set-aside", "elsewhere")
+PARTS = ("development", "held-out", "confirmation", "regrouped", "fresh", "set-aside", "second", "elsewhere")
 PILOTS, MULTIPLES = (200, 500, 1000), (2, 4, 8)
 LAWS = ("two parameters", "three parameters", "three, through the pilot")
 # Training sets averaged for the truth, by rows; rows tested on; rows that must remain to test on.
