@@ -188,3 +188,17 @@ def test_columns_in_unlike_units_are_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error", ForecastWarning)
         sp.forecast(X, y, standardize=True)
+
+
+def test_rows_far_out_do_not_make_chance_of_accuracy():
+    """Squared errors of three rows outweigh those of all others; the accuracy, far above chance, does not know them."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 20))
+    y = (X[:, :4].sum(axis=1) > 0).astype(int)
+    X[:3] *= 25.0
+    y[:3] = 1 - y[:3]
+    with pytest.warns(ForecastWarning):
+        f = sp.forecast(X, y)
+    assert f.measured_score[0] > 0.6
+    assert f.verdict == "learning"
+    assert sp.forecast(rng.standard_normal((300, 20)), y).verdict == "at chance"

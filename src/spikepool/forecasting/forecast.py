@@ -28,6 +28,9 @@ _USUAL_ERROR = (0.015, 0.65)
 _USUAL_R2_ERROR = (0.03, 1.2)
 # Standard errors by which the pilot's explained variance must exceed zero.
 _SIGNIFICANCE = 1.645
+# The same for its accuracy beyond that of the largest class: a few rows far out may take all of the explained variance,
+# and none of the accuracy.
+_BEYOND_CHANCE = 3.0
 
 
 def forecast(
@@ -187,6 +190,11 @@ def summarise(
     curve_score, curve_interval = _scores(curve, grid, level)
     gain = -pilot.sizes[0].chosen_excess / pilot.energy.mean()
     learned = float(gain.mean()) > _SIGNIFICANCE * float(gain.std(ddof=1)) / np.sqrt(pilot.rows) + 1e-9
+    chance = 0.0 if pilot.shares is None else float(pilot.shares.max())
+    if pilot.shares is not None:
+        own = pilot.level_error  # which knows of groups
+        deviation = max(float(error[0]), float(np.sqrt(own.tested + own.trained)))
+        learned = learned or float(measured[0]) - chance > _BEYOND_CHANCE * deviation + 1e-9
     return Forecast(
         task="classification" if curve.classification else "regression",
         n=sizes,
@@ -197,7 +205,7 @@ def summarise(
         target=target,
         required_samples=required,
         limit=curve.limit,
-        chance=0.0 if pilot.shares is None else float(pilot.shares.max()),
+        chance=chance,
         pilot_rows=pilot.rows,
         dimension=pilot.dimension,
         classes=pilot.classes,

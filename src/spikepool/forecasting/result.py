@@ -63,7 +63,8 @@ class Forecast:
     measured_n, measured_score, measured_error : arrays
         What the pilot showed: training sizes, scores, and standard errors of these from the rows.
     verdict : {"learning", "at chance"}
-        "at chance": the pilot's own error is no better than knowing nothing, by its standard error.
+        "at chance": neither the pilot's own error nor its accuracy is better than knowing nothing, by their standard
+        errors.
     self_check : SelfCheck
         How well the curve meets the measured points.
     notes : tuple of str
