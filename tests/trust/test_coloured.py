@@ -6,6 +6,9 @@ import pytest
 import spikepool as sp
 from spikepool.kit.progress import heard_by
 from spikepool.trust.coloured import have_order, steady_spans
+from spikepool.trust.draws import Draw
+from spikepool.trust.effort import FITTED, FULL, effort
+from spikepool.trust.population import population_spectrum
 from spikepool.trust.sample import effective_rows, group_likeness, span_sizes
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.trust.diagnosis.UncenteredWarning")
@@ -235,3 +238,38 @@ def test_progress_is_told_and_refused_by_name():
     assert 0.9 <= shares[-1] <= 1
     with pytest.raises(sp.InvalidInputError, match="progress"):
         sp.diagnose(rows(200), progress="yes")
+
+
+def test_a_flat_part_of_a_spectrum_is_fitted_as_flat():
+    """Sample eigenvalues of equal variances spread by a factor of seven; what is fitted to them hardly does."""
+    rng = np.random.default_rng(0)
+    n, d = 400, 100
+    assert effort(n, d) == FITTED
+    assert effort(n - 201, d) == FULL
+    values = np.linalg.eigvalsh(np.cov(rng.standard_normal((n, d)).T))[::-1]
+
+    def spread(work):
+        draws = [Draw(np.ones(n), n, d, rng) for _ in range(work.round_draws)]
+        return float(np.log(population_spectrum(values, n, draws, work.rounds, work.step)).std())
+
+    sample = float(np.log(values).std())
+    assert sample > 0.5
+    assert spread(FITTED) < 0.2 * sample
+    assert spread(FITTED) < 0.6 * spread(FULL)
+
+
+def test_spans_that_end_in_a_flat_part_are_not_flattered():
+    """Twelve directions over counts that are otherwise alike: of the top fifty most are any fifty of the rest."""
+    rng = np.random.default_rng(1)
+    d, found, true = 100, [], []
+    sigma = np.diag(np.concatenate([np.linspace(7, 2, 12), np.ones(d - 12)]))
+    for _ in range(4):
+        x = rng.standard_normal((400, d)) @ np.sqrt(sigma) * np.sqrt(rng.chisquare(30, 400) / 30)[:, None]
+        report = sp.diagnose(x)
+        if report.spans is None or report.spans[-1].k != 50:
+            continue
+        u = np.linalg.eigh(np.cov(x.T))[1][:, ::-1][:, :50]
+        found.append(report.spans[-1].overlap)
+        true.append((u[:50] ** 2).sum() / 50)
+    assert len(found) >= 2
+    assert np.mean(found) - np.mean(true) < 0.1

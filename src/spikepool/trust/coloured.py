@@ -27,8 +27,6 @@ from spikepool.trust.sample import Sample
 _HALVES_SCALE = 0.01
 # Hypotheses with less weight are not drawn from.
 _SMALLEST_WEIGHT = 0.05
-# Rows for each component at which resampling and simulation have equal votes.
-RESAMPLING_ROWS = 50
 # Half-width of the 90 % interval of arcsin sqrt(O): 1.645 sqrt((widening·sd)² + model error²).
 _NORMAL_90 = 1.645
 _WIDENING = 1.3
@@ -129,7 +127,7 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
     hypotheses = _distinct(scales)
     for name, s in hypotheses.items():
         rounds = [Draw(s, n, d, rng) for _ in range(work.round_draws)]
-        worlds[name] = _World(s, population_spectrum(sample.values, n, rounds, work.rounds))
+        worlds[name] = _World(s, population_spectrum(sample.values, n, rounds, work.rounds, work.step))
         halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, rng)
         differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
         advance(60 // len(hypotheses))
@@ -150,7 +148,7 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
     spread = np.sqrt(vote_of @ (redrawn - model) ** 2 * len(votes) / (len(votes) - 1))
     centre = model
     if sample.resampled is not None and sample.resampled_single is not None:
-        share = n / (n + RESAMPLING_ROWS * ks)
+        share = n / (n + work.resampling_rows * ks)
         centre = (1 - share) * model + share * angle(sample.resampled.mean(axis=0))
         single += list(sample.resampled_single)
     expected = overlap_of(centre)

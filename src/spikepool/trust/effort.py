@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Multiple of the rows up to which is planned.
 FURTHEST = 32.0
@@ -18,10 +18,12 @@ class Effort:
     ----------
     splits, resamples : int
         Random halves of the rows, and resamples of them.
-    rounds, round_draws : int
-        Rounds of the population spectrum, and draws of each.
+    rounds, round_draws, step : int, int and float
+        Rounds of the population spectrum, draws of each, and the power of its correction.
     halves, draws, curve_draws : int
         Simulated halves (each is compared with every other), samples, and samples at each other number of rows.
+    resampling_rows : int
+        Rows for each component at which resampling and simulation have equal votes.
     redrawn : bool
         Whether samples are drawn from redrawn spectra as well, which show the error of the fitted one.
     multiples : tuple of float
@@ -33,17 +35,27 @@ class Effort:
     resamples: int
     rounds: int
     round_draws: int
+    step: float
     halves: int
     draws: int
     curve_draws: int
+    resampling_rows: int
     redrawn: bool
     multiples: tuple[float, ...]
 
 
-FULL = Effort(4, 10, 2, 2, 4, 10, 4, True, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0))
-LEAST = Effort(1, 3, 1, 2, 2, 4, 1, False, (0.5, 1.0, 2.0, 4.0))
+FULL = Effort(4, 10, 2, 2, 1.0, 4, 10, 4, 50, True, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0))
+LEAST = Effort(1, 3, 1, 2, 1.0, 2, 4, 1, 50, False, (0.5, 1.0, 2.0, 4.0))
+# Where rows are enough for every eigenvalue to be fitted, the spectrum is followed further: after two rounds a flat
+# part of it still falls, and its spans seem better known than they are. Resampled rows share that, and say less.
+FITTED = replace(FULL, rounds=6, round_draws=6, step=2.0, resampling_rows=150)
+# Rows a dimension at which that begins (see `population`), and the dimension up to which it is quick.
+ROWS_TO_FIT = 2
+_QUICK_DIMENSION = 600
 
 
 def effort(n: float, d: int) -> Effort:
     """What `n` rows of dimension `d` get."""
-    return FULL if min(n, d) <= LARGE_SIDE else LEAST
+    if min(n, d) > LARGE_SIDE:
+        return LEAST
+    return FITTED if n >= ROWS_TO_FIT * d and d <= _QUICK_DIMENSION else FULL

@@ -67,7 +67,10 @@ def curve(simulated: Simulated, n: int, collection: float | None = None) -> Curv
     smallest = 2 * int(simulated.ks[-1])
     rows = np.unique([max(int(n * multiple), smallest) for multiple in work.multiples] + [n])
     overlap = np.array([simulated.overlap if m == n else simulated.at(int(m), work.curve_draws) for m in rows])
-    overlap = np.maximum.accumulate(overlap, axis=0)
+    # few draws scatter: what fewer rows had is no more than what these have, so that the curve passes through it
+    overlap = np.maximum.accumulate(
+        np.where(rows[:, None] < n, np.minimum(overlap, simulated.overlap), overlap), axis=0
+    )
     if work.multiples[-1] < FURTHEST:
         loss = (1 - overlap[-1:]) * work.multiples[-1] / FURTHEST
         rows, overlap = np.append(rows, int(n * FURTHEST)), np.concatenate([overlap, 1 - loss])

@@ -1,8 +1,9 @@
 """The population spectrum behind sample eigenvalues: what, seen through as many rows, gives the ones observed.
 
 Sample eigenvalues spread more than those of the population. The spread is undone by simulation: starting from the
-sample eigenvalues, ``tau_i <- tau_i · lambda_i / (geometric mean of the drawn lambda_i)``. Few rounds: each adds the
-noise of its draws, and after two the bias is smaller than that.
+sample eigenvalues, ``tau_i <- tau_i · (lambda_i / (geometric mean of the drawn lambda_i))^step``. Few rounds: each adds
+the noise of its draws, and of a spectrum that falls steadily the bias is smaller than that after two. A flat part needs
+more, and larger steps, since sample eigenvalues hardly answer to small differences within it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from spikepool.trust.draws import Draw
 _FLOOR = 1e-12  # of the largest eigenvalue: what is below is rounding
 
 
-def population_spectrum(values: FloatArray, n: int, draws: Sequence[Draw], rounds: int = 2) -> FloatArray:
+def population_spectrum(
+    values: FloatArray, n: int, draws: Sequence[Draw], rounds: int = 2, step: float = 1.0
+) -> FloatArray:
     """Population eigenvalues (d,), descending, with the trace of the sample's.
 
     The first ``min(d, n/2)`` are fitted one by one. The rest of a sample's eigenvalues are mostly bias; theirs is a
@@ -32,23 +35,25 @@ def population_spectrum(values: FloatArray, n: int, draws: Sequence[Draw], round
     draws : sequence of Draw
         Draws of as many rows; the same ones serve every round.
     rounds : int
+    step : float
+        Power of the correction.
     """
     observed = np.maximum(values, _FLOOR * values[0])
     tau = _with_tail(observed, _fitted(n, len(values)), float(values.sum()))
     for _ in range(rounds):
         drawn = np.mean([np.log(np.maximum(draw.eigenvalues(tau), _FLOOR * values[0])) for draw in draws], axis=0)
-        tau = corrected(tau, values, np.exp(drawn), n)
+        tau = corrected(tau, values, np.exp(drawn), n, step)
     return tau
 
 
-def corrected(tau: FloatArray, values: FloatArray, drawn: FloatArray, n: int) -> FloatArray:
-    """One round: each of `tau` times the ratio of the eigenvalue observed to that drawn.
+def corrected(tau: FloatArray, values: FloatArray, drawn: FloatArray, n: int, step: float = 1.0) -> FloatArray:
+    """One round: each of `tau` times the ratio, to a power, of the eigenvalue observed to that drawn.
 
     With the eigenvalues of a single draw it is a spectrum that could have been fitted instead: their scatter around
     `tau` is that of the fit.
     """
     floor = _FLOOR * values[0]
-    ratio = np.maximum(values, floor) / np.maximum(drawn, floor)
+    ratio = (np.maximum(values, floor) / np.maximum(drawn, floor)) ** step
     fitted = _fitted(n, len(values))
     return _with_tail(np.sort((tau * ratio)[:fitted])[::-1], fitted, float(values.sum()), len(values))
 
