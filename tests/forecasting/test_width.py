@@ -7,7 +7,7 @@ from scipy.special import ndtr
 from spikepool.forecasting.leave_out import decompose, leave_group_out
 from spikepool.forecasting.level_error import NO_ERROR, LevelError, level_error
 from spikepool.forecasting.margins import likely_right, margins
-from spikepool.forecasting.width import RISE_VARIANCE, TRAINED_SHARE, accuracy_variance, error_variance
+from spikepool.forecasting.width import RISE_VARIANCE, accuracy_variance, error_variance
 
 PENALTY = 40.0
 
@@ -92,9 +92,9 @@ def test_accuracy_variance_is_counting_and_training_and_rise():
     p, rows = float(ndtr(0.7)), 400
     density = np.exp(-(0.7**2) / 2) / np.sqrt(2 * np.pi)
     counted = p * (1 - p) / rows / density**2
-    trained = TRAINED_SHARE * 1e-4 / density**2
+    trained = 1e-4 / density**2
     found = accuracy_variance(own, z, LevelError(0.0, 1e-4), rows)
-    expected = [counted + trained, counted + trained + RISE_VARIANCE * 0.4**2, counted + trained]
+    expected = [counted + trained, counted + trained + RISE_VARIANCE / rows * 0.4**2, counted + trained]
     np.testing.assert_allclose(found, expected)
     scattered = z + np.array([[0.0] * 5, [0.0, 0.1, -0.1, 0.1, -0.1], [0.0] * 5])
     more = accuracy_variance(own, scattered, LevelError(0.0, 1e-4), rows) - found
