@@ -35,7 +35,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     are; the final ridge is on standardised pooled features.
 
     X takes the forms of :class:`SpectralPooling`; a 2-D array without `n_positions` and `table` is one position. Rows
-    with equal tokens, and rows of one of the `groups` given to ``fit``, stay in one fold.
+    with equal tokens, and rows of one of the `groups` given to ``fit``, stay in one fold. Positions are counted over
+    observed tokens: holes in a mask move what follows. Where a place is a time, fill them instead.
 
     Parameters
     ----------
