@@ -1,4 +1,4 @@
-"""Labels as a user has them: classes or amounts, as numbers, text or objects, none of them missing."""
+"""Labels and groups as a user has them: numbers, text or objects, one a row and none of them missing."""
 
 from __future__ import annotations
 
@@ -43,6 +43,20 @@ def label_array(y: Any) -> AnyArray:
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         _refuse_missing(~np.isfinite(values))
     return values
+
+
+def group_array(groups: Any, n: int) -> AnyArray:
+    """`groups` as an array (n,) whose entries can be told apart."""
+    given = np.asarray(groups)
+    if given.shape != (n,):
+        raise ShapeError(f"groups must have one entry for each of the {n} rows", given.shape, "Pass shape (n,)")
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        raise InvalidInputError("groups must not contain NaN", remedy="Give rows without a group one of their own")
+    try:
+        np.unique(given)
+    except TypeError as err:
+        raise InvalidInputError("groups must be labels of one kind", groups, "Pass integers or strings") from err
+    return given
 
 
 def _is_missing(value: Any) -> bool:

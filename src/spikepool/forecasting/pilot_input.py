@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.data.labels import decided_task, label_array
+from spikepool.data.labels import decided_task, group_array, label_array
 from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.tokens import read_whole
@@ -126,12 +126,7 @@ def read_groups(groups: Any, rows: int) -> IntArray:
     """Group numbers (n,); every row its own group when None."""
     if groups is None:
         return np.arange(rows)
-    values = np.asarray(groups)
-    if values.shape != (rows,):
-        raise ShapeError(f"groups must have one entry for each of the {rows} rows", values.shape, "Pass shape (n,)")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InvalidInputError("groups must not contain NaN", remedy="Give rows without a group one of their own")
-    number = np.unique(values, return_inverse=True)[1].astype(np.intp).ravel()
+    number = np.unique(group_array(groups, rows), return_inverse=True)[1].astype(np.intp).ravel()
     if number.max() < 4:
         raise SizeError(
             "groups must be at least 5, to leave some out", int(number.max()) + 1, "Use finer groups, or none"

@@ -10,10 +10,11 @@ from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens
+from spikepool.data.labels import group_array
 from spikepool.data.map_merge import map_chunks
 from spikepool.data.row_map import ChunkFunction, map_any, map_rows
 from spikepool.data.tokens import TokenInput
-from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.gcv import RidgeFit, RidgeSums, fit_ridge
@@ -372,12 +373,7 @@ def _with_error(gain: float, error: float) -> str:
 def _group_numbers(groups: Any, n: int) -> IntArray | None:
     if groups is None:
         return None
-    given = np.asarray(groups)
-    if given.shape != (n,):
-        raise ShapeError(f"groups must have one entry for each of the {n} rows", given.shape, "Match X and groups")
-    if given.dtype.kind == "f" and not np.isfinite(given).all():
-        raise InvalidInputError("groups must not contain NaN", remedy="Give rows without a group one of their own")
-    return np.asarray(np.unique(given, return_inverse=True)[1].reshape(-1), dtype=np.intp)
+    return np.asarray(np.unique(group_array(groups, n), return_inverse=True)[1].reshape(-1), dtype=np.intp)
 
 
 def _row_bytes(source: TokenInput) -> int:

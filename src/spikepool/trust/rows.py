@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.data.labels import group_array
+from spikepool.errors import InvalidInputError
 from spikepool.kit.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -71,15 +72,7 @@ def _numbered(labels: NDArray[Any]) -> tuple[IntArray, IntArray]:
 
 def group_numbers(groups: ArrayLike | Any, n: int) -> IntArray:
     """Groups as numbers 0, 1, ... of shape (n,); at least eight of them, so that they can be halved and resampled."""
-    given = np.asarray(groups)
-    if given.shape != (n,):
-        raise ShapeError("groups must name one group for each row", given, f"Pass {n} labels")
-    if given.dtype.kind == "f" and not np.isfinite(given).all():
-        raise InvalidInputError("groups must not contain NaN", remedy="Give rows without a group one of their own")
-    try:
-        numbers, _ = _numbered(given)
-    except TypeError as err:
-        raise InvalidInputError("groups must be labels of one kind", groups, "Pass integers or strings") from err
+    numbers, _ = _numbered(group_array(groups, n))
     if numbers.max() < 7:
         raise InvalidInputError(
             "groups must be at least 8", int(numbers.max()) + 1, "With fewer, nothing can be said about new groups"
