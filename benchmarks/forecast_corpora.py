@@ -31,6 +31,7 @@ import gzip
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,16 +45,23 @@ SHORTEST = 15
 NO_TOPIC = {"debug", "oldlibs", "metapackages", "localization", "translations", "introspection"}
 
 
+def packages() -> Iterator[tuple[str, str, str]]:
+    """Description, source and whole entry of every package that is available."""
+    listing = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+    for entry in listing.split("\n\n"):
+        text = re.search(r"^Description(?:-en)?: (.+)$", entry, re.MULTILINE)
+        source = re.search(r"^Source: (\S+)", entry, re.MULTILINE) or re.search(r"^Package: (\S+)", entry, re.MULTILINE)
+        if text and source:
+            yield text[1].strip(), source[1], entry
+
+
 def package_descriptions(rng: np.random.Generator) -> list[tuple[str, str]]:
     """Description and section of one package of each source."""
-    listing = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
     found: dict[str, tuple[str, str]] = {}
-    for block in listing.split("\n\n"):
-        text = re.search(r"^Description(?:-en)?: (.+)$", block, re.MULTILINE)
-        section = re.search(r"^Section: (?:.*/)?(.+)$", block, re.MULTILINE)
-        source = re.search(r"^Source: (\S+)", block, re.MULTILINE) or re.search(r"^Package: (\S+)", block, re.MULTILINE)
-        if text and section and source and section[1] not in NO_TOPIC:
-            found.setdefault(text[1].strip(), (section[1], source[1]))
+    for text, source, entry in packages():
+        section = re.search(r"^Section: (?:.*/)?(.+)$", entry, re.MULTILINE)
+        if section and section[1] not in NO_TOPIC:
+            found.setdefault(text, (section[1], source))
     of_source: dict[str, tuple[str, str]] = {}
     for description, (label, origin) in found.items():
         of_source.setdefault(origin, (description, label))
@@ -115,17 +123,14 @@ def verses(program: str, folder: Path, rng: np.random.Generator) -> list[tuple[s
 
 def uses(rng: np.random.Generator) -> list[tuple[str, str]]:
     """Description and first "use" tag of one package of each source."""
-    listing = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
     found: dict[str, str] = {}
     sources: set[str] = set()
-    for block in listing.split("\n\n"):
-        text = re.search(r"^Description(?:-en)?: (.+)$", block, re.MULTILINE)
-        tags = re.search(r"^Tag: (.+(?:\n .+)*)$", block, re.MULTILINE)
+    for text, source, entry in packages():
+        tags = re.search(r"^Tag: (.+(?:\n .+)*)$", entry, re.MULTILINE)
         use = re.search(r"use::([a-z-]+)", tags[1]) if tags else None
-        source = re.search(r"^Source: (\S+)", block, re.MULTILINE) or re.search(r"^Package: (\S+)", block, re.MULTILINE)
-        if text and use and source and source[1] not in sources:
-            sources.add(source[1])
-            found.setdefault(text[1].strip(), use[1])
+        if use and source not in sources:
+            sources.add(source)
+            found.setdefault(text, use[1])
     return frequent(found, LEAST_USES, rng)
 
 

@@ -26,7 +26,9 @@ SPLICE = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "splice.c
 
 @parametrize_with_checks([sp.LearnedPoolingClassifier(), sp.LearnedPoolingRegressor()])
 def test_scikit_learn_conventions(estimator, check):
-    check(estimator)
+    parameters = estimator.get_params()
+    check(estimator)  # raises where a convention is broken
+    assert estimator.get_params() == parameters
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,9 @@ from spikepool.pooling import spectral as pooling_module
 
 @parametrize_with_checks([sp.SpectralPooling(), sp.SpectralPooling("mean"), sp.SpectralPooling("causal")])
 def test_scikit_learn_conventions(estimator, check):
-    check(estimator)
+    parameters = estimator.get_params()
+    check(estimator)  # raises where a convention is broken
+    assert estimator.get_params() == parameters
 
 
 @pytest.fixture(scope="module")

@@ -203,7 +203,8 @@ def _plan(
     def ask() -> Answer:
         learned = getattr(pooling, "decision_", None) in ("query", "positions")
         if learned:
-            # weights that have seen the labels would flatter the forecast: they are refitted within its folds
+            # weights that have seen the labels would flatter the forecast: they are refitted within its folds, and the
+            # choice that was made is handed over, so that nothing is compared twice
             again = clone(pooling).set_params(pooling=pooling.decision_)
             found = forecast(rows, labels, target=target, pooling=again, mask=mask, groups=groups, **options)
         else:

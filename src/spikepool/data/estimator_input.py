@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -25,12 +24,12 @@ from spikepool.errors import InvalidInputError, RaggedError, ShapeError
 from spikepool.kit import validation as check
 
 EMPTY = ("error", "zero")
+_PAD = "Pad them to one length T, an array (n, T, d), and pass mask= (n, T), True where there is a token"
 
 
 def shape_of(X: Any) -> tuple[int, ...]:
     """Shape of anything that numpy reads; an error for sequences of different lengths, and for sparse matrices."""
-    if issparse(X):
-        raise InvalidInputError("X is a sparse matrix", X, "Pass X.toarray(), or fewer dense features of it")
+    check.dense(X, "X")
     try:
         shape = tuple(X.shape if hasattr(X, "shape") else np.asarray(X).shape)
     except ValueError as err:
@@ -38,9 +37,6 @@ def shape_of(X: Any) -> tuple[int, ...]:
     if len(shape) == 1 and getattr(X, "dtype", None) == np.dtype(object) and len({np.shape(row) for row in X}) > 1:
         raise RaggedError("the sequences of X differ in length", remedy=_PAD)
     return shape
-
-
-_PAD = "Pad them to one length T, an array (n, T, d), and pass mask= (n, T), True where there is a token"
 
 
 def read_tokens(

@@ -9,7 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.near_copies import NEAR_SHARE, chance_share, near_share, nearest_distances, neighbour_rows
+from spikepool.kit.near_copies import (
+    NEAR_SHARE,
+    chance_share,
+    near_share,
+    nearest_distances,
+    neighbour_rows,
+    norm_scatter,
+)
 
 # Standard deviations and size of the mean correlation of consecutive rows at which they are in an order. Shuffled rows
 # reach the first once in a million; the second is what long pilots may have without harm.
@@ -29,7 +36,8 @@ def dependence_notes(
     norms = np.einsum("ij,ij->i", x, x)
     if not norms.sum() > 0:
         return []
-    scatter = _scatter(x, norms)
+    gram = x @ x.T if len(x) <= x.shape[1] else x.T @ x
+    scatter = norm_scatter(float(norms.sum()), float((gram**2).sum()), len(x))
     notes = []
     chosen = neighbour_rows(len(x), rng)
     near = near_share(nearest_distances(x[chosen], norms[chosen], groups[chosen], x, norms, groups))
@@ -57,11 +65,3 @@ def _lag(x: FloatArray, norms: FloatArray, classes: IntArray, sizes: IntArray) -
     same = classes[1:] == classes[:-1]
     products += np.where(same, (norms[1:] + norms[:-1]) / 2 / np.maximum(sizes[classes[1:]] - 1, 1), 0.0)
     return float(products.mean() / norms.mean())
-
-
-def _scatter(x: FloatArray, norms: FloatArray) -> float:
-    """``2 tr(Sigma²)/tr(Sigma)²`` of centred rows, freed from the bias of n of them."""
-    n = len(x)
-    gram = x @ x.T if n <= x.shape[1] else x.T @ x
-    total = float(norms.sum())
-    return 2 * max(float((gram**2).sum()) / total**2 - 1 / (n - 1), 0.0)

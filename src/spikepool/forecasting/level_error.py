@@ -11,8 +11,8 @@ row j is left out as well,
 of which the first part is the binomial one and the rest comes from training. Left-out residuals e_i = r_i/(1 − H_ii)
 change by H_ij e_j/(1 − H_ii) up to terms in H_ij², so that no fit is made again (mean standard errors within 2 % of the
 exact ones on pilots of 200 rows and more; a tenth too small on 40). Groups of rows leave together. The jackknife is
-known to err to the large side (Efron and Stein): on the development tasks less than half of the training part fits
-best. How much of it is used is said in :mod:`spikepool.forecasting.width`.
+known to err to the large side (Efron and Stein): by likelihood half of the training part would do on average. All of it
+is used (:mod:`spikepool.forecasting.width` says why).
 """
 
 from __future__ import annotations

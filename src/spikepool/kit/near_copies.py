@@ -24,6 +24,14 @@ NEIGHBOUR_ROWS = 1000
 NEIGHBOUR_BLOCK = 2000
 
 
+def norm_scatter(trace: float, squared: float, n: int) -> float:
+    """Scatter of the squared norms, ``2 tr(Sigma²)/tr(Sigma)² = 2/D``, freed from the bias of n rows.
+
+    `trace` and `squared` are the traces of the sample covariance and of its square, or of a multiple of it.
+    """
+    return 2 * max(squared - trace**2 / (n - 1), 0.0) / trace**2
+
+
 def neighbour_rows(n: int, rng: np.random.Generator) -> IntArray:
     """The rows whose nearest neighbour is looked for."""
     return np.arange(n) if n <= NEIGHBOUR_ROWS else np.sort(rng.choice(n, NEIGHBOUR_ROWS, replace=False))

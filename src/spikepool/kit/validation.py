@@ -33,24 +33,28 @@ LARGEST_WEIGHT = 1e50
 LARGEST_SIZE = 1 << 53
 
 
-def real_array(value: ArrayLike, name: str) -> FloatArray:
-    """`value` as a float64 array; NaN and infinities pass, what would lose a part of itself on the way does not."""
+def dense(value: Any, name: str) -> None:
+    """Refuse sparse matrices, which numpy would take for one object."""
     if issparse(value):
         raise InvalidInputError(
             f"{name} is a sparse matrix", value, f"Pass {name}.toarray(), or fewer dense features of it (TruncatedSVD)"
         )
+
+
+def real_array(value: ArrayLike, name: str) -> FloatArray:
+    """`value` as a float64 array; NaN and infinities pass, what would lose a part of itself on the way does not."""
+    dense(value, name)
     try:
         given = np.asanyarray(value)
-        # conversion would parse text, drop imaginary parts and reveal masked entries without a word
+        # conversion would parse text and drop imaginary parts without a word
         if given.dtype.kind in "cSUmM":
             raise TypeError
-        if np.ma.is_masked(given):
-            raise InvalidInputError(f"{name} has masked entries", given, "Fill or drop them first")
-        return np.asarray(given, dtype=np.float64)
+        numbers = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as err:
-        if isinstance(err, InvalidInputError):
-            raise
         raise InvalidInputError(f"{name} must be real numbers", value, "Pass a numeric array") from err
+    if np.ma.is_masked(given):  # which the conversion has revealed
+        raise InvalidInputError(f"{name} has masked entries", given, "Fill or drop them first")
+    return numbers
 
 
 def finite_array(value: Any, name: str, *, ndim: int | None = None, empty: bool = False) -> FloatArray:

@@ -30,7 +30,6 @@ from spikepool.trust.opening import open_rows
 from spikepool.trust.planning import Curve, curve, required_rows, with_collection
 from spikepool.trust.regimes import IsotropicReading, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
-from spikepool.trust.row_scales import norm_scatter
 from spikepool.trust.rows import Rows, spanned
 from spikepool.trust.usage import explaining_usage
 
@@ -174,7 +173,7 @@ def diagnose(
     found = _Findings(isotropic.verdict or "", isotropic.reason, n if group is not None else len(rows.counts))
     cautions = [
         row_warnings.duplicate_caution(n, len(rows.counts), group is not None),
-        row_warnings.near_duplicate_caution(rows.near_duplicate_share(units, rng), n, norm_scatter(rows.values, n)),
+        row_warnings.near_duplicate_caution(rows.near_duplicate_share(units, rng), n, rows.values),
         row_warnings.dominating_caution(rows.norms),
     ]
     contiguous: dict[str, float] = {}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.near_copies import norm_scatter
 
 # Smallest scale: a row always varies a little.
 _SMALLEST = 1e-3
@@ -23,12 +24,6 @@ _SMALLEST = 1e-3
 def whitened_count(n: int, d: int) -> int:
     """Leading components that the whitened statistic averages over: enough to be steady, few enough to be real."""
     return int(max(1, min(max(5, min(d / 2, n / 8, 100)), d, n - 1)))
-
-
-def norm_scatter(values: FloatArray, n: int) -> float:
-    """Scatter g of the squared norms: ``2 tr(Sigma²)/tr(Sigma)²``, with tr(Sigma²) freed from the bias of n rows."""
-    total = float(values.sum())
-    return 2 * max(float((values**2).sum()) - total**2 / (n - 1), 0.0) / total**2
 
 
 def shrunken(statistic: FloatArray, scatter: float) -> FloatArray:
@@ -51,7 +46,7 @@ def candidates(
     """
     found = {
         "gauss": np.ones(len(norms)),
-        "norm": shrunken(norms, norm_scatter(values, len(norms))),
+        "norm": shrunken(norms, norm_scatter(float(values.sum()), float((values**2).sum()), len(norms))),
         "white": shrunken(whitened, 2 / n_whitened),
     }
     if counts is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.near_copies import NEAR_SHARE, chance_share
+from spikepool.kit.near_copies import NEAR_SHARE, chance_share, norm_scatter
 
 # Share of rows above which copies are mentioned; subsamples of two corpora under five encoders have at most 0.2 %.
 _EXACT_SHARE = 0.01
@@ -46,8 +46,9 @@ def duplicate_caution(n: int, distinct: int, grouped: bool) -> Caution | None:
     return Caution("duplicates", f"{n - distinct:,} of {n:,} rows are exact copies of others: {done}")
 
 
-def near_duplicate_caution(share: float, n: int, scatter: float) -> Caution | None:
-    """Nearly equal rows, which are not corrected for; `scatter` is that of squared norms, 2 over the dimensions."""
+def near_duplicate_caution(share: float, n: int, values: FloatArray) -> Caution | None:
+    """Nearly equal rows, which are not corrected for: a share of `n` rows whose covariance has these eigenvalues."""
+    scatter = norm_scatter(float(values.sum()), float((values**2).sum()), n)
     if share <= NEAR_SHARE + chance_share(n, scatter):
         return None
     return Caution(
