@@ -1,0 +1,320 @@
+"""Kinds of labelled rows for `forecast` whose learning curves can be measured: error and coverage, kind by kind.
+
+    python benchmarks/studies/plan_worlds.py measure --half development     # about ten minutes on one core
+    python benchmarks/studies/plan_worlds.py measure --half set-aside
+    python benchmarks/studies/plan_worlds.py table
+
+A kind belongs to the half that the hash of its name says. Constants are chosen on the development half; the other half
+is for reporting. The truth at n rows is the accuracy (or R²) of ridge with a penalty by generalised cross-validation on
+new rows, averaged over training sets; it is kept beside the records and used again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import spikepool as sp
+from spikepool.kit.gcv import fit_ridge
+
+RESULTS = Path(__file__).parents[1] / "results" / "plan_worlds.jsonl"
+Pair = tuple[np.ndarray, np.ndarray]
+Sampler = Callable[[int, np.random.Generator], Pair]
+MULTIPLES = (2, 4, 8)
+TRUTH_DRAWS, TESTED = 5, 6000
+
+
+def half_of(name: str) -> str:
+    return "set-aside" if zlib.crc32(name.encode()) & 1 else "development"
+
+
+def ranks(d: int) -> np.ndarray:
+    return np.arange(1.0, d + 1)
+
+
+def two_gaussians(d: int, distance: float, power: float = 0.0, share: float = 0.5) -> Sampler:
+    """Means ± distance/2 along the first axis (or all of them by the root of the variance), covariance rank^-power."""
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        y = (rng.random(n) < share).astype(int)
+        x = rng.standard_normal((n, d)) * ranks(d) ** (-power / 2)
+        x[:, 0] += distance * (y - 0.5)
+        return x, y
+
+    return draw
+
+
+def gaussian_classes(classes: int, d: int, size: float, power: float = 0.0, parts: int = 1) -> Sampler:
+    """Classes (of `parts` clusters each) with Gaussian centres, all of one shape."""
+    scale = ranks(d) ** (-power / 2)
+    centres = size * np.random.default_rng(classes + d).standard_normal((classes * parts, d)) * scale
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        cluster = rng.integers(0, classes * parts, n)
+        return centres[cluster] + rng.standard_normal((n, d)) * scale, cluster % classes
+
+    return draw
+
+
+def noisy(sample: Sampler, share: float) -> Sampler:
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        x, y = sample(n, rng)
+        return x, np.where(rng.random(n) < share, rng.permutation(y), y)
+
+    return draw
+
+
+def heavy(sample: Sampler, freedom: float) -> Sampler:
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        x, y = sample(n, rng)
+        return x * (rng.chisquare(freedom, n) / freedom)[:, None] ** -0.5, y
+
+    return draw
+
+
+def logistic(d: int, power: float, slope: float) -> Sampler:
+    coefficients = np.random.default_rng(d).standard_normal(d) * ranks(d) ** -0.25
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        x = rng.standard_normal((n, d)) * ranks(d) ** (-power / 2)
+        score = x @ coefficients
+        return x, (rng.random(n) < 1 / (1 + np.exp(-slope * score / np.sqrt(d**0.5)))).astype(int)
+
+    return draw
+
+
+def ordinal(n: int, rng: np.random.Generator) -> Pair:
+    x = rng.standard_normal((n, 100)) * ranks(100) ** -0.4
+    latent = x[:, :20].sum(axis=1) + rng.standard_normal(n)
+    return x, np.digitize(latent, [-2.5, -0.8, 0.8, 2.5])
+
+
+def curved(n: int, rng: np.random.Generator) -> Pair:
+    x = rng.standard_normal((n, 60)) * ranks(60) ** -0.3
+    return x, (x[:, 0] + 0.8 * (x[:, 1] ** 2 - 0.7) + 0.4 * rng.standard_normal(n) > 0).astype(int)
+
+
+def exclusive_or(n: int, rng: np.random.Generator) -> Pair:
+    x = rng.standard_normal((n, 30))
+    return x, (x[:, 0] * x[:, 1] > 0).astype(int)
+
+
+def unlike_shapes(n: int, rng: np.random.Generator) -> Pair:
+    y = rng.integers(0, 2, n)
+    shape = np.where(y[:, None] == 1, ranks(80) ** -0.5, ranks(80)[::-1] ** -0.25)
+    x = rng.standard_normal((n, 80)) * shape
+    x[:, :5] += 0.5 * y[:, None]
+    return x, y
+
+
+def words(classes: int) -> Sampler:
+    """Counts of 300 words, 15 to a text, that the classes use differently."""
+    rate = (
+        np.random.default_rng(classes).dirichlet(np.full(300, 0.3), classes) * 0.4
+        + 0.6 * (1 / ranks(300)) / (1 / ranks(300)).sum()
+    )
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        y = rng.integers(0, classes, n)
+        return rng.poisson(15 * rate[y]).astype(float), y
+
+    return draw
+
+
+def one_hot(n: int, rng: np.random.Generator) -> Pair:
+    """Fifteen categorical columns of four levels; the odds of the class are a sum over levels."""
+    level = rng.integers(0, 4, (n, 15))
+    odds = np.random.default_rng(3).standard_normal((15, 4))
+    score = odds[np.arange(15), level].sum(axis=1)
+    x = (level[..., None] == np.arange(4)).reshape(n, 60).astype(float)
+    return x, (rng.random(n) < 1 / (1 + np.exp(-0.8 * score))).astype(int)
+
+
+def grouped(n: int, rng: np.random.Generator) -> Pair:
+    """Shuffled groups of four rows, correlated by .94, with one random label each."""
+    g = np.arange(n) // 4
+    x = np.sqrt(0.94) * rng.standard_normal((n, 100))[g] + np.sqrt(0.06) * rng.standard_normal((n, 100))
+    y, order = rng.integers(0, 2, n)[g], rng.permutation(n)
+    return x[order], y[order]
+
+
+def regression(d: int, power: float, noise: float, curve: float = 0.0, freedom: float | None = None) -> Sampler:
+    coefficients = np.random.default_rng(d).standard_normal(d)
+    scale = ranks(d) ** (-power / 2)
+    norm = float(np.sqrt((coefficients**2 * scale**2).sum()))
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        x = rng.standard_normal((n, d)) * scale
+        error = rng.standard_normal(n) if freedom is None else rng.standard_t(freedom, n)
+        return x, x @ coefficients / norm + curve * (x[:, 0] ** 2 - 1) + noise * error
+
+    return draw
+
+
+def rectified(n: int, rng: np.random.Generator) -> Pair:
+    """Twelve classes in 15 latents, seen through a random layer of 200 rectified units."""
+    x, y = gaussian_classes(12, 15, 1.1)(n, rng)
+    layer = np.random.default_rng(6).standard_normal((15, 200)) / np.sqrt(15)
+    return np.maximum(x @ layer + 0.3 * rng.standard_normal((n, 200)), 0.0), y
+
+
+def lognormal(n: int, rng: np.random.Generator) -> Pair:
+    x, y = gaussian_classes(4, 60, 0.35)(n, rng)
+    return np.exp(x), y
+
+
+# name: (sampler, pilot's rows, regression)
+KINDS: dict[str, tuple[Sampler, int, bool]] = {
+    "two Gaussians, 300 features, distance 3": (two_gaussians(300, 3.0), 600, False),
+    "two Gaussians, 300 features, distance 4": (two_gaussians(300, 4.0), 600, False),
+    "two Gaussians, 300 features, distance 4, 200 rows": (two_gaussians(300, 4.0), 200, False),
+    "two Gaussians, 60 features": (two_gaussians(60, 2.0), 300, False),
+    "two Gaussians, variances rank^-0.3": (two_gaussians(200, 2.0, 0.3), 400, False),
+    "two Gaussians, variances 1/rank": (two_gaussians(200, 1.5, 1.0), 400, False),
+    "two Gaussians, one in ten": (two_gaussians(100, 2.5, 0.3, 0.1), 400, False),
+    "thirty Gaussians, 100 features, 200 rows": (gaussian_classes(30, 100, 0.4), 200, False),
+    "thirty Gaussians, 100 features, 600 rows": (gaussian_classes(30, 100, 0.4), 600, False),
+    "ten Gaussians, variances rank^-0.5": (gaussian_classes(10, 150, 0.3, 0.5), 400, False),
+    "three Gaussians, 200 features": (gaussian_classes(3, 200, 0.15), 400, False),
+    "fifty classes, 200 rows": (gaussian_classes(50, 80, 0.6, 0.5), 200, False),
+    "eight classes of three clusters": (gaussian_classes(8, 60, 0.6, 0.5, 3), 400, False),
+    "label noise of .3": (noisy(two_gaussians(100, 3.0), 0.6), 600, False),
+    "ten classes, label noise of .2": (noisy(gaussian_classes(10, 100, 0.4), 0.22), 400, False),
+    "t rows, two classes": (heavy(two_gaussians(120, 2.0, 0.5), 3), 400, False),
+    "t rows, ten classes": (heavy(gaussian_classes(10, 100, 0.35), 4), 400, False),
+    "logistic, variances 1/rank": (logistic(200, 1.0, 3.0), 400, False),
+    "logistic, equal variances": (logistic(60, 0.0, 1.5), 300, False),
+    "five ordered classes": (ordinal, 400, False),
+    "curved boundary": (curved, 300, False),
+    "exclusive or": (exclusive_or, 400, False),
+    "classes of unlike shapes": (unlike_shapes, 400, False),
+    "word counts, five classes": (words(5), 300, False),
+    "word counts, twenty classes": (words(20), 500, False),
+    "one-hot columns": (one_hot, 300, False),
+    "rectified units": (rectified, 300, False),
+    "lognormal columns": (lognormal, 400, False),
+    "groups of four, random labels": (grouped, 400, False),
+    "random labels": (noisy(two_gaussians(60, 1.0), 1.0), 300, False),
+    "flat curve": (two_gaussians(10, 2.0), 600, False),
+    "regression, variances 1/rank": (regression(150, 1.0, 0.7), 300, True),
+    "regression, equal variances": (regression(80, 0.0, 0.5), 200, True),
+    "regression, 60 rows": (regression(40, 1.0, 1.0), 60, True),
+    "regression, curved": (regression(60, 0.5, 0.5, 0.5), 300, True),
+    "regression, t noise": (regression(100, 0.7, 0.7, 0.0, 3), 300, True),
+}
+
+
+def true_score(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, y_new: np.ndarray, numbers: bool) -> float:
+    if numbers:
+        fit = fit_ridge(x, y[:, None]).predict(x_new)[:, 0]
+        return float(1 - ((fit - y_new) ** 2).mean() / y_new.var())
+    classes = int(max(y.max(), y_new.max())) + 1
+    fit = fit_ridge(x, np.where(y[:, None] == np.arange(classes), 1.0, -1.0))
+    return float((fit.predict(x_new).argmax(axis=1) == y_new).mean())
+
+
+def truth_of(name: str, known: dict) -> list[float]:
+    """Scores at 1, 2, 4 and 8 times the pilot."""
+    if name not in known:
+        sample, pilot, numbers = KINDS[name]
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        x_new, y_new = sample(TESTED, rng)
+        known[name] = [
+            float(np.mean([true_score(*sample(pilot * m, rng), x_new, y_new, numbers) for _ in range(TRUTH_DRAWS)]))
+            for m in (1, *MULTIPLES)
+        ]
+    return known[name]
+
+
+def measure(draws: int, half: str, out: Path, only: str, seeds: int) -> None:
+    done = {(c["kind"], c["seed"]) for c in map(json.loads, out.read_text().splitlines())} if out.exists() else set()
+    truths = out.with_suffix(".truth.json")
+    known = json.loads(truths.read_text()) if truths.exists() else {}
+    for name, (sample, pilot, numbers) in KINDS.items():
+        missing = [seed for seed in range(seeds, seeds + draws) if (name, seed) not in done]
+        if half not in (half_of(name), "both") or only not in name or not missing:
+            continue
+        truth = truth_of(name, known)
+        truths.write_text(json.dumps(known))
+        for seed in missing:
+            x, y = sample(pilot, np.random.default_rng([zlib.crc32(name.encode()), seed]))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                f = sp.forecast(
+                    x,
+                    y,
+                    n=[pilot * m for m in (1, *MULTIPLES)],
+                    task="regression" if numbers else "classification",
+                    random_state=seed,
+                )
+            record = {
+                "kind": name,
+                "seed": seed,
+                "truth": truth,
+                "score": np.round(f.score, 4).tolist(),
+                "interval": np.round(f.interval, 4).tolist(),
+                "flagged": bool(
+                    f.verdict != "learning" or not f.self_check.ok or getattr(f, "warnings", getattr(f, "notes", ()))
+                ),
+            }
+            with out.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        print(name, len(missing), flush=True)
+
+
+def table(out: Path) -> list[str]:
+    """Kinds with the worst coverage first, at 2, 4 and 8 times the pilot."""
+    cells = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = []
+    for name in KINDS:
+        mine = [c for c in cells if c["kind"] == name]
+        if not mine:
+            continue
+        truth, score = (np.array([c[field] for c in mine])[:, 1:] for field in ("truth", "score"))
+        interval = np.array([c["interval"] for c in mine])[:, 1:]
+        inside = (interval[..., 0] <= truth) & (truth <= interval[..., 1])
+        flagged = np.mean([c["flagged"] for c in mine])
+        rows.append(
+            (inside.mean(), name, inside, truth[0], score, flagged, (interval[..., 1] - interval[..., 0]).mean())
+        )
+    rows.sort(key=lambda r: r[0])
+    lines = [
+        "| kind | half | truth at 2x, 4x, 8x | mean forecast | mean error | coverage | width | flagged |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for cover, name, _, truth, score, flagged, width in rows:
+        told = " ".join(f"{t:.3f}" for t in truth)
+        said = " ".join(f"{s:.3f}" for s in score.mean(axis=0))
+        error = np.abs(score - truth).mean()
+        lines.append(
+            f"| {name} | {half_of(name)} | {told} | {said} | {error:.3f} | {cover:.2f} | {width:.3f} | {flagged:.2f} |"
+        )
+    for half in ("development", "set-aside"):
+        mine = [r for r in rows if half_of(r[1]) == half]
+        if mine:
+            error = np.mean([np.abs(r[4] - r[3]).mean() for r in mine])
+            lines.append(
+                f"\n{half}: {len(mine)} kinds, mean error {error:.4f}, coverage {np.mean([r[0] for r in mine]):.3f}"
+            )
+    return lines
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("measure", "table"))
+    parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")
+    parser.add_argument("--only", default="", help="kinds whose name contains this")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if options.what == "measure":
+        measure(options.draws, options.half, options.out, options.only, options.first_seed)
+    else:
+        print("\n".join(table(options.out)))

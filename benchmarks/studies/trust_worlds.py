@@ -1,0 +1,346 @@
+"""Kinds of rows for `diagnose` whose population components are known: coverage of spans, kind by kind.
+
+    python benchmarks/studies/trust_worlds.py measure --half development    # a few minutes on one core
+    python benchmarks/studies/trust_worlds.py measure --half set-aside
+    python benchmarks/studies/trust_worlds.py table
+
+A kind belongs to the half that the hash of its name says. Constants are chosen on the development half; the other half
+is for reporting. Every draw records the verdict, the kinds of its warnings, and for each span the overlap, its
+interval and the true overlap of the sample's components with the population's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg import toeplitz
+from scipy.stats import norm
+
+import spikepool as sp
+
+RESULTS = Path(__file__).parents[1] / "results" / "trust_worlds.jsonl"
+Sampler = Callable[[int, np.random.Generator], np.ndarray]
+
+
+def half_of(name: str) -> str:
+    return "set-aside" if zlib.crc32(name.encode()) & 1 else "development"
+
+
+def ranks(d: int) -> np.ndarray:
+    return np.arange(1.0, d + 1)
+
+
+def gaussian(variances: np.ndarray) -> Sampler:
+    return lambda n, rng: rng.standard_normal((n, len(variances))) * np.sqrt(variances)
+
+
+def correlated(sigma: np.ndarray) -> Sampler:
+    root = np.linalg.cholesky(sigma)
+    return lambda n, rng: rng.standard_normal((n, len(sigma))) @ root.T
+
+
+def planted(noise: np.ndarray, strengths: list[float]) -> np.ndarray:
+    q = np.linalg.qr(np.random.default_rng(5).standard_normal((len(noise), len(strengths))))[0]
+    return noise + (q * np.array(strengths)) @ q.T
+
+
+def columns(variances: np.ndarray, draw: Callable[[np.random.Generator, tuple[int, int]], np.ndarray]) -> Sampler:
+    """Independent columns of a given law, centred and scaled to the variances; its moments by 10^6 draws."""
+    sample = draw(np.random.default_rng(1), (1_000_000, 1))
+    mean, sd = float(sample.mean()), float(sample.std())
+    return lambda n, rng: (draw(rng, (n, len(variances))) - mean) / sd * np.sqrt(variances)
+
+
+def rotated(sample: Sampler, d: int) -> Sampler:
+    q = np.linalg.qr(np.random.default_rng(8).standard_normal((d, d)))[0]
+    return lambda n, rng: sample(n, rng) @ q
+
+
+def clusters(d: int, count: int, size: float, noise: np.ndarray) -> Sampler:
+    centres = size * np.random.default_rng(3).standard_normal((count, d)) / np.sqrt(d)
+    return lambda n, rng: centres[rng.integers(0, count, n)] + rng.standard_normal((n, d)) * np.sqrt(noise)
+
+
+def rescaled(sample: Sampler, scale: Sampler) -> Sampler:
+    return lambda n, rng: sample(n, rng) * scale(n, rng)[:, None]
+
+
+def autoregressive(sample: Sampler, rho: float) -> Sampler:
+    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+        steps = sample(n, rng)
+        for i in range(1, n):
+            steps[i] = rho * steps[i - 1] + np.sqrt(1 - rho**2) * steps[i]
+        return steps
+
+    return draw
+
+
+def grouped(sample: Sampler, size: int, rho: float) -> Sampler:
+    """Shuffled rows in groups of `size` whose members are correlated by rho."""
+
+    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+        centres = sample(-(-n // size), rng)[np.arange(n) // size]
+        return (np.sqrt(rho) * centres + np.sqrt(1 - rho) * sample(n, rng))[rng.permutation(n)]
+
+    return draw
+
+
+def poisson_factors(n: int, rng: np.random.Generator) -> np.ndarray:
+    loadings = np.random.default_rng(2).standard_normal((3, 60)) * 0.5
+    return rng.poisson(2 * np.exp(rng.standard_normal((n, 3)) @ loadings - 0.5 * (loadings**2).sum(axis=0))).astype(
+        float
+    )
+
+
+def topic_logs(n: int, rng: np.random.Generator) -> np.ndarray:
+    fixed = np.random.default_rng(0)
+    rate = 20 / ranks(150)
+    topics = fixed.dirichlet(np.full(150, 0.1), 6) * rate.sum()
+    return np.log1p(rng.poisson(0.5 * rng.dirichlet(np.full(6, 0.5), n) @ topics + 0.5 * rate))
+
+
+def one_hot(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Twenty categorical columns of four levels, tied by one latent factor."""
+    latent = rng.standard_normal((n, 1))
+    level = np.digitize(norm.cdf(0.7 * latent + np.sqrt(0.51) * rng.standard_normal((n, 20))), [0.25, 0.5, 0.75])
+    return (level[..., None] == np.arange(4)).reshape(n, 80).astype(float)
+
+
+def sparse_binary(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Word presences, rates 1/rank, with two latent factors."""
+    loadings = np.random.default_rng(4).standard_normal((2, 100))
+    logit = -1 - np.log(ranks(100)) * 0.7 + rng.standard_normal((n, 2)) @ loadings * 0.8
+    return (rng.random((n, 100)) < 1 / (1 + np.exp(-logit))).astype(float)
+
+
+def mixture(n: int, rng: np.random.Generator) -> np.ndarray:
+    plain, shifted = rng.standard_normal((n, 100)), rng.random(n) < 0.3
+    first = plain * ranks(100) ** -0.5 + np.where(np.arange(100) < 10, 1.0, 0.0)
+    return np.where(shifted[:, None], first, plain * np.sqrt(0.5 * (ranks(100) ** -0.5)[::-1]))
+
+
+def unit_rows(n: int, rng: np.random.Generator) -> np.ndarray:
+    x = gaussian(1 / ranks(120))(n, rng) + 0.3
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def hidden_units(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Rectified outputs of a random layer over twenty latents of falling variance."""
+    fixed = np.random.default_rng(6)
+    layer = fixed.standard_normal((20, 100)) / np.sqrt(20)
+    return np.maximum(gaussian(4 / ranks(20))(n, rng) @ layer + 0.2 * rng.standard_normal((n, 100)), 0.0)
+
+
+def heavy_factors(n: int, rng: np.random.Generator) -> np.ndarray:
+    loadings = np.random.default_rng(7).standard_normal((8, 80)) * (1 / np.sqrt(ranks(8)))[:, None]
+    return rng.standard_t(4, (n, 8)) @ loadings + rng.standard_normal((n, 80))
+
+
+def blocks(d: int, size: int, rho: float) -> np.ndarray:
+    return np.kron(np.eye(d // size), np.full((size, size), rho)) + (1 - rho) * np.eye(d)
+
+
+def lognormal(sd: float) -> Callable[[np.random.Generator, tuple[int, int]], np.ndarray]:
+    return lambda rng, shape: rng.lognormal(0, sd, shape)
+
+
+def pareto(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return rng.pareto(4.5, shape)
+
+
+GEOMETRIC = np.geomspace(1.0, 0.2, 60)
+NEAR = np.linspace(1.1, 0.9, 60)
+# name: (sampler, rows, population covariance or None for that of 100,000 rows)
+KINDS: dict[str, tuple[Sampler, int, np.ndarray | None]] = {
+    "variances 1/rank": (gaussian(1 / ranks(120)), 400, np.diag(1 / ranks(120))),
+    "variances 1/rank, 100 rows of 300": (gaussian(1 / ranks(300)), 100, np.diag(1 / ranks(300))),
+    "variances rank^-0.5": (gaussian(ranks(120) ** -0.5), 600, np.diag(ranks(120) ** -0.5)),
+    "variances rank^-2": (gaussian(ranks(80) ** -2), 400, np.diag(ranks(80) ** -2)),
+    "variances geometric to 1/5, 30 features": (
+        gaussian(np.geomspace(1, 0.2, 30)),
+        1000,
+        np.diag(np.geomspace(1, 0.2, 30)),
+    ),
+    "variances geometric to 1/5, 60 features": (gaussian(GEOMETRIC), 1000, np.diag(GEOMETRIC)),
+    "five clusters, isotropic noise": (clusters(60, 5, 6.0, np.ones(60)), 400, None),
+    "five clusters, unequal noise": (clusters(60, 5, 6.0, np.linspace(2, 0.5, 60)), 400, None),
+    "ten clusters, 200 rows": (clusters(40, 10, 8.0, np.ones(40)), 200, None),
+    "3 factors over Toeplitz noise": (
+        correlated(planted(toeplitz(0.6 ** np.arange(120)), [12, 8, 4])),
+        400,
+        planted(toeplitz(0.6 ** np.arange(120)), [12, 8, 4]),
+    ),
+    "12 factors over isotropic noise": (
+        correlated(planted(np.eye(100), list(np.linspace(6, 1, 12)))),
+        400,
+        planted(np.eye(100), list(np.linspace(6, 1, 12))),
+    ),
+    "three levels": (
+        gaussian(np.repeat([10.0, 3.0, 1.0], [10, 30, 80])),
+        400,
+        np.diag(np.repeat([10.0, 3.0, 1.0], [10, 30, 80])),
+    ),
+    "two close spikes": (correlated(planted(np.eye(100), [5.2, 4.8])), 500, planted(np.eye(100), [5.2, 4.8])),
+    "one spike": (correlated(planted(np.eye(100), [4.0])), 500, planted(np.eye(100), [4.0])),
+    "isotropic noise": (gaussian(np.ones(80)), 500, None),
+    "t rows, 3 degrees, 1/rank": (
+        rescaled(gaussian(1 / ranks(120)), lambda n, rng: (rng.chisquare(3, n) / 3) ** -0.5),
+        400,
+        np.diag(1 / ranks(120)),
+    ),
+    "one row in ten five times as large": (
+        rescaled(gaussian(1 / ranks(120)), lambda n, rng: np.where(rng.random(n) < 0.1, 5.0, 1.0)),
+        400,
+        np.diag(1 / ranks(120)),
+    ),
+    "lognormal columns, 1/rank": (columns(1 / ranks(100), lognormal(1.0)), 600, np.diag(1 / ranks(100))),
+    "lognormal columns, nearly equal": (columns(NEAR, lognormal(1.0)), 2000, np.diag(NEAR)),
+    "Pareto columns, nearly equal": (columns(NEAR, pareto), 2000, np.diag(NEAR)),
+    "Pareto columns, 1/rank, rotated": (rotated(columns(1 / ranks(80), pareto), 80), 600, None),
+    "Laplace columns, 1/rank": (
+        columns(1 / ranks(100), lambda rng, shape: rng.laplace(size=shape)),
+        500,
+        np.diag(1 / ranks(100)),
+    ),
+    "uniform columns, 1/rank": (
+        columns(1 / ranks(100), lambda rng, shape: rng.random(shape)),
+        500,
+        np.diag(1 / ranks(100)),
+    ),
+    "chi-squared columns, rank^-0.7": (
+        columns(ranks(80) ** -0.7, lambda rng, shape: rng.chisquare(2, shape)),
+        800,
+        np.diag(ranks(80) ** -0.7),
+    ),
+    "Poisson counts of three factors": (poisson_factors, 600, None),
+    "logarithms of topic counts": (topic_logs, 400, None),
+    "one-hot columns with a factor": (one_hot, 500, None),
+    "word presences with two factors": (sparse_binary, 600, None),
+    "blocks of correlated columns": (
+        correlated(blocks(60, 6, 0.5)),
+        500,
+        blocks(60, 6, 0.5) + np.diag(1e-3 * ranks(60)),
+    ),
+    "autoregressive rows": (autoregressive(gaussian(1 / ranks(100)), 0.6), 500, np.diag(1 / ranks(100))),
+    "groups of four, correlation .94": (grouped(gaussian(1 / ranks(100)), 4, 0.94), 400, np.diag(1 / ranks(100))),
+    "mixture of two populations": (mixture, 500, None),
+    "rows of unit length": (unit_rows, 400, None),
+    "rounded to eight bits": (lambda n, rng: np.round(30 * gaussian(1 / ranks(120))(n, rng)), 400, None),
+    "rectified units": (hidden_units, 500, None),
+    "heavy-tailed factors": (heavy_factors, 500, None),
+}
+
+
+def truth_of(name: str) -> np.ndarray:
+    sample, _, sigma = KINDS[name]
+    if sigma is None:
+        sigma = np.cov(sample(100_000, np.random.default_rng(9)).T)
+    return np.linalg.eigh(sigma)[1][:, ::-1]
+
+
+def measure(draws: int, half: str, out: Path, only: str) -> None:
+    done = {(c["kind"], c["seed"]) for c in map(json.loads, out.read_text().splitlines())} if out.exists() else set()
+    for name, (sample, rows, _) in KINDS.items():
+        missing = [seed for seed in range(draws) if (name, seed) not in done]
+        if half not in (half_of(name), "both") or only not in name or not missing:
+            continue
+        truth = truth_of(name)
+        for seed in missing:
+            x = sample(rows, np.random.default_rng([zlib.crc32(name.encode()), seed]))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = sp.diagnose(x, target=0.9, random_state=seed)
+            centred = x - x.mean(axis=0)
+            u = np.linalg.svd(centred, full_matrices=False)[2].T
+            spans = [
+                (s.k, s.overlap, *s.interval, float(np.linalg.norm(u[:, : s.k].T @ truth[:, : s.k]) ** 2 / s.k))
+                for s in found.spans or ()
+            ]
+            outliers = [
+                (o.alignment, *o.interval, float((u[:, i] @ truth[:, i]) ** 2)) for i, o in enumerate(found.outliers)
+            ]
+            record = {
+                "kind": name,
+                "seed": seed,
+                "verdict": found.verdict,
+                "warnings": sorted({w.kind for w in found.warnings}),
+                "spans": np.round(spans, 4).tolist(),
+                "outliers": np.round(outliers, 4).tolist(),
+            }
+            out.parent.mkdir(exist_ok=True)
+            with out.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        print(name, len(missing), flush=True)
+
+
+def table(out: Path) -> list[str]:
+    """Kinds with the worst coverage first; coverage over the spans given without a warning, and with one."""
+    cells = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = []
+    for name in KINDS:
+        mine = [c for c in cells if c["kind"] == name]
+        if not mine:
+            continue
+        plain = np.array([s for c in mine if not c["warnings"] for s in c["spans"] if s[0] > 2]).reshape(-1, 5)
+        warned = np.array([s for c in mine if c["warnings"] for s in c["spans"] if s[0] > 2]).reshape(-1, 5)
+        alone = np.array([o for c in mine for o in c["outliers"]]).reshape(-1, 4)
+        verdicts = {v: sum(c["verdict"] == v for c in mine) for v in ("signal", "no signal", "coloured", "poor fit")}
+
+        def covered(s: np.ndarray) -> float:
+            return float(np.mean((s[:, -3] <= s[:, -1]) & (s[:, -1] <= s[:, -2]))) if len(s) else np.nan
+
+        rows.append(
+            (
+                covered(plain),
+                half_of(name),
+                name,
+                verdicts,
+                covered(warned),
+                len(plain),
+                float(np.abs(plain[:, 1] - plain[:, 4]).mean()) if len(plain) else np.nan,
+                float((plain[:, 1] - plain[:, 4]).mean()) if len(plain) else np.nan,
+                covered(alone[:, [0, 1, 2, 3]]),
+            )
+        )
+    rows.sort(key=lambda r: (np.isnan(r[0]), r[0]))
+    lines = [
+        "| kind | half | signal / none / coloured / poor fit | coverage | mean error | bias "
+        "| coverage with a warning | outliers |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    show = lambda value: "–" if np.isnan(value) else f"{value:.2f}"  # noqa: E731
+    for cover, half, name, verdicts, warned, _, error, bias, alone in rows:
+        counts = " / ".join(str(v) for v in verdicts.values())
+        lines.append(
+            f"| {name} | {half} | {counts} | {show(cover)} | {show(error)} | {show(bias)} "
+            f"| {show(warned)} | {show(alone)} |"
+        )
+    for half in ("development", "set-aside"):
+        mine = [s for c in cells if half_of(c["kind"]) == half and not c["warnings"] for s in c["spans"] if s[0] > 2]
+        if mine:
+            s = np.array(mine)
+            inside = np.mean((s[:, 2] <= s[:, 4]) & (s[:, 4] <= s[:, 3]))
+            lines.append(
+                f"\n{half}: {len(s)} spans, mean error {np.abs(s[:, 1] - s[:, 4]).mean():.3f}, coverage {inside:.3f}"
+            )
+    return lines
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("measure", "table"))
+    parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")
+    parser.add_argument("--only", default="", help="kinds whose name contains this")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if options.what == "measure":
+        measure(options.draws, options.half, options.out, options.only)
+    else:
+        print("\n".join(table(options.out)))
