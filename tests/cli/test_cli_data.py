@@ -177,3 +177,26 @@ def test_a_folder_that_is_not_there_is_said_before_the_work(run, files, tmp_path
     assert (code, said) == (2, "")
     assert "there is no such folder" in err
     assert not out.parent.exists()
+
+
+def test_outputs_never_replace_inputs_and_features_only_when_asked(run, files, tmp_path):
+    tokens, labels = tmp_path / "tokens.npy", tmp_path / "y.json"
+    tokens.write_bytes((files / "tokens.npy").read_bytes())
+    labels.write_text(json.dumps(np.load(files / "y.npy").tolist()))
+    before = tokens.read_bytes(), labels.read_bytes()
+    for arguments in (
+        ("pool", tokens, "--pooling", "mean", "--out", tokens, "--overwrite"),
+        ("report", tokens, "--labels", labels, "--out", labels),
+    ):
+        code, _, err = run(*arguments)
+        assert code == 2
+        assert "the same as the input" in err
+    assert (tokens.read_bytes(), labels.read_bytes()) == before
+    out = tmp_path / "P.npy"
+    assert run("pool", tokens, "--pooling", "mean", "--out", out)[0] == 0
+    written = out.read_bytes()
+    code, _, err = run("pool", tokens, "--pooling", "mean", "--out", out)
+    assert code == 2
+    assert "--overwrite" in err
+    assert out.read_bytes() == written
+    assert run("pool", tokens, "--pooling", "mean", "--out", out, "--overwrite")[0] == 0

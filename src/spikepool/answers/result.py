@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spikepool.errors import InvalidInputError, SpikepoolError
+from spikepool.errors import InvalidInputError
+from spikepool.kit.files import write_text
 from spikepool.kit.showing import html_page, html_text, plain, to_json
 
 ENDINGS = (".html", ".htm", ".json")
@@ -164,10 +165,7 @@ class DataReport:
         if file.suffix.lower() not in ENDINGS:
             raise InvalidInputError("a report is saved as .html or .json", str(path), "Choose one of these endings")
         text = to_json(self.to_dict()) if file.suffix.lower() == ".json" else self.to_html()
-        try:
-            file.write_text(text, encoding="utf-8")
-        except OSError as err:
-            raise SpikepoolError(f"cannot write {file}: {err.strerror or err}", remedy="Choose another place") from err
+        write_text(file, text)
         return file
 
 

@@ -47,7 +47,7 @@ def compare(
     from spikepool.errors import InvalidInputError
     from spikepool.tables import compare_tables, open_table
 
-    out = checked_out(out)
+    out = checked_out(out, inputs=(first, second, tokenizer))
     if every:
         for flag, given in (("--tensor", tensor), ("--transpose", transpose), ("--tokenizer", tokenizer)):
             if given:

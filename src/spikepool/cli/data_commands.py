@@ -48,6 +48,7 @@ def pool(
         list[str] | None,
         typer.Option("--out", "-o", help="Features (.npy, .parquet, .zarr), picture or page to write; repeatable."),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace features that exist already.")] = False,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
@@ -55,17 +56,22 @@ def pool(
 
     Without labels the weights come from the spectrum alone, and the mean stays unless the evidence is significant.
     """
-    features = [name for name in out or [] if name.lower().endswith(FEATURE_FILES)]
-    shown = [checked_out(Path(name), FEATURE_FILES) for name in out or [] if name not in features]
+    from spikepool.data.writing import check_output
+    from spikepool.pooling.write_pooled import write_pooled
+
+    inputs = (tokens, labels, mask, groups)
+    features = [name for name in out or [] if name.lower().rstrip("/").endswith(FEATURE_FILES)]
+    shown = [checked_out(Path(name), FEATURE_FILES, inputs) for name in out or [] if name not in features]
     for name in features:
         if "://" not in name:
             existing_folder(Path(name))
+        check_output(name, overwrite=overwrite, inputs=inputs)
     rows = reading.open_input(tokens, column, "tokens")
     y = reading.label_values(tokens, labels, label_column, rows.shape[0])
     observed = reading.mask_values(mask, rows.shape)
     fitted = _fit_pooling(rows, y, observed, reading.group_values(groups, rows.shape[0]), pooling, task, seed)
     for name in features:
-        _write_features(fitted, rows, observed, name)
+        write_pooled(fitted, rows, name, observed, overwrite=overwrite)
     if as_json:
         print_json(_pooling_record(fitted, rows.shape, features))
     else:
@@ -75,24 +81,6 @@ def pool(
     body = html_text(fitted.summary())
     for path in shown:
         write_out(path, f"Pooling of {tokens}", lambda: _pooling_figure(fitted), lambda: body, quiet=as_json)
-
-
-def _write_features(fitted: Any, rows: Any, mask: Any, name: str) -> None:
-    """Pooled features as npy, or by chunks as Zarr or Parquet, here or at a URL."""
-    import numpy as np
-
-    from spikepool.errors import InvalidInputError, SpikepoolError
-    from spikepool.pooling.write_pooled import write_pooled
-
-    if not name.lower().endswith(".npy"):
-        write_pooled(fitted, rows, name, mask, overwrite=True)
-        return
-    if "://" in name:
-        raise InvalidInputError("an npy file is written to a path of this machine", name, "Use .zarr or .parquet")
-    try:
-        np.save(name, np.asarray(fitted.transform(rows, mask=mask), dtype=np.float32))
-    except OSError as err:
-        raise SpikepoolError(f"cannot write {name}: {err.strerror or err}", remedy="Choose another place") from err
 
 
 def _fit_pooling(
@@ -162,7 +150,7 @@ def diagnose(
     """Which principal components of pooled features are real, and how many rows would make them so."""
     from spikepool.trust.diagnosis import diagnose as ask
 
-    out = checked_out(out)
+    out = checked_out(out, inputs=(features, groups))
     rows = reading.open_input(features, column, "features")
     chosen = reading.group_values(groups, rows.shape[0])
     with _warnings_as_lines(as_json):
@@ -206,7 +194,7 @@ def forecast(
     from spikepool.data.user_files import load_rows
     from spikepool.forecasting.forecast import forecast as ask
 
-    out = checked_out(out)
+    out = checked_out(out, inputs=(features, labels, groups))
     sizes = None if rows is None else [int(value) for value in opt.parse_numbers(rows, "--n")]
     table = reading.open_input(features, column, "features")
     y = reading.required_labels(features, labels, label_column, table.shape[0])
@@ -256,7 +244,7 @@ def report(
 
     if out.suffix.lower() not in (".html", ".htm", ".json"):
         raise InvalidInputError("--out must end in .html or .json", str(out), "Choose one of these")
-    checked_out(out, (".json",))
+    checked_out(out, (".json",), (data, labels, mask, groups))
     rows = reading.open_input(data, column, "either")
     found = ask(
         rows,

@@ -36,8 +36,9 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
-def checked_out(out: Path | None, also: tuple[str, ...] = ()) -> Path | None:
-    """`out` if its ending names a picture, a page or one of `also`; asked before the work, not after it."""
+def checked_out(out: Path | None, also: tuple[str, ...] = (), inputs: Sequence[str | None] = ()) -> Path | None:
+    """`out` if its ending names a picture, a page or one of `also` and it is no input; checked before work."""
+    from spikepool.data.same_place import refuse_overlap
     from spikepool.errors import InvalidInputError, require
 
     if out is None:
@@ -48,6 +49,7 @@ def checked_out(out: Path | None, also: tuple[str, ...] = ()) -> Path | None:
             f"--out must end in {', '.join(known[:-1])} or {known[-1]}", str(out), "Choose one of these"
         )
     existing_folder(out)
+    refuse_overlap(out, [name for name in inputs if name], store=False)
     if out.suffix.lower() not in also:
         require("matplotlib", "plot")
     return out
@@ -69,21 +71,15 @@ def write_out(out: Path | None, title: str, figure: Callable[[], Any], body: Cal
     if out is None:
         return
     from spikepool.drawing.dark import themed
-    from spikepool.drawing.plotting import save_figure, svg_text
-    from spikepool.errors import SpikepoolError
+    from spikepool.drawing.plotting import svg_text, write_figure
+    from spikepool.kit.files import write_text
 
-    try:
-        if out.suffix.lower() in PAGES:
-            import html
+    if out.suffix.lower() in PAGES:
+        import html
 
-            picture = f'<div class="picture">{themed(svg_text(figure()))}</div>'
-            page = html_page(title, f"<h1>{html.escape(title)}</h1>{picture}{body()}")
-            out.write_text(page, encoding="utf-8")
-        else:
-            written = save_figure(figure(), out.with_suffix(""), (out.suffix[1:].lower(),))[0]
-            if written != out:  # an ending in capitals
-                written.replace(out)
-    except OSError as err:
-        raise SpikepoolError(f"cannot write {out}: {err.strerror or err}", remedy="Choose another place") from err
+        picture = f'<div class="picture">{themed(svg_text(figure()))}</div>'
+        write_text(out, html_page(title, f"<h1>{html.escape(title)}</h1>{picture}{body()}"))
+    else:
+        write_figure(figure(), out, out.suffix[1:].lower())
     if not quiet:
         print(f"{'Page' if out.suffix.lower() in PAGES else 'Picture'}: {out}")

@@ -52,7 +52,7 @@ def spectrum(
     from spikepool.errors import InvalidInputError
 
     gates = parse_gates(fail_if, SPECTRUM_VALUES)
-    out = checked_out(out)
+    out = checked_out(out, inputs=(file, tokenizer))
     for flag, given in (("--tensor", tensor is not None), ("--transpose", transpose), ("--out", out is not None)):
         if given and (list_only or (every and flag != "--out")):
             raise InvalidInputError(f"{flag} does not go with {'--list' if list_only else '--all'}", remedy="Drop one")

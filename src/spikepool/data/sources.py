@@ -97,7 +97,8 @@ class ArraySource(TableSource):
         return ArraySource(self._array.T, self.name, bfloat16=self._bfloat16)
 
     def _blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        mapped = getattr(self._array, "_mmap", None)
+        # only of a read-only map: a copy-on-write map would lose its changes with its pages
+        mapped = getattr(self._array, "_mmap", None) if getattr(self._array, "mode", None) == "r" else None
         for start in range(0, self.shape[0], rows):
             piece = self._array[start : start + rows]
             if hasattr(piece, "compute"):  # a Dask array: bring only this block

@@ -1,14 +1,16 @@
-"""Rows that arrive in order, written to Zarr or Parquet so that a store is there whole or not at all.
+"""Rows that arrive in order, written to npy, Parquet or Zarr so that the output is complete or not there at all.
 
-Zarr: chunks first, the metadata that makes them an array last; without it nothing can be opened. Parquet: one file that
-appears when it is closed (a renamed file on disk, one upload in object storage). Whatever goes wrong, what was
-written is removed; a process that is killed leaves at most chunks without metadata, which the next run replaces.
+On this machine everything is written beside its target and renamed. In object storage a Parquet file is one upload, and
+a Zarr array gets its metadata last; one that replaces another is written under a temporary name first. Only what
+a call has written itself is ever removed.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,41 +18,191 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.data.locations import Location, locate, named_errors
+from spikepool.data.same_place import refuse_overlap
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.files import making_parents, replacing_file, replacing_folder
 
 # Chunks and row groups, in bytes: large against the latency of object storage, small against memory.
 WRITTEN_BYTES = 16 * 2**20
 DTYPES = ("float16", "float32", "float64")
+ENDINGS = (".npy", ".parquet", ".pq", ".zarr")
 
 
-def check_output(out: Any, dtype: str, *, overwrite: bool) -> tuple[Location, Callable[..., None]]:
-    """Where to write and the function that does it, by the ending of the name; raises before any work is done."""
-    if not isinstance(out, (str, Path)):
+@dataclass(frozen=True)
+class Output:
+    """A checked place for (n, width) features.
+
+    Attributes
+    ----------
+    path : Path or None
+        On this machine.
+    location : Location or None
+        Anywhere else.
+    kind : str
+        ``"npy"``, ``"parquet"`` or ``"zarr"``.
+    dtype : str
+    """
+
+    path: Path | None
+    location: Location | None
+    kind: str
+    dtype: str
+
+    def write(self, rows: Iterable[FloatArray], n: int, width: int) -> None:
+        """Write all the rows, which arrive in blocks."""
+        step = min(n, max(1, WRITTEN_BYTES // (width * np.dtype(self.dtype).itemsize)))
+        blocks = (block.astype(self.dtype) for block in _reblocked(rows, step))
+        if self.location is not None:
+            upload = _upload_zarr if self.kind == "zarr" else _upload_parquet
+            upload(self.location, blocks, n, width, self.dtype, step)
+            return
+        assert self.path is not None
+        with making_parents(self.path):
+            if self.kind == "zarr":
+                with replacing_folder(self.path) as folder:
+                    _zarr(_Folder(folder), blocks, n, width, self.dtype, step)
+            else:
+                with replacing_file(self.path) as temporary, temporary.open("wb") as file:
+                    (_npy if self.kind == "npy" else _parquet)(file, blocks, n, width, self.dtype, step)
+
+
+def check_output(out: Any, dtype: str = "float32", *, overwrite: bool = False, inputs: Iterable[Any] = ()) -> Output:
+    """Where and how to write, by the ending of the name; raises before any work is done and before data are read.
+
+    Parameters
+    ----------
+    out : str or Path
+        Path (npy, Parquet, Zarr) or URL (Parquet, Zarr).
+    dtype : str
+    overwrite : bool
+        Replace a file, or a Zarr array; never a Zarr group or another folder.
+    inputs : iterable
+        What the output is made from. An output that is one of them, or lies above or inside one, is refused.
+    """
+    if not isinstance(out, (str, Path)) or not str(out):
         raise InvalidInputError("the output must be a path or URL", out, "Pass 'pooled.zarr' or 'pooled.parquet'")
     if dtype not in DTYPES:
         raise InvalidInputError("dtype must be one of " + ", ".join(DTYPES), dtype, "Choose one of these")
-    text = str(out) if "://" in str(out) else str(Path(out).expanduser().absolute())
-    location = locate(text, {"use_listings_cache": False} if "://" in text else None)
-    writers = {".zarr": write_zarr, ".parquet": write_parquet, ".pq": write_parquet}
-    writer = writers.get(Path(location.path).suffix.lower())
-    if writer is None:
-        raise InvalidInputError("the output must end in .zarr or .parquet", text, "Choose one of these")
-    require("zarr", "sweeps") if writer is write_zarr else require("pyarrow", "parquet")
+    text = str(out)
+    kind = {".npy": "npy", ".zarr": "zarr", ".parquet": "parquet", ".pq": "parquet"}.get(
+        Path(text.rstrip("/")).suffix.lower()
+    )
+    if kind is None:
+        raise InvalidInputError("the output must end in .npy, .zarr or .parquet", text, "Choose one of these")
+    if kind == "npy" and "://" in text:
+        raise InvalidInputError("an npy file is written to a path of this machine", text, "Use .zarr or .parquet")
+    refuse_overlap(out, inputs)
+    if kind != "npy":
+        require("zarr", "sweeps") if kind == "zarr" else require("pyarrow", "parquet")
+    if "://" not in text:
+        path = Path(text).expanduser().absolute()
+        _check_present(_local_content(path, kind), text, kind, overwrite)
+        return Output(path, None, kind, dtype)
+    location = locate(text, {"use_listings_cache": False})
     with named_errors(text, "write"):
-        present = location.fs.exists(location.child("zarr.json") if writer is write_zarr else location.path)
-        parent = location.path.rpartition("/")[0]
-        if location.shared and "://" in text and not location.fs.exists(parent.split("/")[0]):
+        bucket = location.path.partition("/")[0]
+        if location.shared and "/" in location.path and not location.fs.exists(bucket):
             raise FileNotFoundError("bucket")
-    if present and not overwrite:
-        raise InvalidInputError("there is something at the output already", text, "Pass overwrite=True to replace it")
-    return location, writer
+        content = _remote_content(location, kind)
+    _check_present(content, text, kind, overwrite)
+    return Output(None, location, kind, dtype)
 
 
-def write_zarr(location: Location, rows: Iterable[FloatArray], n: int, width: int, dtype: str) -> None:
-    """An (n, width) Zarr array (version 3)."""
+def _local_content(path: Path, kind: str) -> str:
+    """What is at the target: "", "file", "array" or "other"."""
+    if not path.exists():
+        return ""
+    if path.is_file() and kind != "zarr":
+        return "file"
+    if not path.is_dir() or kind != "zarr":
+        return "other"
+    names = sorted(item.name for item in path.iterdir())
+    return _zarr_content(names, lambda: (path / "zarr.json").read_bytes())
+
+
+def _remote_content(location: Location, kind: str) -> str:
+    fs, path = location.fs, location.path
+    if kind != "zarr":
+        return "file" if fs.isfile(path) else ""
+    found = fs.find(path) if fs.exists(path) else []
+    names = sorted({item[len(path) :].lstrip("/").partition("/")[0] for item in found})
+    return _zarr_content(names, lambda: fs.cat_file(location.child("zarr.json")))
+
+
+def _zarr_content(names: list[str], metadata: Callable[[], bytes]) -> str:
+    """A Zarr array and nothing else is an "array"; an empty folder is nothing; everything else is kept."""
+    if not names:
+        return ""
+    if "zarr.json" in names:
+        return "array" if set(names) <= {"zarr.json", "c"} and b'"group"' not in metadata() else "other"
+    plain = all(name in (".zarray", ".zattrs") or name.replace(".", "").isdigit() for name in names)
+    return "array" if ".zarray" in names and plain else "other"
+
+
+def _check_present(content: str, text: str, kind: str, overwrite: bool) -> None:
+    if content == "other":
+        what = "a folder that holds more than one Zarr array" if kind == "zarr" else "something that is not a file"
+        raise InvalidInputError(f"the output is {what}, which is never replaced", text, "Choose another name")
+    if content and not overwrite:
+        raise InvalidInputError(
+            "there is something at the output already", text, "Pass overwrite=True (--overwrite) to replace it"
+        )
+
+
+class _Folder:
+    """Writes objects as files below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, name: str, content: bytes) -> None:
+        file = self._folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+
+def _npy(file: Any, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (n, width)}
+    np.lib.format.write_array_header_1_0(file, header)
+    for block in blocks:
+        file.write(np.ascontiguousarray(block).data)
+
+
+def _parquet(file: Any, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int) -> None:
+    """One column ``features`` of lists of `width` numbers."""
+    pa, pq = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+    kind = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), width)
+    with pq.ParquetWriter(file, pa.schema([("features", kind)])) as writer:
+        for block in blocks:
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), width)
+            writer.write_table(pa.table({"features": lists}), row_group_size=step)
+
+
+def _upload_parquet(
+    location: Location, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int
+) -> None:
+    with named_errors(location.url, "write"):
+        location.fs.makedirs(location.path.rpartition("/")[0], exist_ok=True)
+        file = location.fs.open(location.path, "wb", autocommit=False)
+    try:
+        with named_errors(location.url, "write"):
+            _parquet(file, blocks, n, width, dtype, step)
+            file.close()
+            file.commit()
+    except BaseException:
+        with suppress(Exception):  # the first error is the one to tell
+            if not file.closed:
+                file.close()
+            file.discard()
+        raise
+
+
+def _zarr(
+    put: Callable[[str, bytes], None], blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int
+) -> None:
+    """An (n, width) Zarr array (version 3), object by object; the metadata, without which it cannot be opened, last."""
     zarr = require("zarr", "sweeps")
-    step = min(n, max(1, WRITTEN_BYTES // (width * np.dtype(dtype).itemsize)))
     files: dict[str, Any] = {}
     array = zarr.create_array(
         zarr.storage.MemoryStore(files),
@@ -61,58 +213,47 @@ def write_zarr(location: Location, rows: Iterable[FloatArray], n: int, width: in
         config={"write_empty_chunks": True},
     )
     metadata = files.pop("zarr.json").to_bytes()
-    with named_errors(location.url, "write"):
-        if location.fs.exists(location.child("zarr.json")):
-            location.fs.rm_file(location.child("zarr.json"))
+    start = 0
+    for block in blocks:
+        array[start : start + len(block)] = block
+        start += len(block)
+        for name in [name for name in files if name.startswith("c/")]:
+            put(name, files.pop(name).to_bytes())
+    put("zarr.json", metadata)
+
+
+def _upload_zarr(location: Location, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int) -> None:
+    """Objects of a new array in place; of one that replaces another, under a temporary name first."""
+    fs = location.fs
+    old = fs.find(location.path) if fs.exists(location.path) else []
+    base = f"{location.path}.{secrets.token_hex(4)}.part" if old else location.path
     written: list[str] = []
 
     def put(name: str, content: bytes) -> None:
-        path = location.child(name)
+        path = f"{base}/{name}"
         with named_errors(location.url, "write"):
-            location.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             written.append(path)
-            location.fs.pipe_file(path, content)
+            fs.pipe_file(path, content)
 
     try:
-        start = 0
-        for block in _reblocked(rows, step):
-            array[start : start + len(block)] = block.astype(dtype)
-            start += len(block)
-            for name in list(files):
-                if name.startswith("c/"):
-                    put(name, files.pop(name).to_bytes())
-        put("zarr.json", metadata)
+        _zarr(put, blocks, n, width, dtype, step)
+        if old:
+            moved = [location.path + path[len(base) :] for path in written]
+            with named_errors(location.url, "write"):
+                fs.rm_file(location.child("zarr.json")) if location.child("zarr.json") in old else None
+                for path, target in zip(written, moved, strict=True):  # the metadata come last again
+                    fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+                    fs.cp_file(path, target)
+                for path in set(old) - set(moved) - {location.child("zarr.json")}:
+                    fs.rm_file(path)
+                for path in written:
+                    fs.rm_file(path)
     except BaseException:
-        _remove(location, written)
-        raise
-
-
-def write_parquet(location: Location, rows: Iterable[FloatArray], n: int, width: int, dtype: str) -> None:
-    """One Parquet file with a column ``features`` of lists of `width` numbers."""
-    pa, pq = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-    step = min(n, max(1, WRITTEN_BYTES // (width * np.dtype(dtype).itemsize)))
-    kind = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), width)
-    with named_errors(location.url, "write"):
-        location.fs.makedirs(location.path.rpartition("/")[0], exist_ok=True)
-        file = location.fs.open(location.path, "wb", autocommit=False)
-    writer = None
-    try:
-        with named_errors(location.url, "write"):
-            writer = pq.ParquetWriter(file, pa.schema([("features", kind)]))
-            for block in _reblocked(rows, step):
-                flat = pa.array(block.astype(dtype).reshape(-1))
-                lists = pa.FixedSizeListArray.from_arrays(flat, width)
-                writer.write_table(pa.table({"features": lists}), row_group_size=step)
-            writer.close()
-            file.close()
-            file.commit()
-    except BaseException:
-        with suppress(Exception):  # the first error is the one to tell
-            if writer is not None:
-                writer.close()
-            if not file.closed:
-                file.close()
-            file.discard()
+        with suppress(Exception):  # out of reach as well: chunks without metadata cannot be opened
+            for path in written:
+                if fs.exists(path):
+                    fs.rm_file(path)
         raise
 
 
@@ -131,11 +272,3 @@ def _reblocked(parts: Iterable[NDArray[Any]], rows: int) -> Iterator[NDArray[Any
             held, count = [whole[full:]], count - full
     if count:
         yield np.concatenate(held)
-
-
-def _remove(location: Location, paths: list[str]) -> None:
-    with suppress(Exception):  # out of reach as well: chunks without metadata cannot be opened
-        for path in paths:
-            location.fs.rm_file(path)
-        if "://" not in location.url and location.fs.exists(location.path):
-            location.fs.rm(location.path, recursive=True)  # the folders, empty now

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.drawing.palette import GRID, HISTOGRAM, HISTOGRAM_RIM, INK, OUTLIERS, method_style
 from spikepool.errors import InvalidInputError, ShapeError, require
 from spikepool.kit import validation as check
+from spikepool.kit.files import replacing_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,14 +110,17 @@ def save_figure(figure: Figure, path: str | Path, formats: tuple[str, ...] = ("p
         check.choice(extension, "format", FORMATS)
     base = Path(path)
     base.parent.mkdir(parents=True, exist_ok=True)
-    written = []
-    for extension in formats:
-        target = base.with_name(f"{base.name}.{extension}")
-        stamps = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-        with theme():
-            figure.savefig(target, format=extension, metadata=stamps[extension])
-        written.append(target)
+    written = [base.with_name(f"{base.name}.{extension}") for extension in formats]
+    for target, extension in zip(written, formats, strict=True):
+        write_figure(figure, target, extension)
     return written
+
+
+def write_figure(figure: Figure, target: Path, extension: str) -> None:
+    """Write `figure` to the file `target` in the format `extension`, atomically."""
+    stamps = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with theme(), replacing_file(target) as temporary:
+        figure.savefig(temporary, format=extension, metadata=stamps[extension])
 
 
 def _pair(x: ArrayLike, y: ArrayLike, names: tuple[str, str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -272,4 +276,5 @@ __all__ = [
     "save_figure",
     "svg_text",
     "theme",
+    "write_figure",
 ]

@@ -22,10 +22,10 @@ def write_pooled(
     overwrite: bool = False,
     progress: bool | None = None,
 ) -> None:
-    """Pool `X` with a fitted estimator and write the features to Zarr or Parquet, in one pass over the chunks.
+    """Pool `X` with a fitted estimator and write the features to npy, Zarr or Parquet, in one pass over the chunks.
 
     Chunks are pooled wherever Dask runs; the features, T times fewer numbers, pass through this process in order.
-    The output is there whole or not at all: an error leaves nothing, an interrupted process nothing that opens.
+    The output is complete or not there at all: after an error or an interruption an existing target is unchanged.
 
     Parameters
     ----------
@@ -34,20 +34,21 @@ def write_pooled(
     X, mask : array, Dask or Zarr array, path or URL
         As for its ``transform``.
     out : path or URL
-        Ends in ``.zarr`` (an (n, d) array) or ``.parquet`` (a column ``features`` of lists).
+        Ends in ``.npy``, ``.zarr`` (an (n, d) array) or ``.parquet`` (a column ``features`` of lists). An output that
+        is an input, or lies above or inside one, is refused.
     dtype : {"float16", "float32", "float64"}
         Of the written numbers.
     overwrite : bool
-        Replace what is there.
+        Replace an existing file or Zarr array. Other folders are never replaced.
     progress : bool, optional
         Show a progress bar over chunks; by default only for long work on a terminal or in a notebook.
     """
+    output = check_output(out, dtype, overwrite=overwrite, inputs=(X, mask))
     source = estimator._source(X, mask)
-    location, write = check_output(out, dtype, overwrite=overwrite)
     task = ChunkFunction(source.form, estimator._pool_block)
 
     def pooled() -> Iterator[FloatArray]:
         for _, rows in map_chunks(task, source.sources, label="pooling", show=progress):
             yield rows
 
-    write(location, pooled(), source.n, int(estimator.n_features_out_), dtype)
+    output.write(pooled(), source.n, int(estimator.n_features_out_))

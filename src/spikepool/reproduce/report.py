@@ -22,6 +22,7 @@ from spikepool import __version__
 from spikepool.drawing.dark import themed
 from spikepool.drawing.plotting import save_figure
 from spikepool.errors import MissingDependencyError, SpikepoolError, require
+from spikepool.kit.files import replacing_file, write_text
 from spikepool.kit.progress import Progress
 from spikepool.reproduce.base import SIGMAS, Check, FigureSpec, Settings
 from spikepool.reproduce.errata import PublishedRow, published_rows, published_table
@@ -188,7 +189,7 @@ def make_report(specs: Sequence[FigureSpec], settings: Settings, out: str | Path
         seconds,
         _environment(settings),
     )
-    report.path.write_text(_render(report, started), encoding="utf-8")
+    write_text(report.path, _render(report, started))
     return report
 
 
@@ -233,7 +234,8 @@ def save_dataset(dataset: xr.Dataset, path: Path) -> None:
         if variable.dtype.kind in "bi":
             plain[name] = plain[name].astype("int32")
     plain.attrs = {k: int(v) if isinstance(v, bool) else v for k, v in plain.attrs.items()}
-    plain.to_netcdf(path, engine="scipy")
+    with replacing_file(path) as temporary:
+        plain.to_netcdf(temporary, engine="scipy")
 
 
 def _data_address(svg: Path) -> str:
