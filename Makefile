@@ -3,7 +3,7 @@
 # make lint        ruff, mypy and the floors of the house
 # make check       lint and the fast tests: under two minutes
 # make test-oldest, make test-newest   the core with the oldest dependencies, and with the newest Python
-# make bench       every benchmark, one after the other
+# make bench       the benchmarks of speed, one after the other (make studies: the studies of accuracy, which take hours)
 # make docs        the documentation site (site/)
 # make notebooks   execute the notebooks of the documentation in place
 # make dist        wheel and sdist (dist/), used in clean environments: core alone, then [all]
@@ -16,7 +16,7 @@ TEST_WORKERS ?= 2
 # one BLAS thread per process: the tests run in parallel and must not depend on the thread count
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: coverage all setup test check test-oldest test-newest reproduce lint format bench docs notebooks dist clean
+.PHONY: coverage all setup test check test-oldest test-newest reproduce lint format bench studies docs notebooks dist clean
 
 all: test
 
@@ -78,7 +78,10 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	$(BIN)/python benchmarks/run.py speed
+
+studies: $(STAMP)
+	$(BIN)/python benchmarks/run.py studies
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

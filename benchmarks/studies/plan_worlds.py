@@ -1,6 +1,6 @@
 """Kinds of labelled rows for `forecast` whose learning curves can be measured: error and coverage, kind by kind.
 
-    python benchmarks/studies/plan_worlds.py measure --half development     # about ten minutes on one core
+    python benchmarks/studies/plan_worlds.py measure --half development  # about ten minutes on one core
     python benchmarks/studies/plan_worlds.py measure --half set-aside
     python benchmarks/studies/plan_worlds.py table
 
@@ -307,7 +307,7 @@ def table(out: Path) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("measure", "table"))
+    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table"))
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")

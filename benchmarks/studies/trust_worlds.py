@@ -1,6 +1,6 @@
 """Kinds of rows for `diagnose` whose population components are known: coverage of spans, kind by kind.
 
-    python benchmarks/studies/trust_worlds.py measure --half development    # a few minutes on one core
+    python benchmarks/studies/trust_worlds.py measure --half development  # a few minutes on one core
     python benchmarks/studies/trust_worlds.py measure --half set-aside
     python benchmarks/studies/trust_worlds.py table
 
@@ -334,7 +334,7 @@ def table(out: Path) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("measure", "table"))
+    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table"))
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")
     parser.add_argument("--only", default="", help="kinds whose name contains this")

@@ -12,7 +12,7 @@ from spikepool.reproduce.fig12_real_attention import recorded
 
 def test_the_record_is_complete_and_says_where_it_comes_from():
     record = recorded()
-    assert "benchmarks/attention_heads.py" in record["command"]
+    assert "benchmarks/studies/attention_heads.py" in record["command"]
     assert record["measured"]
     for case in record["cases"].values():
         for block in case["blocks"]:

@@ -1,6 +1,6 @@
 """With the table drawn and without, the top pair has the same law: means and scatter over draws of both routes.
 
-``benchmarks/routes.py`` does the same for every problem of the table. Here one of each kind.
+``benchmarks/speed/routes.py`` does the same for every problem of the table. Here one of each kind.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Planted outliers. benchmarks/planted.py runs the same with 100 draws and more sizes."""
+"""Planted outliers. benchmarks/studies/planted.py runs the same with 100 draws and more sizes."""
 
 import numpy as np
 import pytest

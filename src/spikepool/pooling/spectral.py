@@ -30,7 +30,7 @@ from spikepool.world.weights import causal_weights, mean_weights
 POSITIONS = ("absolute", "relative")
 RULES = ("spectral", "mean", "causal")
 # Gains in alpha/kappa below this are not taken: of the weights found in contextual embeddings with gains up to 1.10
-# none changed the accuracy of a ridge by more than its standard error (benchmarks/real_data.py, docs/real-data.md).
+# none changed the accuracy of a ridge by more than its standard error (benchmarks/studies/real_data.py).
 MIN_GAIN = 0.1
 # What is worked out of the sums when it is asked for.
 CONCLUSIONS = (

@@ -175,7 +175,7 @@ FIGURE = FigureSpec(
         "best on the other folds, and (MiniLM) one learned query, with standard errors. Below, the same heads by "
         "their alpha/kappa (between-class over within-class variance of the pooled features, over that of the mean): "
         "weights help where they raise it. Recorded numbers, because models and texts are not part of the package; "
-        "benchmarks/attention_heads.py measures them anew."
+        "benchmarks/studies/attention_heads.py measures them anew."
     ),
     compute=compute,
     draw=draw,

@@ -6,7 +6,7 @@ centre, ``S = C C'/N``, ``numpy.linalg.eigh(S)``; a sweep draws once for each se
 with as many as there are cores, and each is given the faster of the two. That they agree is checked on the table
 completed after a run.
 
-    python benchmarks/simulation.py [--quick] [--part sweep500 sweep2000 single growth ridge]
+    python benchmarks/speed/simulation.py [--quick] [--part sweep500 sweep2000 single growth ridge]
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spikepool.simulation.simulate import simulate_grid
 from spikepool.simulation.top_pairs import top_pairs
 from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource
 
-RESULTS = Path(__file__).parent / "results" / "simulation.json"
+RESULTS = Path(__file__).parents[1] / "results" / "simulation.json"
 AGREEMENT = 1e-6
 T, L = 10, 3
 R = sp.prefix_correlation(T, L)

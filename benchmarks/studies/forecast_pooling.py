@@ -5,8 +5,8 @@ Two truths at n rows: of a ridge on n other rows pooled by the weights that the 
 further rows and averaged over draws. Beside the forecast from tokens, the pooling fitted in folds, stands the one from
 features that one fit to the whole pilot has pooled, labels seen, as a careless caller would make it.
 
-    python benchmarks/forecast_pooling.py                                          # data drawn from SequenceModel
-    python benchmarks/forecast_pooling.py --tokens X.npy --mask m.npy --labels y.npy --groupings 2,5 --pilots 300,600
+    python benchmarks/studies/forecast_pooling.py  # data drawn from SequenceModel
+    python benchmarks/studies/forecast_pooling.py --tokens X.npy --mask m.npy --labels y.npy --pilots 300,600
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ where rows are not independent). Sets of fewer than 1,500 rows are split anew un
 score of a row is then its average, and the standard error still counts each row once. The ridge is the same for all:
 standardised features, penalty by generalised cross-validation.
 
-    python benchmarks/real_data.py --texts FOLDER                       # everything; FOLDER has banking77.csv.gz, ...
-    python benchmarks/real_data.py --case splice --case digits          # what needs no texts and no models
-    python benchmarks/real_data.py --texts FOLDER --corpus mine --encoder minilm
-    python benchmarks/real_data.py --texts FOLDER --corpus clinc150 --encoder minilm --layer 3 --rows 3000
-    python benchmarks/real_data.py --corpus hub:PolyAI/banking77        # with network
-    python benchmarks/real_data.py --method spectral --case splice      # one method anew
-    python benchmarks/real_data.py --report                             # the table of what has been measured
+    python benchmarks/studies/real_data.py --texts FOLDER  # everything; FOLDER has banking77.csv.gz, ...
+    python benchmarks/studies/real_data.py --case splice --case digits  # what needs no texts and no models
+    python benchmarks/studies/real_data.py --texts FOLDER --corpus mine --encoder minilm
+    python benchmarks/studies/real_data.py --texts FOLDER --corpus clinc150 --encoder minilm --layer 3 --rows 3000
+    python benchmarks/studies/real_data.py --corpus hub:PolyAI/banking77  # with network
+    python benchmarks/studies/real_data.py --method spectral --case splice  # one method anew
+    python benchmarks/studies/real_data.py --report  # the table of what has been measured
 
 Results are added to ``benchmarks/results/real_data.json``. Encoded texts are kept in ``--cache`` (half a gigabyte).
 """
@@ -33,7 +33,7 @@ from corpora import SERIES, Sequences, Texts, digits, load_texts, series, splice
 from encoders import MiniLM, SmolLM2, package_folder
 from spikepool.kit.gcv import fit_ridge
 
-RESULTS = Path(__file__).resolve().parent / "results" / "real_data.json"
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "real_data.json"
 CORPORA = ("banking77", "clinc150")
 # encoder -> layers that are measured
 ENCODERS = {"minilm": (6,), "smollm2": (15, "final"), "minilm-table": (), "wordllama-table": (), "smollm2-table": ()}

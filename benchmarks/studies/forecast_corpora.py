@@ -1,4 +1,4 @@
-"""Labelled corpora that a Debian system holds or installs, for benchmarks/forecast.py.
+"""Labelled corpora that a Debian system holds or installs, for benchmarks/studies/forecast.py.
 
 debian    one-line descriptions of packages (``apt-cache dumpavail``) by section: unequal classes, overlapping sections.
           One package of each source, sections of 60 sources and more, 12,000 texts at random.
@@ -18,7 +18,7 @@ satellite, letters
 
     apt-get install wordnet-base fortunes fortunes-min dict-foldoc bible-kjv unicode-data r-cran-mlbench
     pip install rdata
-    python benchmarks/forecast_corpora.py --out corpora
+    python benchmarks/studies/forecast_corpora.py --out corpora
 
 The packages of another release give another corpus; the stored truth is of Debian 12.
 """
@@ -183,12 +183,19 @@ def main() -> None:
         "unicode": lambda: character_names(share / "unicode/UnicodeData.txt", last),
     }
     for name, collect in corpora.items():
-        rows = collect()
+        try:
+            rows = collect()
+        except (OSError, subprocess.SubprocessError) as err:
+            print(f"{name}: skipped, its Debian package is not installed ({err})")
+            continue
         with gzip.open(options.out / f"{name}.csv.gz", "wt") as file:
             csv.writer(file).writerows([("text", "label"), *rows])
         print(f"{name}: {len(rows)} texts, {len({label for _, label in rows})} classes")
     for name in MEASURED:
-        write_measurements(name, options.root / "usr/lib/R/site-library/mlbench/data", options.out)
+        try:
+            write_measurements(name, options.root / "usr/lib/R/site-library/mlbench/data", options.out)
+        except OSError as err:
+            print(f"{name}: skipped, the Debian package r-cran-mlbench is not installed ({err})")
 
 
 if __name__ == "__main__":

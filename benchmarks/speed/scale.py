@@ -1,7 +1,7 @@
 """SpectralPooling on Zarr with two worker processes: rows a second, memory, and the time of merely reading.
 
-    python benchmarks/scale.py                       # 10,000, 100,000 and 400,000 rows of 32 x 384 half floats
-    python benchmarks/scale.py --rows 4000 10000     # a quick look, nothing stored
+    python benchmarks/speed/scale.py                       # 10,000, 100,000 and 400,000 rows of 32 x 384 half floats
+    python benchmarks/speed/scale.py --rows 4000 10000     # a quick look, nothing stored
 
 Stores (2.4 GB for 100,000 rows) are made in a temporary folder and removed. Each size is fitted on a
 ``distributed.LocalCluster`` of two processes with one thread each; "read" loads every chunk through the same cluster
@@ -29,7 +29,7 @@ import numpy as np
 
 import spikepool as sp
 
-RESULTS = Path(__file__).parent / "results" / "scale.json"
+RESULTS = Path(__file__).parents[1] / "results" / "scale.json"
 ROWS = (10_000, 100_000, 400_000)
 T, D, SHARED, CHUNK = 32, 384, 8, 1000
 PREFIX = 3000

@@ -1,6 +1,6 @@
 """Random models over every option, exact and closed predictions against simulation: a table of |z| by regime.
 
-    python benchmarks/campaign.py --models 1000 --runs campaign.jsonl --out benchmarks/results/campaign.json
+    python benchmarks/studies/campaign.py --models 1000 --runs campaign.jsonl --out benchmarks/results/campaign.json
 
 Each model is drawn from its number alone, so the campaign can be stopped and continued: what `--runs` holds is not run
 again. Tables are drawn and S is formed: no code is shared with theory but the draw of the tokens, which the exact

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from encoders import package_folder
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 TEXT_COLUMNS = ("text", "sentence", "utterance", "question", "content")
 LABEL_COLUMNS = ("label", "intent", "category", "coarse_label", "label_text", "class")
 SERIES = ("ItalyPowerDemand", "JapaneseVowels", "OSULeaf", "ElectricDevices", "ACSF1 windows", "OSULeaf arcs")

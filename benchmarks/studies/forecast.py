@@ -6,11 +6,11 @@ training sets at fractions of it): the two-parameter law e = a n^-b, the three-p
 three-parameter law through the pilot's own value. Rows required are asked for the true accuracy at 2 and 4 times the
 pilot, where the true curve rises by a point or more up to there.
 
-    python benchmarks/forecast.py --data corpora --features features            # everything, about an hour on a core
-    python benchmarks/forecast.py --half development --repeats 1                # a part
-    python benchmarks/forecast.py --tasks digits --repeats 2                    # a quick look, no corpora needed
-    python benchmarks/forecast.py --model                                       # data drawn from SequenceModel
-    python benchmarks/forecast.py --speed
+    python benchmarks/studies/forecast.py --data corpora --features features  # everything, about an hour on a core
+    python benchmarks/studies/forecast.py --half development --repeats 1  # a part
+    python benchmarks/studies/forecast.py --tasks digits --repeats 2  # a quick look, no corpora needed
+    python benchmarks/studies/forecast.py --model  # data drawn from SequenceModel
+    python benchmarks/studies/forecast.py --speed
 
 `corpora` holds banking77.csv.gz, clinc150.csv.gz and splice.csv.gz (columns text or sequence, and label); `features` is
 where encoded texts are kept. Measured truth is kept in benchmarks/results/forecast_truth.json and used again; records
@@ -33,7 +33,7 @@ import spikepool as sp
 from forecast_tasks import load_task, tasks
 from spikepool.kit.gcv import fit_ridge
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 PARTS = ("development", "held-out", "confirmation", "regrouped", "fresh", "set-aside", "second", "elsewhere")
 PILOTS, MULTIPLES = (200, 500, 1000), (2, 4, 8)
 LAWS = ("two parameters", "three parameters", "three, through the pilot")

@@ -5,7 +5,7 @@ population, each a stated multiple of its detection threshold ℓ, c ∫ t²/(�
 oracle that knows the population and counts beyond the true edge at the 99 % Tracy-Widom level, which no method that
 has to estimate the edge can beat by much, and white Marchenko-Pastur at the same level.
 
-    python benchmarks/planted.py [--draws 100] [--quick]
+    python benchmarks/studies/planted.py [--draws 100] [--quick]
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the four ratios at d = 300, spikes at 1.5, 2, 3")
     options = parser.parse_args()
     rows: list[dict[str, object]] = []
-    path = Path(__file__).parent / "results" / "planted.json"
+    path = Path(__file__).parents[1] / "results" / "planted.json"
     path.parent.mkdir(exist_ok=True)
     print(f"{'d':>5} {'V':>6} {'d/V':>5} {'spikes/threshold':>17} {'right':>9} {'oracle':>7} {'white MP':>9}")
     for d, V in SIZES[:4] if options.quick else SIZES:

@@ -1,7 +1,7 @@
 """SpectralPooling on 1,000,000 sequences of 64 token ids with a 128,000 x 512 table: time and peak memory.
 
-    python benchmarks/pooling_scale.py                  # the full size
-    python benchmarks/pooling_scale.py --rows 20000     # a quick look, nothing stored
+    python benchmarks/speed/pooling_scale.py                  # the full size
+    python benchmarks/speed/pooling_scale.py --rows 20000     # a quick look, nothing stored
 
 The first rows are fitted as a dense array as well, and both fits must agree. Memory is the peak resident size of this
 process, which holds the ids (32-bit) and the table (32-bit) too; the gathered embeddings would take 131 GB.
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import spikepool as sp
 
-RESULTS = Path(__file__).parent / "results" / "pooling_scale.json"
+RESULTS = Path(__file__).parents[1] / "results" / "pooling_scale.json"
 ROWS, T, V, D, MU, SHARED = 1_000_000, 64, 128_000, 512, 1.0, 8
 CHECK_ROWS = 1000
 LIMIT_GIGABYTES = 4.0

@@ -6,7 +6,7 @@ four (`optimal_heads`), each over the best that any weights reach, lambda_max(R)
 judged by its accuracy: tokens of both signs look alike to it, so that in this world, where position is all
 that differs, it has nothing to find.
 
-    python benchmarks/learned_pooling_theory.py            # about two minutes of one core
+    python benchmarks/studies/learned_pooling_theory.py  # about two minutes of one core
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 import spikepool as sp
 
-RESULTS = Path(__file__).resolve().parent / "results" / "learned_pooling_theory.json"
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "learned_pooling_theory.json"
 D, V, T, TEST = 60, 100, 10, 3000
 WORLDS = {
     "prefix 3": (sp.prefix_correlation(T, 3), 0),

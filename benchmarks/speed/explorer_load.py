@@ -7,7 +7,7 @@ third; the sessions go on until the last one has finished. It passes when the me
 every simulation that was started has finished. The baselines, measured first in the same run, are one session and one
 simulation on an idle server.
 
-Run: python benchmarks/explorer_load.py [--seconds 30] [--sessions 50] [--draws 8]
+Run: python benchmarks/speed/explorer_load.py [--seconds 30] [--sessions 50] [--draws 8]
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def main() -> None:
     }
     for name, value in result.items():
         print(f"{name:32} {value}")
-    folder = Path(__file__).parent / "results"
+    folder = Path(__file__).parents[1] / "results"
     folder.mkdir(exist_ok=True)
     (folder / "explorer_load.json").write_text(json.dumps(result, indent=1) + "\n")
     if errors:

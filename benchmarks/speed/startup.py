@@ -1,6 +1,7 @@
 """How long a user waits before anything happens: `import spikepool`, a first prediction, `spikepool --version`.
 
-Each is a fresh process; the cost of starting Python itself is measured beside it. Run: python benchmarks/startup.py
+Each is a fresh process; the cost of starting Python itself is measured beside it. Run:
+python benchmarks/speed/startup.py
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def main() -> None:
     result = {name: seconds(command) for name, command in COMMANDS.items()}
     for name, value in result.items():
         print(f"{name:28} {value * 1e3:7.0f} ms")
-    target = Path(__file__).parent / "results" / "startup.json"
+    target = Path(__file__).parents[1] / "results" / "startup.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(result, indent=2) + "\n")
 

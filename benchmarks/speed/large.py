@@ -1,6 +1,6 @@
 """One draw at sizes whose table is not worth drawing, or could not be held: top eigenpair, time and peak memory.
 
-    python benchmarks/large.py [--size 128k 1M] [--scale 1.0]
+    python benchmarks/speed/large.py [--size 128k 1M] [--scale 1.0]
 
 ``128k``: V = 128,000, d = 4,096, N = 1,000,000, T = 64, beside the time of drawing the table's 524 million numbers
 alone (one thread, in blocks that are thrown away). ``1M``: V = 1,000,000, d = 16,384, the same tokens; the table
@@ -24,7 +24,7 @@ import numpy as np
 
 import spikepool as sp
 
-RESULTS = Path(__file__).parent / "results" / "large.json"
+RESULTS = Path(__file__).parents[1] / "results" / "large.json"
 SIZES = {"128k": {"V": 128_000, "d": 4096}, "1M": {"V": 1_000_000, "d": 16_384}}
 T = 64
 

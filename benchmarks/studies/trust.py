@@ -1,10 +1,10 @@
 """Where `diagnose` must not speak, and what it costs: noise that is no signal, rows that are no sample, a million rows.
 
-    python benchmarks/trust.py controls                        # noise that is no signal, 200 draws each
-    python benchmarks/trust.py rows     --cache features       # copies, order, dependence, dominating rows
-    python benchmarks/trust.py scale    --store rows.zarr      # a million rows from Zarr: time and peak memory
+    python benchmarks/studies/trust.py controls  # noise that is no signal, 200 draws each
+    python benchmarks/studies/trust.py rows     --cache features  # copies, order, dependence, dominating rows
+    python benchmarks/studies/trust.py scale    --store rows.zarr  # a million rows from Zarr: time and peak memory
 
-Spans of real features against whole corpora, and the features themselves: ``benchmarks/trust_corpora.py``.
+Spans of real features against whole corpora, and the features themselves: ``benchmarks/studies/trust_corpora.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import spikepool as sp
 from trust_corpora import overlap, top
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def quiet(*args, **options):
@@ -177,7 +177,7 @@ def measure_scale(store: Path, n: int, d: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("controls", "rows", "scale"))
+    parser.add_argument("what", nargs="?", default="controls", choices=("controls", "rows", "scale"))
     parser.add_argument("--cache", type=Path, default=Path("features"))
     parser.add_argument("--corpus", default="clinc150")
     parser.add_argument("--draws", type=int)

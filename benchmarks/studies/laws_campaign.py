@@ -1,6 +1,6 @@
 """Random spectral laws, each held to what defines it: mass, equation, monotone cdf, inverse quantiles.
 
-    python benchmarks/laws_campaign.py --laws 2000 --out benchmarks/results/laws_campaign.json
+    python benchmarks/studies/laws_campaign.py --laws 2000 --out benchmarks/results/laws_campaign.json
 
 A third are the closed laws, the rest `GeneralizedLaw` with populations of one atom to hundreds, continuous laws, and
 mixtures, over ten decades of delta. Prints failures, refusals (named errors) and a table by kind of law.

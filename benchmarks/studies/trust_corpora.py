@@ -1,8 +1,8 @@
 """Spans of real features held against whole corpora: error, coverage and plans of `diagnose` and of the row bootstrap.
 
-    python benchmarks/trust_corpora.py features --texts FOLDER --cache features  # pooled features of both corpora, once
-    python benchmarks/trust_corpora.py measure --cache features                  # subsamples; resumed by a rerun
-    python benchmarks/trust_corpora.py table                                     # the tables of the docs
+    python benchmarks/studies/trust_corpora.py features --texts FOLDER --cache features  # once
+    python benchmarks/studies/trust_corpora.py measure --cache features  # subsamples; resumed by a rerun
+    python benchmarks/studies/trust_corpora.py table  # the tables of the docs
 
 A subsample is drawn without replacement; the truth are the components of the whole corpus (13,083 and 22,500 texts;
 10,000 for SmolLM2's last layer). Of that the subsample is a part, which `population_size` says; without it the
@@ -29,7 +29,7 @@ from spikepool.trust import diagnosis
 from spikepool.trust.memory_rows import MemoryRows
 from spikepool.trust.planning import Curve, with_collection
 
-RESULTS = Path(__file__).parent / "results" / "trust_corpora.jsonl"
+RESULTS = Path(__file__).parents[1] / "results" / "trust_corpora.jsonl"
 CORPORA = ("clinc150", "banking77")
 CONTEXTUAL = ("minilmctx", "smolfinal")
 STATIC = ("minilmstatic", "smolstatic", "wlstatic")
@@ -252,7 +252,7 @@ def print_tables(out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("features", "measure", "table"))
+    parser.add_argument("what", nargs="?", default="table", choices=("features", "measure", "table"))
     parser.add_argument("--texts", type=Path, help="folder of banking77.csv.gz and clinc150.csv.gz")
     parser.add_argument("--rows", type=int, help="features: of the first rows only, to try it out")
     parser.add_argument("--cache", type=Path, default=Path("features"))

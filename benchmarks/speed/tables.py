@@ -8,7 +8,7 @@ it held after its imports, so it counts the table where a side loads it. Baselin
 * svd values: the same with ``compute_uv=False``, the least numpy can do;
 * svd float64: values only in double precision, the reference for accuracy.
 
-    python benchmarks/tables.py [--repeats 3] [--threads 1]
+    python benchmarks/speed/tables.py [--repeats 3] [--threads 1]
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def main() -> None:
         "python": platform.python_version(),
         "results": results,
     }
-    target = Path(__file__).parent / "results" / "tables.json"
+    target = Path(__file__).parents[1] / "results" / "tables.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -3,7 +3,7 @@
 Times are taken inside the page: the key event, the first change of the alignment's reading, and the last redraw event
 of the charts. Browser, rendering (in software) and server share the machine.
 
-    python benchmarks/explorer_slider.py [--moves 20] [--chromium PATH]
+    python benchmarks/speed/explorer_slider.py [--moves 20] [--chromium PATH]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-RESULTS = Path(__file__).parent / "results" / "explorer_slider.json"
+RESULTS = Path(__file__).parents[1] / "results" / "explorer_slider.json"
 WATCH = """() => {
   window.seen = {};
   const now = () => performance.now();

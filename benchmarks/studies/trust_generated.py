@@ -1,7 +1,7 @@
 """Spans that `diagnose` reports, against generated populations whose components are known exactly.
 
-    python benchmarks/trust_generated.py measure        # 20 draws of each kind; appends what is missing
-    python benchmarks/trust_generated.py table
+    python benchmarks/studies/trust_generated.py measure  # 20 draws of each kind; appends what is missing
+    python benchmarks/studies/trust_generated.py table
 
 The corpora of ``trust_corpora.py`` have spectra that fall like a power of the rank. Here are also spectra with flat
 parts, inside of which the population does not define its components, rows of unequal scale, and counts.
@@ -21,7 +21,7 @@ from scipy.linalg import toeplitz
 import spikepool as sp
 from trust_corpora import top
 
-RESULTS = Path(__file__).parent / "results" / "trust_generated.jsonl"
+RESULTS = Path(__file__).parents[1] / "results" / "trust_generated.jsonl"
 D = 120
 
 
@@ -134,7 +134,7 @@ def print_table(out: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("measure", "table"))
+    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table"))
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()

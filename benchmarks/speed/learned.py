@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 import spikepool as sp
 from spikepool.pooling.learn_weights import learn_weights, softmax
 
-RESULTS = Path(__file__).parent / "results" / "learned.json"
+RESULTS = Path(__file__).parents[1] / "results" / "learned.json"
 STARTS, REPEATS = 3, 3
 OPTIONS = {"maxiter": 500, "ftol": 1e-12, "gtol": 1e-7, "maxfun": 10**6}
 

@@ -11,8 +11,8 @@ it the mean over the same tokens and one learned query. Two numbers a head:
   former without the part that noise in the class means contributes. In the model this ratio is proportional to
   alpha/kappa.
 
-    python benchmarks/attention_heads.py --texts FOLDER            # two corpora, two models: six minutes of one core
-    python benchmarks/attention_heads.py --texts FOLDER --corpus banking77 --encoder minilm --rows 600
+    python benchmarks/studies/attention_heads.py --texts FOLDER  # two corpora, two models: six minutes of one core
+    python benchmarks/studies/attention_heads.py --texts FOLDER --corpus banking77 --encoder minilm --rows 600
 
 The result is written to ``src/spikepool/reproduce/recorded/attention_heads.json``, from which figure 12 is drawn.
 """
@@ -35,7 +35,7 @@ from encoders import ENCODERS
 from spikepool.kit.gcv import fit_ridge
 from spikepool.kit.threads import single_threaded_blas
 
-RECORDED = Path(__file__).resolve().parents[1] / "src" / "spikepool" / "reproduce" / "recorded" / "attention_heads.json"
+RECORDED = Path(__file__).resolve().parents[2] / "src" / "spikepool" / "reproduce" / "recorded" / "attention_heads.json"
 # The six blocks of the encoder; of the decoder's thirty, six from first to last.
 BLOCKS = {"minilm": (0, 1, 2, 3, 4, 5), "smollm2": (0, 6, 12, 18, 24, 29)}
 CLASSES, FOLDS, T = 20, 3, 32
@@ -162,7 +162,7 @@ def main() -> None:
                 "cpu_seconds": round(time.process_time() - start),
             }
             known["measured"] = f"{time.strftime('%Y-%m')}, numpy {np.__version__}, Python {platform.python_version()}"
-            known["command"] = "python benchmarks/attention_heads.py --texts FOLDER"
+            known["command"] = "python benchmarks/studies/attention_heads.py --texts FOLDER"
             RECORDED.parent.mkdir(exist_ok=True)
             RECORDED.write_text(json.dumps(known, indent=None) + "\n")
 

@@ -1,6 +1,6 @@
 """Both simulation routes, table drawn and not, over the whole table of problems: means and scatter of the top pair.
 
-    python benchmarks/routes.py [--draws 200] [--d 120]
+    python benchmarks/speed/routes.py [--draws 200] [--d 120]
 
 For every problem of ``tests/problems.py`` with Gaussian noise, at its own aspect ratios and the given d. Means are
 compared in standard errors of their difference, scatter as a ratio of standard deviations.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 from problems import PROBLEMS  # noqa: E402  the one table of problems is the tests'

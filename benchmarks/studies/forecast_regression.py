@@ -5,8 +5,8 @@ training sets. Tasks: progression of diabetes and single pixels of digits (both 
 gives without labels: the logarithm of a text's length from MiniLM or static features. The width of the interval was
 chosen on diabetes, the pixels, banking77, clinc150 and debian; fortunes, foldoc and verses check it.
 
-    python benchmarks/forecast_regression.py --data corpora --features features
-    python benchmarks/forecast_regression.py --tasks diabetes,pixel                 # nothing but scikit-learn needed
+    python benchmarks/studies/forecast_regression.py --data corpora --features features
+    python benchmarks/studies/forecast_regression.py --tasks diabetes,pixel  # nothing but scikit-learn needed
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 n = 1600 sequences of T = 32 tokens of d = 384 features, 20 classes, four inner folds. Baseline of the first claim:
 the same two learned candidates, learned once on all rows, in the full dimension instead of 32 components.
 
-    OMP_NUM_THREADS=1 python benchmarks/learned_cost.py
+    OMP_NUM_THREADS=1 python benchmarks/speed/learned_cost.py
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spikepool.kit.threads import single_threaded_blas
 from spikepool.pooling.learning_rows import read_learning_rows
 from spikepool.pooling.selection import Learner
 
-RESULTS = Path(__file__).resolve().parent / "results" / "learned_cost.json"
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "learned_cost.json"
 N, T, D, CLASSES = 1600, 32, 384, 20
 
 

@@ -1,7 +1,7 @@
 """Density of the bulk at many points: closed form against one `numpy.roots` a point.
 
 Both sides evaluate the same law at the same points in one run; the results are compared before anything is timed.
-Run: python benchmarks/density.py
+Run: python benchmarks/speed/density.py
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
         f"{POINTS} points: closed form {ours * 1e3:.2f} ms, numpy.roots {baseline:.2f} s, ratio {baseline / ours:.0f}"
     )
     print(f"largest difference {disagreement:.1e} of the peak density")
-    target = Path(__file__).parent / "results" / "density.json"
+    target = Path(__file__).parents[1] / "results" / "density.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -3,7 +3,7 @@
 The baseline iterates e -> delta ∫ a dH_A/(−z(1 + ẽ a)), ẽ -> ∫ t dH/(−z(1 + e t)) at z = x + 1e-6 i until the change
 is below 1e-10 of e, and drops settled points. Ours starts cold each time: the support is found in the timed part.
 Both are compared with a 40-digit Newton solution (mpmath) at some of the points.
-Run: python benchmarks/generalized.py
+Run: python benchmarks/speed/generalized.py
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def main() -> None:
         )
         if row["newton_error"] > 1e-9 or row["newton_error"] > row["plain_error"]:
             raise SystemExit("the Newton solution is not the more accurate one")
-    target = Path(__file__).parent / "results" / "generalized.json"
+    target = Path(__file__).parents[1] / "results" / "generalized.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(cases, indent=2) + "\n")
 

@@ -5,9 +5,9 @@ coordinates in unlike units, many classes, one class that is nearly all, many fe
 heavy tails), each with the label in every token, in the first, the last, a marked one, or nowhere. A fit that warns
 fails. Losses are those beyond one standard error of the paired difference on 1,000 new rows.
 
-    OMP_NUM_THREADS=1 python benchmarks/learned_stress.py --draws 4       # four minutes of one core
-    python benchmarks/learned_stress.py --draws 10 --kind sink --kind common
-    python benchmarks/learned_stress.py --first 100 --draws 30 --signal keyword --kind d1024 --kind n150k10
+    OMP_NUM_THREADS=1 python benchmarks/studies/learned_stress.py --draws 4       # four minutes of one core
+    python benchmarks/studies/learned_stress.py --draws 10 --kind sink --kind common
+    python benchmarks/studies/learned_stress.py --first 100 --draws 30 --signal keyword --kind d1024 --kind n150k10
 
 A run of everything is kept in ``benchmarks/results/learned_stress.json``.
 """
@@ -24,7 +24,7 @@ import numpy as np
 
 import spikepool as sp
 
-RESULTS = Path(__file__).resolve().parent / "results" / "learned_stress.json"
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "learned_stress.json"
 SIGNALS = ("all", "none", "first", "last", "keyword")
 TEST_ROWS, WORDS = 1000, 2000
 KINDS: dict[str, dict] = {
