@@ -185,7 +185,7 @@ def test_predict_gives_the_published_and_the_exact_numbers(model, R, weights, mu
 
 def test_planning(model, w):
     N = model.required_samples(w, alignment=0.8)
-    assert type(N) is int
+    assert isinstance(N, int)
     assert model.replace(N=N).predict(w).alignment >= 0.8 > model.replace(N=N - 1).predict(w).alignment
     assert model.required_samples(w, 0.8) == N
     with pytest.raises(sp.UnreachableError) as info:

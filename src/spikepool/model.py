@@ -54,11 +54,11 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         """
         return predict_gains(self, alpha, kappa)
 
-    def required_samples(self, w: ArrayLike, alignment: float = 0.8) -> int:
+    def required_samples(self, w: ArrayLike, alignment: float = 0.8) -> planning.RequiredSamples:
         """Smallest N that reaches `alignment`; see :func:`spikepool.theory.planning.required_samples`."""
         return planning.required_samples(self, w, alignment)
 
-    def required_mu(self, w: ArrayLike, alignment: float = 0.8) -> float:
+    def required_mu(self, w: ArrayLike, alignment: float = 0.8) -> planning.RequiredSignal:
         """Smallest mu that reaches `alignment`; see :func:`spikepool.theory.planning.required_mu`."""
         return planning.required_mu(self, w, alignment)
 

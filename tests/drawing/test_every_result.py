@@ -26,7 +26,16 @@ INPUTS = {
 }
 PARTS = {
     *("Outlier", "ClassOutlier", "GeneralOutlier", "DiagnosedOutlier", "Validity", "Span", "Component"),
-    *("SpaceOverlap", "MovedToken", "WeightChange", "OptimalRidge", "RankedWeights"),
+    *(
+        "SpaceOverlap",
+        "MovedToken",
+        "WeightChange",
+        "OptimalRidge",
+        "RankedWeights",
+        "OutlierLike",
+        "RequiredSamples",
+        "RequiredSignal",
+    ),
 }
 MODEL = sp.SequenceModel(d=30, V=48, N=60, R=sp.prefix_correlation(6, 2), mu=2.5)
 W = sp.causal_weights(6)

@@ -100,7 +100,7 @@ def test_phase_diagram_orientation(ax):
         (lambda ax: plotting.plot_theory(ax, [0, 1], [0, np.nan], "mean"), NonFiniteError),
         (lambda ax: plotting.plot_simulated(ax, [0, 1], [0, 1], [0.1], "mean"), ShapeError),
         (lambda ax: plotting.plot_histogram(ax, [1.0], [1.0, 0.0]), InvalidInputError),
-        (lambda ax: plotting.mark_outlier(ax, 1.0, "noise"), InvalidInputError),
+        (lambda ax: plotting.mark_outlier(ax, 1.0, "bulk"), InvalidInputError),
         (lambda ax: plotting.plot_phase_diagram(ax, [0, 1], [0, 1], np.zeros((3, 2))), ShapeError),
     ],
 )

@@ -81,3 +81,23 @@ def test_only_the_average_of_varying_correlations_enters():
     mean, error = mean_and_error(runs)
     assert abs(mean[0] / predicted.eigenvalue - 1) < 3 * error[0] / predicted.eigenvalue + 6 / d
     assert abs(mean[1] - predicted.alignment) < 3 * error[1] + 6 / d
+
+
+@pytest.mark.parametrize(
+    ("tau", "mu", "L", "scaling"),
+    [
+        (1.0, 5.0, 3, "sqrt_d"),
+        (1.0, 8.0, 3, "sqrt_d"),
+        (-1.0, 4.0, 3, "sqrt_d"),
+        (6.0, 3.0, 3, 0.75),
+        (20.0, 3.0, 3, "d"),
+    ],
+)
+def test_strong_signals_and_any_exponent_of_the_score(tau, mu, L, scaling):
+    """A signal of mu² tau of the order of d^c changes the weights: at mu = 8 the limit is off by half."""
+    model = sp.SequenceModel(d=300, V=480, N=600, R=sp.prefix_correlation(10, L), mu=mu)
+    found = sp.predict_attention(model, tau, scaling=scaling)
+    drawn = model.simulate(lambda s: s.attention_weights(tau=tau, scaling=scaling), trials=16, k=1, rng=0)
+    error = drawn.eigenvalues.std(ddof=1) / 4
+    assert found.eigenvalue == pytest.approx(drawn.eigenvalues.mean(), abs=3 * error + 0.01 * found.eigenvalue)
+    assert found.alignment == pytest.approx(drawn.alignment.mean(), abs=4 * drawn.alignment.std(ddof=1) / 4 + 0.002)

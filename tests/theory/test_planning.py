@@ -36,7 +36,7 @@ def test_required_samples_is_the_smallest(target, mu, table, weights):
     N = m.required_samples(w, alignment=target)
     assert isinstance(N, int)
     assert m.replace(N=N).predict(w).alignment >= target
-    if N > 1:
+    if N > 2:  # one centred sequence is zero
         assert m.replace(N=N - 1).predict(w).alignment < target
 
 
@@ -111,3 +111,15 @@ def test_required_vocabulary_needs_the_closed_form():
     m = model(frequencies=np.arange(1, 801))
     with pytest.raises(sp.InvalidInputError, match="exact=True"):
         m.required_vocabulary(MEAN, alignment=0.5)
+
+
+def test_requirements_carry_the_validity_of_their_prediction():
+    strong = model(mu=10.0)
+    few = strong.required_samples(MEAN, alignment=0.5)
+    assert few >= 2
+    assert any("N = " in reason for reason in few.validity.reasons)
+    # the limit promises .5 from so few sequences; a draw does not reach it
+    assert strong.replace(N=int(few)).simulate(MEAN, trials=40, k=1, rng=0).alignment.mean() < 0.48
+    assert model(mu=1.6).required_samples(MEAN, alignment=0.6).validity.ok
+    assert model().required_mu(MEAN, alignment=0.6).validity.ok
+    assert not strong.required_vocabulary(MEAN, alignment=0.5).validity.ok

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
+from spikepool.theory.validity import mixing_share
 from spikepool.world.frequencies import zipf_frequencies
 
 R = sp.prefix_correlation(T=10, L=3)
@@ -56,7 +57,7 @@ def test_next_to_the_threshold(exact):
 def test_outliers_that_mix_and_tokens_not_told_from_the_bulk():
     heavy = model(1.6, d=300, V=480, N=600, frequencies=zipf_frequencies(480, 1.0))
     reasons = heavy.predict(MEAN, exact=True, rng=0).validity.reasons
-    assert any("they mix" in reason for reason in reasons)
+    assert any("that they mix" in reason for reason in reasons)
     assert any("not told from the bulk" in reason for reason in reasons)
     assert any("small for a limit" in reason for reason in model(1.5, d=20, V=40, N=50).predict(MEAN).validity.reasons)
 
@@ -95,3 +96,32 @@ def test_command_line_prints_it(command, capsys):
         main([*command, *size])
     assert stopped.value.code in (0, None)
     assert "caution: the closed form" in " ".join(capsys.readouterr().out.split())
+
+
+def test_mixing_with_the_mean_is_predicted():
+    """Uncentred, 15 % above the tie of signal and vocabulary mean: a tenth of the alignment is lost to the mean."""
+    base = model(1.0, d=300, V=200, N=600, centered=False)
+    alpha, _ = base.gains(MEAN)
+    near = base.replace(mu=float(np.sqrt(1.15 * base.delta / alpha - base.delta)))
+    found = near.predict(MEAN)
+    drawn = near.simulate(MEAN, trials=60, k=2, rng=0).alignments
+    gap = found.outliers[0].eigenvalue - found.outliers[1].eigenvalue
+    share = mixing_share(gap, found.eigenvalue, near.d, near.N)
+    seen = drawn[:, 1] / drawn.sum(axis=1)
+    assert share == pytest.approx(seen.mean(), abs=4 * seen.std() / np.sqrt(60))
+    assert any("mix" in reason for reason in found.validity.reasons)
+    assert any("mix" in reason for reason in near.fluctuations(MEAN).validity.reasons)
+    assert near.replace(mu=2 * near.mu).predict(MEAN).validity.ok
+
+
+def test_classes_that_are_hardly_seen_and_small_tables_say_so():
+    shares, means = [0.899, 0.1, 0.001], np.array([[0.0, 1.5, 0.0], [0.0, 0.0, 2.0]])
+    rare = sp.ClassModel(d=60, V=100, N=200, R=sp.markov_correlation(10, 0.5), means=means, shares=shares)
+    found = rare.predict(MEAN)
+    assert any("class 2 occurs in" in reason for reason in found.validity.reasons)
+    drawn = rare.simulate(MEAN, trials=10, rng=0).eigenvalues
+    assert len(found.outliers) < 2  # the class of one token makes no second outlier
+    assert drawn[:, 1].mean() < found.edge
+    small = sp.ClassModel(d=12, V=100, N=200, R=sp.markov_correlation(10, 0.5), means=np.eye(5))
+    assert any("d = 12" in reason for reason in small.predict(MEAN).validity.reasons)
+    assert small.predict(MEAN).to_dict()["validity"]["ok"] is False

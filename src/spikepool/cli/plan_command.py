@@ -57,6 +57,12 @@ def plan(
     title = f"To reach alignment {alignment:g} from {describe(model, options.described_correlation)}"
     tables = _tables(title, alignment, needs, by_target, by_size)
     reasons = [f"{name}: {reason}" for name, item in needs.items() for reason in item["reasons"].values()]
+    reasons += [
+        f"{name}, {quantity}: caution, {reason}"
+        for name, item in needs.items()
+        for quantity, found in item["cautions"].items()
+        for reason in found
+    ]
     if as_json:
         print_json(
             {
@@ -142,11 +148,13 @@ def _requirements(
         "mu": model.required_mu,
         "vocabulary": model.required_vocabulary,
     }
-    result: dict[str, Any] = {"alignment": model.predict(w).alignment, "reasons": {}}
+    result: dict[str, Any] = {"alignment": model.predict(w).alignment, "reasons": {}, "cautions": {}}
     for name in quantities:
         try:
             found = solvers[name](w, target)
             result[name] = found.to_dict() if name == "vocabulary" else found
+            if not found.validity:
+                result["cautions"][name] = list(found.validity.reasons)
         except UnreachableError as error:
             result[name] = None
             result["reasons"][name] = str(error)

@@ -63,6 +63,7 @@ OUTLIERS: dict[str, tuple[str, Any]] = {
     "signal": (SIGNAL_COLOR, "-"),
     "mean": (MEAN_OUTLIER_COLOR, "-."),
     "usage": ("#7A6000", (0, (4, 1, 1, 1, 1, 1))),
+    "noise": ("#4D6A6A", (0, (1, 1))),
 }
 
 # measured points, a forecast curve, a target
@@ -130,6 +131,7 @@ ON_DARK: dict[str, str] = {
     SIGNAL_COLOR: SCREENS["dark"].signal,
     MEAN_OUTLIER_COLOR: "#B79BE8",
     OUTLIERS["usage"][0]: "#E0BE4A",
+    OUTLIERS["noise"][0]: "#9CC5C5",
     FORECAST: "#7FB2E5",
     TARGET: "#FF7B72",
     TABLE_EDGE: "#5FD068",

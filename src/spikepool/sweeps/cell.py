@@ -25,7 +25,8 @@ def blank(spec: SweepSpec, cell: Cell, message: str = "") -> Values:
     shape = (len(spec.weights), len(spec.mus))
     errors = np.full(shape, message, dtype=object)
     if cell.is_prediction:
-        return {name: np.full(shape, np.nan) for name in schema.PREDICTED} | {schema.PREDICTION_ERROR: errors}
+        numbers = {name: np.full(shape, np.nan) for name in schema.PREDICTED}
+        return numbers | {schema.VALIDITY: np.full(shape, "", dtype=object), schema.PREDICTION_ERROR: errors}
     return {name: np.full((*shape, spec.k), np.nan) for name in schema.SIMULATED} | {schema.TRIAL_ERROR: errors}
 
 
@@ -65,6 +66,7 @@ def _predict(spec: SweepSpec, model: SequenceModel, cell: Cell, values: Values, 
             else:
                 for variable, number in predicted_values(prediction).items():
                     values[variable][i, j] = number
+                values[schema.VALIDITY][i, j] = "; ".join(prediction.validity.reasons)
 
 
 def _prepared(spec: SweepSpec, model: SequenceModel) -> Callable[[FloatArray], Callable[[float], Prediction]]:

@@ -19,7 +19,7 @@ from spikepool.errors import require
 from spikepool.sweeps.grid import Cell
 from spikepool.sweeps.spec import SweepSpec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 ROOT = "zarr.json"  # the root's metadata, written last: a folder that has it is a complete store
 
 # name -> what it is; dimensions ("weights", *axes)
@@ -44,6 +44,7 @@ SIMULATED = {
 # the last array written of a cell, without weights and mu: 0 unfinished, 1 finished, 2 finished with an error
 PREDICTION_STATUS, TRIAL_STATUS = "prediction_status", "status"
 PREDICTION_ERROR, TRIAL_ERROR = "prediction_error", "error"
+VALIDITY = "validity"  # why a prediction may not hold
 
 DONE, FAILED = 1, 2
 
@@ -88,6 +89,7 @@ def variables(spec: SweepSpec) -> dict[str, Variable]:
     """Every array that cells fill, in the order in which a cell's are written: its status last."""
     grid = ("weights", *spec.axes)
     found = [Variable(name, grid, "float64", text, True) for name, text in PREDICTED.items()]
+    found.append(Variable(VALIDITY, grid, "string", "why the prediction may not hold; empty where it does", True))
     found.append(Variable(PREDICTION_ERROR, grid, "string", "what went wrong, or empty", True))
     found.append(Variable(PREDICTION_STATUS, spec.outer, "uint8", "1 finished, 2 with an error", True))
     if spec.trials:

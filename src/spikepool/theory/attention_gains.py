@@ -1,8 +1,9 @@
 """Data-dependent attention (open problem iii of the paper) and correlations that vary by sequence (open problem ii).
 
 **Attention at the tau/sqrt(d) scaling.** The scores tau <x_t, x_s>/sqrt(d) of distinct tokens tend to independent
-N(0, tau²) variables, one for each pair s < t, independent of the signs: the signal adds mu² tau/sqrt(d) only. The
-weights w = A'1/T of a sequence stay random, and S depends on them through
+N(0, tau²) variables, one for each pair s < t, independent of the signs: the signal adds mu² tau/sqrt(d), which
+:func:`predict_attention` takes into account. The weights w = A'1/T of a sequence stay random, and S depends on them
+through
 
     kappa = E‖w‖²,    alpha = E[w'Rw],
 
@@ -35,6 +36,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from spikepool.errors import DomainError, ShapeError
 from spikepool.kit import validation as check
@@ -42,7 +44,9 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import html_table
 from spikepool.theory.closed_form import predict_gains
 from spikepool.theory.prediction import Prediction
+from spikepool.world.attention import score_exponent
 from spikepool.world.sequences import SequenceWorld, checked_model
+from spikepool.world.tokens import latent_sampler
 from spikepool.world.weights import causal_weights
 
 METHODS = ("quadrature", "monte_carlo")
@@ -227,10 +231,72 @@ def _sampled_scalars(R: FloatArray, tau: float, draws: int | None, rng: Any) -> 
     return AttentionScalars(float(alpha), float(kappa), float(error[0]), float(error[1]), "monte_carlo")
 
 
-def predict_attention(model: SequenceWorld, tau: float) -> Prediction:
-    """What :meth:`SequenceModel.predict` says of weights, for data-dependent attention at tau/sqrt(d) scaling."""
-    gains = attention_scalars(checked_model(model).R, tau)
-    return predict_gains(model, gains.alpha, gains.kappa)
+def predict_attention(
+    model: SequenceWorld, tau: float, *, scaling: str | float = "sqrt_d", draws: int | None = None, rng: Any = 0
+) -> Prediction:
+    """What :meth:`SequenceModel.predict` says of weights, for data-dependent causal attention.
+
+    The score of tokens s < t is ``tau (e_t e_s + sqrt(d) g_ts)/d^c`` with e_t = mu xi_t + h_t the embedding along u,
+    h_t and g_ts standard normal, and c the exponent of the scaling. A strong signal or a small d therefore changes the
+    weights, and their dependence on h_t changes the signal:
+
+        kappa = E‖w‖²,    alpha = E[a² + 2 a (w'h)/mu],    a = w'xi.
+
+    For mu² tau/d^c → 0 these are :func:`attention_scalars`; the difference from them is averaged over draws with the
+    same g for both, so that it vanishes smoothly.
+
+    Parameters
+    ----------
+    model : SequenceModel
+        With isotropic noise and uniform token frequencies.
+    tau : float
+        Inverse temperature.
+    scaling : {"sqrt_d", "d"} or float
+        Power of d that divides the scores: 1/2, 1, or any exponent in between.
+    draws : int, optional
+        Sequences drawn for the difference; by default as many as a second allows, at most 20,000.
+    rng : optional
+        Seed of these draws.
+    """
+    model = checked_model(model)
+    exponent = score_exponent(scaling)
+    tau = check.finite_number(tau, "tau")
+    spread = abs(tau) * model.d ** (0.5 - exponent)
+    gains = attention_scalars(model.R, spread)
+    alpha, kappa = gains.alpha, gains.kappa
+    if model.mu > 0 and tau != 0:
+        added = _signal_terms(model, tau / model.d**exponent, draws, rng)
+        alpha, kappa = max(0.0, alpha + added[0]), kappa + added[1]
+    return predict_gains(model, alpha, kappa)
+
+
+def _signal_terms(model: SequenceWorld, factor: float, draws: int | None, rng: Any) -> FloatArray:
+    """What the components of the embeddings along u add to (alpha, kappa), as a mean over draws."""
+    T, d, mu = model.T, model.d, model.mu
+    if draws is None:
+        draws = int(min(20_000, max(200, _SAMPLED_ENTRIES // 10 // T**2)))
+    draws = check.size(draws, "draws", minimum=2)
+    generator = check.generator(rng)
+    latents = latent_sampler(model)
+    total = np.zeros(2)
+    rows = max(1, _CHUNK // T)
+    for start in range(0, draws, rows):
+        n = min(rows, draws - start)
+        xi = np.asarray(latents(generator, n), dtype=np.float64)
+        h = generator.standard_normal((n, T))
+        e = mu * xi + h
+        with_signal, without = np.zeros((n, T)), np.zeros((n, T))
+        with_signal[:, 0] = without[:, 0] = 1.0
+        for t in range(1, T):
+            noise = np.sqrt(d) * generator.standard_normal((n, t))
+            without[:, :t] += softmax(factor * noise, axis=1)
+            with_signal[:, :t] += softmax(factor * (e[:, t : t + 1] * e[:, :t] + noise), axis=1)
+        w, w0 = with_signal / T, without / T
+        a = np.einsum("nt,nt->n", w, xi)
+        signal = a**2 + 2 * a * np.einsum("nt,nt->n", w, h) / mu
+        total[0] += float(np.sum(signal - np.einsum("nt,nt->n", w0, xi) ** 2))
+        total[1] += float(np.sum(w**2) - np.sum(w0**2))
+    return total / draws
 
 
 __all__ = [

@@ -6,10 +6,10 @@ the covariance of a pooled column is exactly
 
     kappa · Z P Z'/V + (M + Z̄) Gamma (M + Z̄)',    M = (m_1, ..., m_K),  Z̄ the class means of the noise,
 
-with P the projection off the class means, and Z̄ independent of ZP with columns of squared norm delta/pi_k. So the
-spikes have as strengths the eigenvalues theta_i of
+with P the projection off the class means, and Z̄ independent of ZP with columns of squared norm d/V_k, V_k the number
+of tokens of class k. So the spikes have as strengths the eigenvalues theta_i of
 
-    Gamma^{1/2} (M'M + delta diag(1/pi)) Gamma^{1/2}
+    Gamma^{1/2} (M'M + d diag(1/V_k)) Gamma^{1/2}
 
 and directions (M + Z̄) b_i, b_i = Gamma^{1/2} q_i/sqrt(theta_i) with q_i the eigenvectors. Each goes through the
 formulas of :mod:`spikepool.theory.spikes` by itself. Its eigenvector's squared projection on the span of the true class
@@ -23,6 +23,7 @@ give the formulas of :class:`spikepool.SequenceModel`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,6 +37,17 @@ from spikepool.kit.showing import html_table, number, plain
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
+from spikepool.theory.prediction import cautions
+from spikepool.theory.validity import (
+    SMALL,
+    SOUND,
+    Validity,
+    few_tokens,
+    near_threshold,
+    neighbours,
+    small_sizes,
+    validity_of,
+)
 from spikepool.world.class_tables import ClassWorld
 
 
@@ -82,6 +94,8 @@ class ClassPrediction:
         Strengths of all spikes, largest first, also of those that no outlier shows.
     outliers : tuple of ClassOutlier
         The outliers, largest first.
+    validity : Validity
+        Whether these numbers lie in the range where their theory holds, and why not.
     """
 
     alpha: float
@@ -90,6 +104,7 @@ class ClassPrediction:
     edge: float
     strengths: tuple[float, ...]
     outliers: tuple[ClassOutlier, ...]
+    validity: Validity = SOUND
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -101,6 +116,7 @@ class ClassPrediction:
                 "atom_at_zero": float(self.bulk.atom),
                 "strengths": self.strengths,
                 "outliers": [asdict(outlier) for outlier in self.outliers],
+                "validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)},
             }
         )
         return record
@@ -112,7 +128,7 @@ class ClassPrediction:
             for i, o in enumerate(self.outliers, 1)
         ]
         title = f"{len(self.outliers)} of {len(self.strengths)} spikes stand out of the bulk (edge {number(self.edge)})"
-        return html_table(header, rows, title=title)
+        return html_table(header, rows, title=title) + cautions(self.validity)
 
     def plot(self, ax: Any = None) -> Any:
         """Density of the bulk with its edge and the predicted outliers; returns the axes."""
@@ -151,7 +167,7 @@ def predict_classes(world: ClassWorld, w: ArrayLike, *, class_covariance: ArrayL
         gamma_matrix = gamma_matrix + np.outer(world.shares, world.shares)
     power = world.means.T @ world.means
     if world.table == "sampled":
-        power = power + np.diag(world.delta / world.shares)
+        power = power + np.diag(world.d / world.class_sizes())
     values, vectors = np.linalg.eigh(gamma_matrix)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # PSD up to rounding
     theta, q = np.linalg.eigh(root @ power @ root)
@@ -172,6 +188,35 @@ def predict_classes(world: ClassWorld, w: ArrayLike, *, class_covariance: ArrayL
         edge=float(spikes.bulk_edge(world.delta, world.gamma, kappa)),
         strengths=tuple(float(max(t, 0.0)) for t in theta),
         outliers=outliers,
+        validity=_validity(world, np.asarray(w, dtype=np.float64), kappa, theta, threshold, outliers),
+    )
+
+
+def _validity(
+    world: ClassWorld,
+    w: FloatArray,
+    kappa: float,
+    theta: FloatArray,
+    threshold: float,
+    outliers: tuple[ClassOutlier, ...],
+) -> Validity:
+    """Few tokens, small sizes, spikes near the threshold or near each other, and classes that are hardly ever seen."""
+    critical = float(spikes.critical_excess(world.delta, world.gamma))
+    excess = theta / kappa - world.delta
+    nearest = float(excess[np.argmin(np.abs(excess - critical))])
+    rarest = int(np.argmin(world.shares))
+    seen = world.N * (1 - (1 - world.shares[rarest]) ** int(np.count_nonzero(w)))
+    return validity_of(
+        few_tokens(kappa, math.sqrt(float(theta[0])), math.sqrt(threshold)),
+        near_threshold(nearest, critical, world.d),
+        neighbours(outliers, world.d, world.N),
+        small_sizes(d=world.d, V=world.V, N=world.N),
+        None
+        if seen >= SMALL
+        else (
+            f"class {rarest} occurs in about {seen:.2g} of the {world.N} sequences, too few for a limit: its spike "
+            "need not show as an outlier"
+        ),
     )
 
 

@@ -57,7 +57,7 @@ def predict_gains(world: SequenceWorld, alpha: float, kappa: float) -> Predictio
         validity=validity_of(
             few_tokens(kappa, world.mu, mu_sample),
             near_threshold(excess, float(spikes.critical_excess(delta, gamma)), world.d),
-            neighbours([o.eigenvalue for o in outliers], world.d),
+            neighbours(outliers, world.d, world.N),
             small_sizes(d=world.d, V=world.V, N=world.N),
         ),
     )

@@ -38,8 +38,18 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import html_table
 from spikepool.theory import spikes
+from spikepool.theory.closed_form import predict_gains
 from spikepool.theory.prediction import cautions
-from spikepool.theory.validity import NEAR_FLUCTUATIONS, SOUND, Validity, few_tokens, near_threshold, validity_of
+from spikepool.theory.validity import (
+    NEAR_FLUCTUATIONS,
+    SOUND,
+    Validity,
+    few_tokens,
+    near_threshold,
+    neighbours,
+    small_sizes,
+    validity_of,
+)
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.sign_blocks import sign_blocks
 
@@ -294,6 +304,8 @@ def fluctuations(model: SequenceWorld, w: ArrayLike) -> Fluctuations:
         validity_of(
             few_tokens(kappa, mu, 0.0),
             near_threshold(excess, float(spikes.critical_excess(delta, gamma)), d, NEAR_FLUCTUATIONS),
+            neighbours(predict_gains(model, alpha, kappa).outliers, d, N),
+            small_sizes(d=d, V=V, N=N),
         ),
     )
 

@@ -78,7 +78,7 @@ class GivenTokens:
             validity=validity_of(
                 # mu² is what the excess is linear in
                 near_threshold(mu**2, sample.threshold**2, self._sample.noise.d),
-                neighbours([o.eigenvalue for o in outliers], self._sample.noise.d),
+                neighbours(outliers, self._sample.noise.d),
                 unresolved(self._sample.unresolved),
                 small_sizes(d=self._sample.noise.d, V=self._sample.usage.V),
             ),

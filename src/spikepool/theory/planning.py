@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,7 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import number, plain
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_plain, top_alignment
+from spikepool.theory.validity import SOUND, Validity
 from spikepool.world.sequences import SequenceWorld
 
 # Vocabularies of up to this size are searched; a larger one is taken for infinite.
@@ -34,17 +35,20 @@ class VocabularyRange:
         The alignment to reach.
     curve : pair of ndarrays, or None
         Vocabulary sizes, and the alignment predicted at each.
+    validity : Validity
+        That of the prediction at the smallest of them.
     """
 
     minimum: int
     maximum: float
     target: float | None = field(default=None, compare=False)
     curve: tuple[FloatArray, FloatArray] | None = field(default=None, repr=False, compare=False)
+    validity: Validity = field(default=SOUND, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a maximum of None says that every larger vocabulary is enough."""
         record: dict[str, Any] = plain({"minimum": self.minimum, "maximum": self.maximum})
-        return record
+        return record | {"validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)}}
 
     def __str__(self) -> str:
         if math.isinf(self.maximum):
@@ -61,8 +65,38 @@ class VocabularyRange:
         return draw_vocabulary_range(ax, self.minimum, self.maximum, self.curve, self.target)
 
 
-def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> int:
+class RequiredSamples(int):
+    """A number of sequences; an int with `validity`, that of the prediction at this number."""
+
+    validity: Validity
+
+    def __new__(cls, value: int, validity: Validity) -> Self:
+        """The number with its validity."""
+        found = super().__new__(cls, value)
+        found.validity = validity
+        return found
+
+
+class RequiredSignal(float):
+    """A signal strength; a float with `validity`, that of the prediction at this strength."""
+
+    validity: Validity
+
+    def __new__(cls, value: float, validity: Validity) -> Self:
+        """The number with its validity."""
+        found = super().__new__(cls, value)
+        found.validity = validity
+        return found
+
+
+def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> RequiredSamples:
     """Smallest N at which the top eigenvector's predicted alignment reaches `alignment`.
+
+    Returns
+    -------
+    RequiredSamples
+        An int, at least 2 where S is centred. Its `validity` is that of the prediction at this N; a strong signal may
+        need so few sequences that a limit says little about them.
 
     Raises
     ------
@@ -95,14 +129,17 @@ def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8)
         return float(top_alignment(model, alpha, kappa, gamma=model.d / N)) >= target
 
     # the formula is exact; rounding can move the integer by one near a tie
-    N = max(1, math.ceil(model.d / gamma))
-    if N > 1 and reached(N - 1):
-        return N - 1
-    return N if reached(N) else N + 1
+    least = 2 if model.centered else 1  # one centred sequence is zero
+    N = max(least, math.ceil(model.d / gamma))
+    if least < N and reached(N - 1):
+        N -= 1
+    elif not reached(N):
+        N += 1
+    return RequiredSamples(N, predict_gains(model.replace(N=N), alpha, kappa).validity)
 
 
-def required_mu(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> float:
-    """Smallest mu at which the top eigenvector's predicted alignment reaches `alignment`.
+def required_mu(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> RequiredSignal:
+    """Smallest mu at which the top eigenvector's predicted alignment reaches `alignment`; a float with `validity`.
 
     Without centring the alignment jumps from 0 where the signal overtakes the vocabulary mean; the jump itself is
     then the answer to every target below its height.
@@ -123,7 +160,7 @@ def required_mu(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> f
     root = float(bisect(gap, 0.0, high, xtol=1e-15 * high, rtol=1e-14, maxiter=200))
     while gap(root) < 0:
         root = min(math.nextafter(root * (1 + 1e-14), math.inf), high)
-    return root
+    return RequiredSignal(root, predict_gains(model.replace(mu=root), alpha, kappa).validity)
 
 
 def required_vocabulary(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> VocabularyRange:
@@ -158,7 +195,8 @@ def required_vocabulary(model: SequenceWorld, w: ArrayLike, alignment: float = 0
     minimum = grid[0] if low == 0 else _bisect_even(value, grid[low - 1], grid[low], target)
     unbounded = high == len(grid) - 1
     maximum = math.inf if unbounded else _bisect_even(value, grid[high + 1], grid[high], target)
-    return VocabularyRange(minimum, maximum, target, (np.asarray(grid, dtype=np.float64), values))
+    validity = predict_gains(model.replace(V=minimum), alpha, kappa).validity
+    return VocabularyRange(minimum, maximum, target, (np.asarray(grid, dtype=np.float64), values), validity)
 
 
 def _bisect_even(value: Callable[[int], FloatArray], outside: int, inside: int, target: float) -> int:

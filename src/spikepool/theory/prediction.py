@@ -17,16 +17,17 @@ class Outlier:
 
     Attributes
     ----------
-    kind : {"signal", "mean", "usage"}
+    kind : {"signal", "mean", "usage", "noise"}
         What it is made of: the hidden direction, the sample mean of the vocabulary's noise, or (in exact
-        predictions only) a direction of the token usage such as a very frequent token.
+        predictions only) a direction of the token usage such as a very frequent token, or an isolated eigenvalue of
+        the noise covariance.
     eigenvalue, alignment : float
         Eigenvalue of the sample covariance S, and squared cosine of its eigenvector with the true u.
     population_eigenvalue, population_alignment : float
         The same for the population covariance, the limit of infinitely many sequences.
     """
 
-    kind: Literal["signal", "mean", "usage"]
+    kind: Literal["signal", "mean", "usage", "noise"]
     eigenvalue: float
     alignment: float
     population_eigenvalue: float

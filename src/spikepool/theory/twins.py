@@ -22,6 +22,11 @@ def population_twins(sample: UsageSpectrum, population: UsageSpectrum) -> list[i
     """
     count = len(sample.outliers)
     similar = (sample.profiles().T @ _axes(sample).T @ _axes(population) @ population.profiles()) ** 2
+    # an isolated eigenvalue of the noise covariance is the same one for any number of sequences: match these by rank
+    of_noise = [np.flatnonzero([kind == "noise" for kind in s.kinds()]) for s in (sample, population)]
+    similar[of_noise[0]], similar[:, of_noise[1]] = 0.0, 0.0
+    ranks = min(map(len, of_noise))
+    similar[of_noise[0][:ranks], of_noise[1][:ranks]] = 1.0
     bulk = np.full((count, count), -1.0)
     np.fill_diagonal(bulk, 1 - similar.sum(axis=1))
     _, chosen = linear_sum_assignment(np.hstack([similar, bulk]), maximize=True)

@@ -28,7 +28,7 @@ from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measu
 from spikepool.theory.noise_law import Noise
 from spikepool.theory.token_usage import Usage
 
-Kind = Literal["signal", "mean", "usage"]
+Kind = Literal["signal", "mean", "usage", "noise"]
 
 # A direction that holds more than this share of the signal is left out of the law of the bulk also where it makes no
 # outlier; it moves the edge by O(1/V).
@@ -114,7 +114,7 @@ class UsageSpectrum:
     def __init__(self, prepared: UsageBulk, mu: float) -> None:
         self.usage, self.bulk, self.edge = prepared.usage, prepared.law, prepared.edge
         self._mu, self._left, self._right = mu, prepared.noise.left, self.usage.signal_measure
-        self._spikes = prepared.spikes
+        self._spikes, self._noise_spikes = prepared.spikes, prepared.noise_spikes
         self.outliers: tuple[GeneralOutlier, ...] = GeneralSpikes(
             self.bulk,
             self._left,
@@ -125,6 +125,7 @@ class UsageSpectrum:
         s = np.array([o.parameter for o in self.outliers])
         self._points = (*self.bulk.right_curve(s)[:2], s) if self.outliers else (s, s, s)
         self._untouched = self._spikes_alone()
+        self._on_noise = self._noise_alone()
         self.contents = self._contents()
         self.threshold = prepared.threshold
         self.detectable = len(self.outliers) > 0 and (self.threshold == 0 or mu > self.threshold)
@@ -139,6 +140,12 @@ class UsageSpectrum:
             free = [int(self._spikes[i]) for i in near if int(self._spikes[i]) not in alone]
             alone.append(free[0] if free else None)
         return alone
+
+    def _noise_alone(self) -> NDArray[np.bool_]:
+        """Which outliers are those of a noise spike that is orthogonal to u: the signal does not move them at all."""
+        z = np.array([o.eigenvalue for o in self.outliers])[:, None]
+        places = self.bulk.noise_outliers(self._noise_spikes)
+        return np.asarray((np.abs(places - z) <= _ON_POLE * z).any(axis=1))
 
     def _contents(self) -> FloatArray:
         """Residues of b'(Y'Y − z)^{-1}b over ‖b‖²: g_b²/(g_b' + g_b² mu² (z g_u)')."""
@@ -157,27 +164,44 @@ class UsageSpectrum:
         for k, alone in enumerate(self._untouched):
             if alone is not None:  # the limit on the pole itself
                 content[k] = self.usage.top.signal[alone] ** 2 / turn[k]
+        content[self._on_noise] = 0.0
         return np.clip(np.asarray(content) / max(self.usage.gain, 1e-300), 0.0, 1.0)
 
     def kinds(self) -> list[Kind]:
         """What each outlier is made of, in the order of `outliers`.
 
-        The signal's is the one with the largest content of b. The others follow the order of the usage spikes they
-        come from, and the mean's is that of the spike with the largest share of the vector of ones.
+        The signal's is the one with the largest content of b. The others follow the order of the spikes they come
+        from, of the usage or of the noise covariance; the mean's is that of the usage spike with the largest share of
+        the vector of ones.
         """
         kinds: list[Kind] = ["usage"] * len(self.outliers)
         top = self.usage.top
         places = self.bulk.usage_outliers(top.values[self._spikes])
         own = self._spikes[: len(places)]
+        noise = self.bulk.noise_outliers(self._noise_spikes)
+        # (place, share of the signal in the spike, share of the vector of ones, kind)
+        poles: list[tuple[float, float, float, Kind]] = [
+            (float(z), float(share), float(mean), "usage")
+            for z, share, mean in zip(
+                places, top.signal[own] ** 2 / max(self.usage.gain, 1e-300), top.mean[own], strict=True
+            )
+        ] + [(float(z), self._held_by(a), -1.0, "noise") for z, a in zip(noise, self._noise_spikes, strict=False)]
+        poles.sort(key=lambda pole: -pole[0])
         if self.detectable:
             kinds[int(np.argmax(self.contents))] = "signal"
-            if len(own) >= len(self.outliers):  # the signal's outlier is that of a spike that holds the classes
-                own = np.delete(own, int(np.argmax(top.signal[own] ** 2)))
-        mean = top.mean[own]
-        rest = [i for i, kind in enumerate(kinds) if kind == "usage"]
-        if rest and len(mean) and mean.max() > 0:
-            kinds[rest[min(int(np.argmax(mean)), len(rest) - 1)]] = "mean"
+            if len(poles) >= len(self.outliers):  # the signal's outlier is that of a spike that holds the signal
+                del poles[int(np.argmax([pole[1] for pole in poles]))]
+        rest = [i for i, kind in enumerate(kinds) if kind != "signal"]
+        for i, pole in zip(rest, poles, strict=False):
+            kinds[i] = pole[3]
+        means = [pole[2] for pole in poles[: len(rest)]]
+        if means and max(means) > 0:
+            kinds[rest[int(np.argmax(means))]] = "mean"
         return kinds
+
+    def _held_by(self, a: float) -> float:
+        """Share of u in the directions of the noise covariance with eigenvalue `a`."""
+        return float(np.sum(self._left.coordinates[self._left.values == a, 0] ** 2))
 
     def profiles(self) -> FloatArray:
         """Unit vectors (len(top) + 1, len(outliers)): each outlier in terms of the usage's directions.

@@ -16,10 +16,20 @@ from spikepool.errors import DomainError, NonFiniteError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 
-SCALINGS = ("d", "sqrt_d")
+SCALINGS = {"d": 1.0, "sqrt_d": 0.5}
 
 # Scores are computed for this many numbers at a time, to bound memory whatever n is.
 _BLOCK_ELEMENTS = 1 << 22
+
+
+def score_exponent(scaling: str | float) -> float:
+    """Power of d that divides the scores: 1 for ``"d"``, 1/2 for ``"sqrt_d"``, or the number itself."""
+    if isinstance(scaling, str):
+        return SCALINGS[check.choice(scaling, "scaling", tuple(SCALINGS))]
+    exponent = check.finite_number(scaling, "scaling")
+    if not 0.5 <= exponent <= 1:
+        raise DomainError("scaling must be 'd', 'sqrt_d' or an exponent from 1/2 to 1", exponent, "Choose one of these")
+    return exponent
 
 
 def _sequences(X: ArrayLike) -> NDArray[Any]:
@@ -34,14 +44,14 @@ def _sequences(X: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def _softmax_rows(X: NDArray[Any], tau: float, scaling: str) -> FloatArray:
+def _softmax_rows(X: NDArray[Any], tau: float, exponent: float) -> FloatArray:
     """(n, T, T) attention matrices of a block of sequences."""
     T, d = X.shape[1:]
-    factor = tau / (d if scaling == "d" else np.sqrt(d))
+    factor = tau / d**exponent
     with np.errstate(over="ignore", invalid="ignore"):
         scores: FloatArray = np.einsum("ntd,nsd->nts", X, X, optimize=True).astype(np.float64) * factor
         if X.dtype == np.float32 and not np.all(np.isfinite(scores)):
-            return _softmax_rows(X.astype(np.float64), tau, scaling)
+            return _softmax_rows(X.astype(np.float64), tau, exponent)
     if not np.all(np.isfinite(scores)):
         raise DomainError("the attention scores overflow", float(np.abs(X).max()), "Scale X or tau down")
     mask = np.tril(np.ones((T, T), dtype=bool), -1)
@@ -54,7 +64,7 @@ def _softmax_rows(X: NDArray[Any], tau: float, scaling: str) -> FloatArray:
     return scores
 
 
-def attention_matrix(X: ArrayLike, tau: float = 1.0, scaling: str = "d") -> FloatArray:
+def attention_matrix(X: ArrayLike, tau: float = 1.0, scaling: str | float = "d") -> FloatArray:
     """Causal attention matrices (n, T, T), rows summing to one.
 
     Parameters
@@ -63,28 +73,28 @@ def attention_matrix(X: ArrayLike, tau: float = 1.0, scaling: str = "d") -> Floa
         Embedded sequences; a single one gives n = 1.
     tau : float
         Inverse temperature.
-    scaling : {"d", "sqrt_d"}
-        Scores are ``tau/d`` or ``tau/sqrt(d)`` times the inner products. At ``"d"`` they vanish as d grows and the
+    scaling : {"d", "sqrt_d"} or float
+        Scores are ``tau/d``, ``tau/sqrt(d)`` or ``tau/d**scaling`` times the inner products, with an exponent from 1/2
+        to 1. At ``"d"`` they vanish as d grows and the
         weights tend to :func:`spikepool.causal_weights`, with an error of order ``d**-0.5``; at ``"sqrt_d"`` they
         stay random.
     """
     array = _sequences(X)
     tau = check.finite_number(tau, "tau")
-    check.choice(scaling, "scaling", SCALINGS)
-    return _softmax_rows(array, tau, scaling)
+    return _softmax_rows(array, tau, score_exponent(scaling))
 
 
-def attention_weights(X: ArrayLike, tau: float = 1.0, scaling: str = "d") -> FloatArray:
+def attention_weights(X: ArrayLike, tau: float = 1.0, scaling: str | float = "d") -> FloatArray:
     """Pooling weights (n, T) of each sequence: column means of its causal attention matrix.
 
     Parameters as in :func:`attention_matrix`; the (n, T, T) matrices are never held together.
     """
     array = _sequences(X)
     tau = check.finite_number(tau, "tau")
-    check.choice(scaling, "scaling", SCALINGS)
+    exponent = score_exponent(scaling)
     n, T, d = array.shape
     block = max(1, _BLOCK_ELEMENTS // (T * max(T, d)))
     weights = np.empty((n, T))
     for start in range(0, n, block):
-        weights[start : start + block] = _softmax_rows(array[start : start + block], tau, scaling).mean(axis=1)
+        weights[start : start + block] = _softmax_rows(array[start : start + block], tau, exponent).mean(axis=1)
     return weights

@@ -78,7 +78,7 @@ class Sample:
         signal = self.model.mu * self.direction[:, None] * self.gain(w)
         return pooling.rows(self.noise, slice(0, self.model.N)).T + signal
 
-    def attention_weights(self, tau: float = 1.0, scaling: str = "sqrt_d") -> FloatArray:
+    def attention_weights(self, tau: float = 1.0, scaling: str | float = "sqrt_d") -> FloatArray:
         """Weights (N, T) of the causal attention forward pass on these sequences.
 
         The embedded sequences are gathered a block at a time. Parameters as in

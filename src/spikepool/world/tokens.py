@@ -51,16 +51,10 @@ class TokenSampler:
         )
         self.model = model
         frequencies = model.frequencies
+        self._draw_latent = latent_sampler(model)
         if model.latent == "gaussian":
-            values, vectors = np.linalg.eigh(model.R)
-            factor = vectors * np.sqrt(np.maximum(values, 0.0))
-            self._draw_latent: Callable[[np.random.Generator, int], NDArray[Any]] = lambda g, n: (
-                g.standard_normal((n, model.T)) @ factor.T
-            )
             self._picks: tuple[Pick, ...] = (_token_picker(model.V, frequencies),)
         else:
-            signs = sign_sampler(model.R)
-            self._draw_latent = lambda g, n: signs(n, rng=g)
             # within a class, and equal for both unless there are frequencies
             classes = (None,) if frequencies is None else (frequencies[0::2], frequencies[1::2])
             self._picks = tuple(_token_picker(model.V // 2, shares) for shares in classes)
@@ -104,6 +98,16 @@ class TokenSampler:
                 done.result()
                 write(rows, found)
         return tokens, latent
+
+
+def latent_sampler(model: SequenceWorld) -> Callable[[np.random.Generator, int], NDArray[Any]]:
+    """A function of a generator and n that draws the latents (n, T) of a model: ±1 signs, or N(0, R)."""
+    if model.latent == "gaussian":
+        values, vectors = np.linalg.eigh(model.R)
+        factor = vectors * np.sqrt(np.maximum(values, 0.0))
+        return lambda g, n: g.standard_normal((n, model.T)) @ factor.T
+    signs = sign_sampler(model.R)
+    return lambda g, n: signs(n, rng=g)
 
 
 def draw_tokens(model: SequenceWorld, rng: Any = None) -> tuple[NDArray[np.int32], NDArray[Any]]:
