@@ -14,7 +14,7 @@ from spikepool.simulation import drawn, simulate
 from spikepool.simulation.density import SpectrumDensity, spectrum_density
 from spikepool.simulation.results import SimulationResult
 from spikepool.theory import classes as class_theory
-from spikepool.theory import fluctuations, given_tokens, planning
+from spikepool.theory import fluctuations, given_tokens, learned_attention, planning, uncentred
 from spikepool.theory import ridge as ridge_theory
 from spikepool.theory.closed_form import predict_gains
 from spikepool.theory.prediction import Outlier, Prediction
@@ -53,6 +53,10 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         :func:`spikepool.attention_scalars`.
         """
         return predict_gains(self, alpha, kappa)
+
+    def optimal_weights(self) -> FloatArray:
+        """Weights of the best alignment for this covariance; see :func:`spikepool.theory.uncentred.best_weights`."""
+        return uncentred.best_weights(self)
 
     def required_samples(self, w: ArrayLike, alignment: float = 0.8) -> planning.RequiredSamples:
         """Smallest N that reaches `alignment`; see :func:`spikepool.theory.planning.required_samples`."""
@@ -98,6 +102,12 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
     def ridge_accuracy(self, w: ArrayLike, ridge: float = 1.0, n_train: int | None = None, **options: Any) -> float:
         """Test accuracy of the ridge classifier; see :func:`spikepool.theory.ridge.ridge_accuracy`."""
         return ridge_theory.ridge_accuracy(self, w, ridge=ridge, n_train=n_train, **options)
+
+    def learned_weights(
+        self, ridge: float = 1.0, n_train: int | None = None, *, label: int | ArrayLike = 0, **options: Any
+    ) -> learned_attention.LearnedAttention:
+        """Limit of weights learned with ridge; see :func:`spikepool.theory.learned_attention.learned_weights`."""
+        return learned_attention.learned_weights(self, ridge=ridge, n_train=n_train, label=label, **options)
 
 
 class ClassModel(ClassWorld):  # noqa: D101

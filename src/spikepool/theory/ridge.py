@@ -44,6 +44,17 @@ from spikepool.world.sequences import SequenceWorld, checked_model
 _RIDGE_DECADES = 5.0
 
 
+def noise_integrals(m: float, kappa: float, delta: float) -> tuple[float, float, float, float]:
+    """∫ 1/(1+ms), ∫ ms/(1+ms), m ∫ s/(1+ms)² and ∫ (ms/(1+ms))² over kappa·MP_delta, free of cancellation."""
+    zeta = 1 / (m * kappa)
+    b = 1 - delta + zeta
+    root = np.hypot(b, 2 * np.sqrt(delta * zeta))
+    # Stieltjes transform of MP_delta at −zeta: the positive root of delta·zeta·t² + b·t − 1 = 0
+    t = 2 / (b + root) if b >= 0 else (root - b) / (2 * delta * zeta)
+    P = t / (1 + delta * t)
+    return zeta * t, P, zeta * P / root, P * (delta * zeta * t + P / t) / root
+
+
 def ridge_moments(
     *, alpha: float, kappa: float, covariance: float, strength: float, delta: float, ratio: float, ridge: float
 ) -> tuple[float, float]:
@@ -63,23 +74,13 @@ def ridge_moments(
         Regularisation, above 0.
     """
 
-    def integrals(m: float) -> tuple[float, float, float, float]:
-        """∫ 1/(1+ms), ∫ ms/(1+ms), m ∫ s/(1+ms)² and ∫ (ms/(1+ms))² over kappa·MP_delta, free of cancellation."""
-        zeta = 1 / (m * kappa)
-        b = 1 - delta + zeta
-        root = np.hypot(b, 2 * np.sqrt(delta * zeta))
-        # Stieltjes transform of MP_delta at −zeta: the positive root of delta·zeta·t² + b·t − 1 = 0
-        t = 2 / (b + root) if b >= 0 else (root - b) / (2 * delta * zeta)
-        P = t / (1 + delta * t)
-        return zeta * t, P, zeta * P / root, P * (delta * zeta * t + P / t) / root
-
     def equation(m: float) -> float:
-        return float(ridge * m + ratio * integrals(m)[1] - 1)
+        return float(ridge * m + ratio * noise_integrals(m, kappa, delta)[1] - 1)
 
     # ∫ ms/(1+ms) lies between 0 and m·kappa; the margins keep the bracket valid when both ends round together
     low, high = (1 - 1e-12) / (ridge + ratio * kappa), (1 + 1e-12) / ridge
     m = float(brentq(equation, low, high, xtol=1e-300, rtol=1e-15, maxiter=500))
-    I1, _, mJ, square = integrals(m)
+    I1, _, mJ, square = noise_integrals(m, kappa, delta)
     chi = ratio * square
     q = m * strength * I1
     p = covariance

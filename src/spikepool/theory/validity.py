@@ -157,7 +157,7 @@ def unresolved(count: int) -> str | None:
 
 def ridge_range(kappa: float, signed: bool) -> str | None:
     """Why the closed form of the ridge accuracy is an approximation for these weights."""
-    if 1 / kappa >= FEW_TOKENS_RIDGE and not signed:
+    if 1 / kappa >= FEW_TOKENS_RIDGE * (1 - 1e-6) and not signed:
         return None
     what = "weights of both signs" if signed else f"{1 / kappa:.3g} effective tokens"
     return (
