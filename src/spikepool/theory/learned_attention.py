@@ -37,6 +37,7 @@ from spikepool.errors import ConvergenceError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import html_table, plain
+from spikepool.theory.learned_given_tokens import Objective, given_tokens_loss
 from spikepool.theory.prediction import cautions
 from spikepool.theory.ridge import noise_integrals, ridge_prediction
 from spikepool.theory.validity import SOUND, Validity, ridge_range, validity_of
@@ -44,8 +45,6 @@ from spikepool.world.labels import label_law, label_positions, labels_of
 from spikepool.world.sequences import SequenceWorld, checked_model
 from spikepool.world.sign_blocks import sign_blocks
 from spikepool.world.signs import sign_sampler
-
-Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
 # Two weightings this far apart in total variation are different.
 _DIFFERENT = 0.15
@@ -218,8 +217,6 @@ def learned_weights(
     # weights that were tried and are not minima count too: a single training set may prefer them
     rivals = [x for _, x in candidates[1:]] + list(np.eye(model.T)[r * np.sign(r @ w) > 0])
     if exact:
-        from spikepool.theory.learned_given_tokens import given_tokens_loss
-
         objective = given_tokens_loss(model, ridge, n, positions, rng)
         loss, w = min((minimise_on_simplex(objective, x) for x in _distinct([w, *rivals])), key=lambda pair: pair[0])
     accuracy = ridge_prediction(model, w, ridge, n, label=positions, exact=exact, draws=draws, rng=rng).accuracy
@@ -293,7 +290,7 @@ def _tie(at: Callable[[FloatArray], ProfileLoss], w: FloatArray, rivals: list[Fl
     place = int(np.argmax(closest[1]))
     return (
         f"weights with {closest[1][place]:.2g} at position {place} have a loss within {max(closest[0], 0):.2g} "
-        f"standard deviations of a single training set of n = {n}: runs find either, and their mean accuracy lies between"
+        f"standard deviations of a single training set of n = {n}: runs find either, with a mean accuracy in between"
     )
 
 

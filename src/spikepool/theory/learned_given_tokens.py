@@ -11,6 +11,7 @@ follows from the constraint, whose derivative needs R² at pairs of tokens of on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,15 @@ from scipy.optimize import brentq
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.theory.learned_attention import Objective
 from spikepool.world.class_centring import Projection
 from spikepool.world.labels import labels_of
 from spikepool.world.pooling_matrix import token_matrix
 from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.tokens import draw_tokens
+
+# from weights to the loss and its gradient
+Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
 def given_tokens_loss(model: SequenceWorld, ridge: float, n: int, positions: NDArray[np.intp], rng: Any) -> Objective:
@@ -77,4 +80,4 @@ def given_tokens_loss(model: SequenceWorld, ridge: float, n: int, positions: NDA
     return objective
 
 
-__all__ = ["given_tokens_loss"]
+__all__ = ["Objective", "given_tokens_loss"]
