@@ -202,16 +202,16 @@ class MissingDependencyError(SpikepoolError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 
 
-class TableFormatError(InvalidInputError):
-    """An embedding-table file is malformed, unsafe or of an unknown format."""
+class DataSourceError(InvalidInputError):
+    """Data cannot be opened or read where they lie: a file, a Zarr store, a bucket."""
+
+
+class TableFormatError(DataSourceError):
+    """A file is malformed, of an unknown format, or does not hold what was asked for."""
 
 
 class UnsafeFormatError(TableFormatError):
     """The file is of a format that executes code when loaded (a pickle); it was not loaded."""
-
-
-class DataSourceError(InvalidInputError):
-    """Rows cannot be opened or read where they lie: a file, a Zarr store, a bucket."""
 
 
 class MissingSourceError(DataSourceError):

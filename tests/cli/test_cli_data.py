@@ -121,9 +121,9 @@ def test_report_as_json(run, files, tmp_path):
 @pytest.mark.parametrize(
     ("data", "extra", "words"),
     [
-        ("absent.npy", (), "no such file"),
+        ("absent.npy", (), "nothing at"),
         ("y.npy", (), "must be features (n, d) or tokens"),
-        ("groups.txt", (), "no format read here"),
+        ("groups.txt", (), "not a table of numbers"),
         ("nan.npy", ("--labels", "y.npy"), "NaN"),
         ("wrong", ("--labels", "y.npy"), ""),
         ("right", ("--labels", "short.txt"), "3 values for 300 rows"),

@@ -148,7 +148,7 @@ def test_compare(run, model, tmp_path):
     assert "not measured" in err
     code, _, err = run("compare", model, tmp_path / "absent.npy")
     assert code == 2
-    assert "no such file" in err
+    assert "nothing at" in err
 
 
 def test_compare_every_weight_of_two_checkpoints(run, model, tmp_path):

@@ -45,14 +45,6 @@ def test_labels_that_are_none_are_refused_by_name(door, y):
         DOORS[door](TOKENS, y)
 
 
-@pytest.mark.parametrize("door", ["report", "fit"])
-def test_sequences_of_different_length_are_refused_with_the_remedy(door):
-    ragged = [row[: 1 + i % 3] for i, row in enumerate(TOKENS)]
-    for X in (ragged, np.array(ragged, dtype=object)):
-        with pytest.raises(sp.RaggedError, match="mask="):
-            DOORS[door](X, CLASSES)
-
-
 @pytest.mark.parametrize("door", DOORS)
 def test_sparse_features_are_refused_with_the_remedy(door):
     with pytest.raises(sp.InvalidInputError, match="toarray"):

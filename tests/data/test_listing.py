@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.formats import open_table
-from spikepool.data.listing import list_tensors
+from spikepool.data.table_input import list_tensors, open_table
 from spikepool.data.token_lists import read_tokens, tokens_beside
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
@@ -48,7 +47,7 @@ def test_npy_npz_and_parquet(tmp_path):
 
     pq.write_table(pa.table({"x": [1.0, 2.0], "y": [1.0, 3.0]}), tmp_path / "a.parquet")
     assert entries(list_tensors(tmp_path / "a.parquet")) == {"x, y": ((2, 2), True)}
-    with pytest.raises(sp.TableFormatError):
+    with pytest.raises(sp.MissingSourceError):
         list_tensors(tmp_path / "absent.npy")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import spikepool as sp
 from spikepool.data.hub import HubUnreachableError
-from spikepool.data.tensor_names import choose_tensor
+from spikepool.data.names import choose_tensor
 from spikepool.tables import open_table
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
@@ -84,8 +84,7 @@ def test_npz(tmp_path, table, save):
     np.testing.assert_array_equal(read(open_table(tmp_path / "a.npz")), table)
     np.testing.assert_array_equal(read(open_table(tmp_path / "a.npz", "other")), table[:, :8])
     save(tmp_path / "f.npz", a=np.asfortranarray(table))
-    with pytest.raises(sp.TableFormatError, match="ascontiguousarray"):
-        open_table(tmp_path / "f.npz")
+    np.testing.assert_array_equal(read(open_table(tmp_path / "f.npz")), table)
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0"])
@@ -142,7 +141,7 @@ def test_arrow_vectors_of_different_lengths(tmp_path):
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"vector": [[1.0, 2.0, 3.0], [1.0, 2.0]]}), tmp_path / "a.parquet")
-    with pytest.raises(sp.TableFormatError):
+    with pytest.raises(sp.RaggedError):
         read(open_table(tmp_path / "a.parquet"))
 
 
@@ -173,7 +172,7 @@ def test_no_guess_between_candidates():
 
 
 def test_missing_file_and_bad_arguments(tmp_path):
-    with pytest.raises(sp.TableFormatError, match="no such file"):
+    with pytest.raises(sp.MissingSourceError, match="nothing at"):
         open_table(tmp_path / "nothing.npy")
     with pytest.raises(sp.InvalidInputError):
         open_table(None)

@@ -5,8 +5,8 @@ import pytest
 import upload_files as files
 
 import spikepool as sp
+from spikepool.data import open_blocks
 from spikepool.explorer import Settings
-from spikepool.explorer.csv_files import read_csv
 from spikepool.explorer.upload_view import _spectrum, outlier_caption, present
 from spikepool.explorer.uploads import Part, Upload, UploadError, check_upload, upload_task
 
@@ -192,9 +192,9 @@ def test_fitted_curve_and_histogram_have_the_same_mass(tmp_path):
         ("features", "a.npy", files.npy(np.full((20, 8), np.nan)), "NaN"),
         ("features", "a.npy", files.npy(np.ones(20)), "(?i)shape|dimension|table"),
         ("features", "a.csv", b"a,b\nc,d\n", "not a table of numbers"),
-        ("features", "a.csv", b"1,2\n3\n", "not a table of numbers"),
-        ("features", "a.csv", b"\xff\xfe\x00", "not a table of numbers"),
-        ("features", "a.csv", b"nan,1\n2,3\n", "NaN"),
+        ("features", "a.csv", b"1,2\n3\n", "row 1 is too short"),
+        ("features", "a.csv", b"\xff\xfe\x00", "damaged"),
+        ("features", "a.csv", b"nan,1,1,1\n" + b"2,3,4,5\n" * 9, "NaN"),
         ("table", "a.safetensors", b"\x00" * 40, "."),
         ("table", "a.safetensors", b"\x80\x04\x95rest of a pickle", "pickle"),
         ("table", "a.npy", b"\x80\x04\x95rest of a pickle", "pickle"),
@@ -219,7 +219,7 @@ def test_bad_files_give_a_message(application, kind, name, body, message):
         {"kind": "features"},
         {"kind": "other", "name": "a.npy"},
         {"kind": "features", "name": "a.pkl"},
-        {"kind": "features", "name": "a.safetensors"},
+        {"kind": "features", "name": "a.gguf"},
         {"kind": "table", "name": "model.bin"},
         {"kind": "table", "name": "../../etc/passwd"},
         {"kind": "features", "name": "a.npy", "target": "x"},
@@ -255,9 +255,9 @@ def test_a_file_that_is_too_large_is_refused(application):
 def test_csv_with_and_without_names(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("1,2\n3,4.5\n")
-    np.testing.assert_array_equal(read_csv(path), [[1, 2], [3, 4.5]])
+    np.testing.assert_array_equal(open_blocks(path).whole(), [[1, 2], [3, 4.5]])
     path.write_text("first,second\n1,2\n3,4.5\n")
-    np.testing.assert_array_equal(read_csv(path), [[1, 2], [3, 4.5]])
+    np.testing.assert_array_equal(open_blocks(path).whole(), [[1, 2], [3, 4.5]])
 
 
 def test_uploads_leave_nothing_behind(application):

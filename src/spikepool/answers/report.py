@@ -13,9 +13,12 @@ from spikepool.answers import sentences
 from spikepool.answers.result import Answer, DataReport
 from spikepool.answers.stages import Stages, Told
 from spikepool.data.blocks import BlockSource
+from spikepool.data.columns import open_features, read_column, read_mask
 from spikepool.data.estimator_input import shape_of
+from spikepool.data.in_memory import as_array, padded
 from spikepool.data.labels import decided_task, label_array
-from spikepool.data.user_files import load_rows, open_rows
+from spikepool.data.locations import is_path
+from spikepool.data.opening import is_stored
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
@@ -72,8 +75,11 @@ def report(
     Learned weights have seen the labels of their rows. The forecast therefore refits the pooling within its own folds,
     and the diagnosis of features pooled by learned weights describes those features, not an unseen sample.
     """
-    rows = open_rows(X) if isinstance(X, str) or hasattr(X, "__fspath__") else X
+    rows, mask = padded(X, mask)
+    rows = open_features(rows) if is_stored(rows) else as_array(rows)
     shape = rows.shape if isinstance(rows, BlockSource) else shape_of(rows)
+    mask = read_mask(mask, shape) if is_path(mask) else mask
+    y = read_column(y, rows=shape[0]) if is_path(y) else y
     if len(shape) not in (2, 3):
         raise ShapeError("X must be features (n, d) or tokens (n, T, d)", shape, "Pass one of these shapes")
     if mask is not None and len(shape) == 2:
@@ -87,7 +93,7 @@ def report(
     options = {"random_state": random_state}
     with Stages({name: SHARES[name] for name in _asked_of(shape, labels)}, progress) as stages:
         if len(shape) == 2:
-            features = load_rows(rows)
+            features = rows
             choose = Answer(
                 CHOOSE,
                 "The rows are pooled already, so there is nothing to choose.",
@@ -175,7 +181,7 @@ def _mean(rows: Any, mask: Any) -> AnyArray:
     return np.asarray(SpectralPooling(weights="mean").fit(rows, mask=mask).transform(rows, mask=mask))
 
 
-def _trust(features: AnyArray, groups: Any, random_state: Any) -> Answer:
+def _trust(features: Any, groups: Any, random_state: Any) -> Answer:
     def ask() -> Answer:
         found = diagnose(features, target=SPAN_TARGET, groups=groups, random_state=random_state)
         verdict, advice = sentences.trust(found)
@@ -188,7 +194,7 @@ def _trust(features: AnyArray, groups: Any, random_state: Any) -> Answer:
 
 def _plan(
     rows: Any,
-    features: AnyArray,
+    features: Any,
     labels: AnyArray,
     mask: Any,
     groups: Any,

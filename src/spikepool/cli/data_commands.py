@@ -66,7 +66,7 @@ def pool(
         if "://" not in name:
             existing_folder(Path(name))
         check_output(name, overwrite=overwrite, inputs=inputs)
-    rows = reading.open_input(tokens, column, "tokens")
+    rows = reading.open_input(tokens, column, "tokens", label_column)
     y = reading.label_values(tokens, labels, label_column, rows.shape[0])
     observed = reading.mask_values(mask, rows.shape)
     fitted = _fit_pooling(rows, y, observed, reading.group_values(groups, rows.shape[0]), pooling, task, seed)
@@ -191,17 +191,16 @@ def forecast(
     as_json: opt.Json = False,
 ) -> None:
     """Accuracy that more labelled rows will bring, and the rows for a target, from the pilot at hand."""
-    from spikepool.data.user_files import load_rows
     from spikepool.forecasting.forecast import forecast as ask
 
     out = checked_out(out, inputs=(features, labels, groups))
     sizes = None if rows is None else [int(value) for value in opt.parse_numbers(rows, "--n")]
-    table = reading.open_input(features, column, "features")
+    table = reading.open_input(features, column, "features", label_column)
     y = reading.required_labels(features, labels, label_column, table.shape[0])
     chosen = reading.group_values(groups, table.shape[0])
     with _warnings_as_lines(as_json):
         found = ask(
-            load_rows(table),
+            table,
             y,
             n=sizes,
             target=target,
@@ -245,7 +244,7 @@ def report(
     if out.suffix.lower() not in (".html", ".htm", ".json"):
         raise InvalidInputError("--out must end in .html or .json", str(out), "Choose one of these")
     checked_out(out, (".json",), (data, labels, mask, groups))
-    rows = reading.open_input(data, column, "either")
+    rows = reading.open_input(data, column, "either", label_column)
     found = ask(
         rows,
         reading.label_values(data, labels, label_column, rows.shape[0]),

@@ -9,14 +9,14 @@ import typer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ROWS_HELP = "npy, npz, Parquet, Arrow or Zarr, or a URL (s3://, gs://)"
+ROWS_HELP = "npy, npz, Parquet, Arrow, Zarr, CSV, TSV, JSON lines or safetensors, or a URL (s3://, gs://)"
 Features = Annotated[str, typer.Argument(help=f"Features (n, d): {ROWS_HELP}.")]
 Tokens = Annotated[str, typer.Argument(help=f"Tokens (n, T, d): {ROWS_HELP}.")]
 Either = Annotated[str, typer.Argument(help=f"Tokens (n, T, d) or features (n, d): {ROWS_HELP}.")]
 Column = Annotated[
     str | None, typer.Option("--column", help="Array of an archive or group, or column of lists, that holds the rows.")
 ]
-LABELS_HELP = "One label a row: npy, npz, csv, txt, json, Parquet or Arrow; the file of the rows by default."
+LABELS_HELP = "One label per row: npy, npz, CSV, txt, JSON, Parquet, Arrow; by default a column of the rows' file."
 Labels = Annotated[str | None, typer.Option("--labels", "-y", help=LABELS_HELP)]
 LabelColumn = Annotated[
     str | None,
@@ -24,16 +24,16 @@ LabelColumn = Annotated[
 ]
 Mask = Annotated[str | None, typer.Option("--mask", help="(n, T), true where a token is observed: npy or npz.")]
 Groups = Annotated[
-    str | None, typer.Option("--groups", help="One value a row: rows of one group are never split. As --labels.")
+    str | None, typer.Option("--groups", help="One value per row: rows of one group are never split. As --labels.")
 ]
 
 
-def open_input(path: str, column: str | None, kind: str) -> Any:
-    """Rows of a file, which must be "features" (2-D), "tokens" (3-D) or "either"."""
-    from spikepool.data.user_files import open_rows
+def open_input(path: str, column: str | None, kind: str, exclude: str | None = None) -> Any:
+    """Rows of a file, which must be "features" (2-D), "tokens" (3-D) or "either"; `exclude` is a column of labels."""
+    from spikepool.data.columns import open_features
     from spikepool.errors import ShapeError
 
-    rows = open_rows(path, column)
+    rows = open_features(path, column, exclude=() if exclude is None else (exclude,))
     wanted = {"features": (2,), "tokens": (3,), "either": (2, 3)}[kind]
     if len(rows.shape) not in wanted:
         shapes = {"features": "features (n, d)", "tokens": "tokens (n, T, d)"}[kind]
@@ -47,11 +47,11 @@ def open_input(path: str, column: str | None, kind: str) -> Any:
 
 def label_values(path: str, labels: str | None, column: str | None, rows: int) -> NDArray[Any] | None:
     """Labels of the rows: from their own file, from a column of the rows' file, or none."""
-    from spikepool.data.user_files import read_labels
+    from spikepool.data.columns import read_column
 
     if labels is None and column is None:
         return None
-    return read_labels(path if labels is None else labels, column, rows=rows)
+    return read_column(path if labels is None else labels, column, rows=rows)
 
 
 def required_labels(path: str, labels: str | None, column: str | None, rows: int) -> NDArray[Any]:
@@ -66,13 +66,13 @@ def required_labels(path: str, labels: str | None, column: str | None, rows: int
 
 def group_values(groups: str | None, rows: int) -> NDArray[Any] | None:
     """Groups of the rows, or none."""
-    from spikepool.data.user_files import read_labels
+    from spikepool.data.columns import read_column
 
-    return None if groups is None else read_labels(groups, rows=rows, name="groups")
+    return None if groups is None else read_column(groups, rows=rows, role="groups")
 
 
 def mask_values(mask: str | None, shape: tuple[int, ...]) -> NDArray[Any] | None:
     """Mask of the tokens, or none."""
-    from spikepool.data.user_files import read_mask
+    from spikepool.data.columns import read_mask
 
     return None if mask is None else read_mask(mask, shape)

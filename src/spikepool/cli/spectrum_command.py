@@ -88,7 +88,7 @@ def _fit(file: str, tensor: str | None, transpose: bool, tokenizer: str | None, 
 
 def row_names(file: str, source: Any, tokenizer: str | None) -> list[str] | None:
     """Names of the rows: those asked for, those beside a model, or none."""
-    from spikepool.data.tensor_names import names_an_embedding
+    from spikepool.data.names import names_an_embedding
     from spikepool.data.token_lists import padded, read_tokens, tokens_beside
     from spikepool.errors import ShapeError
 
@@ -119,8 +119,8 @@ def _values(fit: TableSpectrum) -> dict[str, Any]:
 
 
 def _list(file: str, as_json: bool) -> None:
-    from spikepool.data.listing import list_tensors
-    from spikepool.data.tensor_names import names_an_embedding
+    from spikepool.data.names import names_an_embedding
+    from spikepool.data.table_input import list_tensors
 
     found = list_tensors(file)
     if as_json:
@@ -140,7 +140,7 @@ def _list(file: str, as_json: bool) -> None:
 
 def _all_weights(file: str, gates: Any, out: Path | None, as_json: bool) -> None:
     """Every matrix of the file, each with its longer side as rows; simulated nulls are left out."""
-    from spikepool.data.listing import list_tensors
+    from spikepool.data.table_input import list_tensors
     from spikepool.errors import SpikepoolError, TableFormatError
     from spikepool.kit.progress import Progress
     from spikepool.tables import TableSpectrum, open_table

@@ -9,11 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from spikepool.data.budget import refuse_bomb
 from spikepool.errors import TableFormatError
-
-# As for zip archives: numbers that carry information do not shrink a hundred times. What fits here may.
-RATIO_LIMIT = 100
-HARMLESS_BYTES = 1 << 26
 
 # Arrow's flatbuffer schema: header types of a message, and bytes of the structs in a record batch.
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
@@ -32,7 +29,7 @@ def decoded_bytes(group: Any, columns: list[str]) -> tuple[int, int]:
 def check_parquet(metadata: Any, columns: list[str], name: str, size: int) -> int:
     """Raise unless the values of `columns`, once decoded, are in proportion to `size` bytes of file; their number."""
     counted = [decoded_bytes(metadata.row_group(i), columns) for i in range(metadata.num_row_groups)]
-    refuse_bomb(sum(wide for _, wide in counted), name, size)
+    refuse_bomb(sum(wide for _, wide in counted), size, name)
     return sum(values for values, _ in counted)
 
 
@@ -45,13 +42,7 @@ def check_arrow(pyarrow: Any, path: str, name: str, size: int) -> None:
         for message in pyarrow.ipc.MessageReader.open_stream(mapped):
             if message.body is not None:
                 total += _decompressed(message.metadata.to_pybytes(), message.body)
-                refuse_bomb(total, name, size)
-
-
-def refuse_bomb(decoded: int, name: str, size: int) -> None:
-    """Raise if `decoded` bytes cannot be what a file of `size` bytes means to hold."""
-    if decoded > max(HARMLESS_BYTES, RATIO_LIMIT * size):
-        raise TableFormatError(f"{name} expands more than a hundred times", decoded, "Do not use this file")
+                refuse_bomb(total, size, name)
 
 
 def _decompressed(metadata: bytes, body: Any) -> int:

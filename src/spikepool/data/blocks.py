@@ -1,4 +1,4 @@
-"""Rows in chunks, whatever they are stored in: shape, dtype, where the chunks end, and each chunk when asked.
+"""The one source of rows, whatever they are stored in: shape, dtype, where the chunks end, and each chunk when asked.
 
 A chunk is what the storage hands out as one piece: a chunk of a Zarr or Dask array, a row group of Parquet, a record
 batch of Arrow. Work follows these borders, so that a pass reads each of them once. Arrays and memory maps have no
@@ -10,23 +10,22 @@ from __future__ import annotations
 import math
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool.data.budget import require_whole
 from spikepool.data.locations import translate
-from spikepool.errors import (
-    ChunkMismatchError,
-    ShapeError,
-    SpikepoolError,
-    UnreadableChunkError,
-)
+from spikepool.errors import ChunkMismatchError, NonFiniteError, ShapeError, SpikepoolError, UnreadableChunkError
+from spikepool.kit.arrays import FloatArray
 
 # Borders for what has none, in bytes as float64: enough rows for BLAS to run at full speed, small against memory.
 CHUNK_BYTES = 48 * 2**20
+# Blocks of tables, in bytes as float64: the same reasons, and the covariance is held beside them.
+BLOCK_BYTES = 2**24
 
 
 class BlockSource(ABC):
@@ -132,18 +131,54 @@ class BlockSource(ABC):
                 out[ends[k] : ends[k + 1]] = self.read(k)[rows[ends[k] : ends[k + 1]] - self.borders[k]]
         return out
 
+    def blocks(self, rows: int | None = None) -> Iterator[FloatArray]:
+        """Consecutive (b, d) blocks of at most `rows` rows of a table: fresh float64 arrays, checked to be finite."""
+        d = self.shape[1]
+        step = rows or block_rows(d)
+        source = self.with_borders([*range(0, len(self), step), len(self)]) if self.adaptable else self
+        for first, chunk in source.chunks():
+            for start in range(0, len(chunk), step):
+                yield checked_block(chunk[start : start + step], d, self.name, first + start)
+
+    def whole(self) -> NDArray[Any]:
+        """All the rows as one array."""
+        require_whole(len(self) * self.row_bytes, self.name)
+        parts = [rows for _, rows in self.chunks()]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
 
 class ArrayBlocks(BlockSource):
-    """An array in memory, a memory map, or anything else that has a shape and gives rows by slicing."""
+    """An array in memory, a memory map, or anything else that has a shape and gives rows by slicing.
 
-    def __init__(self, array: Any, name: str, borders: Sequence[int] | None = None) -> None:
+    Parameters
+    ----------
+    array : array-like with `shape`, `dtype` and slicing
+    name : str
+    borders : sequence of int, optional
+    decode : callable, optional
+        Turns stored rows into numbers, for types that NumPy does not have (bfloat16, 8-bit floats).
+    """
+
+    def __init__(
+        self,
+        array: Any,
+        name: str = "X",
+        borders: Sequence[int] | None = None,
+        *,
+        decode: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    ) -> None:
         shape = tuple(int(size) for size in array.shape)
-        self.array = array
-        super().__init__(name, shape, array.dtype, borders if borders is not None else even_borders(shape))
+        self.array, self.decode = array, decode
+        dtype = array.dtype if decode is None else np.float32
+        super().__init__(name, shape, dtype, borders if borders is not None else even_borders(shape))
 
     def _load(self, start: int, stop: int) -> Any:
         mapped = getattr(self.array, "_mmap", None)
         rows = self.array[start:stop]
+        if hasattr(rows, "toarray"):  # a sparse matrix
+            rows = rows.toarray()
+        if self.decode is not None:
+            rows = self.decode(np.asarray(rows))
         # Pages read before would be counted as ours until memory runs short; hand them back now. Not those of a
         # copy-on-write map, whose changes would go with them.
         if mapped is not None and hasattr(mapped, "madvise") and getattr(self.array, "mode", None) == "r":
@@ -158,7 +193,49 @@ class ArrayBlocks(BlockSource):
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """The given rows."""
-        return np.asarray(self.array[rows])
+        taken = np.asarray(self.array[rows])
+        return taken if self.decode is None else self.decode(taken)
+
+
+class SequentialBlocks(BlockSource):
+    """Rows that can be read from the first to the last only: compressed archives, text files.
+
+    A chunk that follows the one before continues the pass; any other starts a new one. :meth:`passes` opens
+    the data and gives a function that reads the next rows.
+    """
+
+    _pass: tuple[int, Callable[[int], Any]] | None = None
+
+    @abstractmethod
+    def passes(self) -> Callable[[int], Any]:
+        """A new pass: ``read(count)`` gives the next `count` rows."""
+
+    def _load(self, start: int, stop: int) -> Any:
+        at, read = self._pass if self._pass is not None else (stop, None)
+        self._pass = None  # an error ends the pass
+        if read is None or at > start:
+            at, read = 0, self.passes()
+        while at < start:
+            count = min(start - at, max(1, stop - start))
+            read(count)
+            at += count
+        rows = read(stop - start)
+        self._pass = (stop, read) if stop < len(self) else None
+        return rows
+
+    @property
+    def adaptable(self) -> bool:
+        """Any consecutive rows can be read."""
+        return True
+
+    def with_borders(self, borders: Sequence[int]) -> Self:
+        """The same rows with other borders, and a pass of their own."""
+        other = super().with_borders(borders)
+        other._pass = None
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_pass"}  # open files do not travel
 
 
 class DaskBlocks(BlockSource):
@@ -222,3 +299,24 @@ def check_aligned(sources: Sequence[BlockSource]) -> None:
 def _sizes(source: BlockSource) -> tuple[int, ...]:
     """Rows of the first chunks."""
     return tuple(int(size) for size in np.diff(source.borders[:5]))
+
+
+def block_rows(d: int) -> int:
+    """Rows of a block of about BLOCK_BYTES."""
+    return max(64, BLOCK_BYTES // (8 * max(d, 1)))
+
+
+def checked_block(block: NDArray[Any], d: int, name: str, start: int) -> FloatArray:
+    """Rows as a fresh float64 array, which callers may centre in place; finite, and `d` wide."""
+    if block.ndim != 2 or block.shape[1] != d:
+        raise ShapeError(f"{name}: rows from {start} on should have {d} columns", block.shape, "The data are damaged")
+    values = np.array(block, dtype=np.float64)
+    # The sum is finite unless an entry is not, or the sum itself overflows; only then look at all entries.
+    if not np.isfinite(values.sum()) and not np.isfinite(values).all():
+        bad = np.argwhere(~np.isfinite(values))[0]
+        raise NonFiniteError(
+            f"{name} contains NaN or infinities, first at row {start + bad[0]}, column {bad[1]}",
+            float(values[tuple(bad)]),
+            "Drop or repair these rows, then save the table again",
+        )
+    return values

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from spikepool.data.blocks import BlockSource
+from spikepool.data.in_memory import as_array, padded
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.tokens import (
     TokenForm,
@@ -64,6 +65,9 @@ def read_tokens(
         if not float(padding).is_integer():
             raise InvalidInputError("padding must be a token id", padding, "Pass an integer")
         padding = int(padding)
+    X, mask = padded(X, mask)
+    X = X if is_stored(X) else as_array(X)
+    mask = mask if mask is None or is_stored(mask) else as_array(mask, "mask")
     if isinstance(X, np.ma.MaskedArray):
         X, mask = _unmask(X, mask, 1 if n_positions is None else n_positions, ids=table is not None)
     _remember_or_require_mask(estimator, mask, reset=reset, fitting=reset if fitting is None else fitting)

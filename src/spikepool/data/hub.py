@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from spikepool.data.tensor_names import PICKLE_REMEDY
+from spikepool.data.formats import PICKLE_REMEDY
 from spikepool.errors import InvalidInputError, SpikepoolError, UnsafeFormatError, require
 
 
@@ -48,7 +48,7 @@ def _fetch(hub: Any, model_id: str) -> str:
         return str(get(model_id, "model.safetensors"))
     index = "model.safetensors.index.json"
     if index in names:
-        from spikepool.data.safetensors_files import shard_of_table
+        from spikepool.data.formats.safetensors import shard_of_table
 
         path = Path(get(model_id, index))
         get(model_id, shard_of_table(path, None)[1])  # lands beside the index in the cache

@@ -1,4 +1,4 @@
-"""Labels and groups as a user has them: numbers, text or objects, one a row and none of them missing."""
+"""Labels and groups as a user has them: numbers, text or objects, one per row and none of them missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError
+from spikepool.data.in_memory import as_array
+from spikepool.errors import DataSourceError, InvalidInputError, NonFiniteError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
 
@@ -20,9 +21,12 @@ _AMBIGUOUS_FLOAT_SHARE = 0.2
 
 def label_array(y: Any) -> AnyArray:
     """`y` as an array; a column becomes flat, objects that are all numbers become numbers, missing ones an error."""
-    values = np.asarray(y)
+    if isinstance(y, (list, tuple)) and len({isinstance(v, str) for v in y}) > 1:
+        # NumPy would turn the numbers into text without a word
+        raise InvalidInputError("y mixes text and numbers", y[:5], "Pass all text or all numbers")
+    values = np.asarray(as_array(y, "y"))
     if values.ndim == 0:
-        raise ShapeError("y must be a label a row", y, "Pass y of shape (n,)")
+        raise ShapeError("y must have one label per row", y, "Pass y of shape (n,)")
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.dtype.kind == "c":
@@ -57,6 +61,18 @@ def group_array(groups: Any, n: int) -> AnyArray:
     except TypeError as err:
         raise InvalidInputError("groups must be labels of one kind", groups, "Pass integers or strings") from err
     return given
+
+
+def as_values(values: Any, name: str) -> AnyArray:
+    """A list of one value per row as an array: numbers where every value is one, text otherwise."""
+    if not isinstance(values, list) or not values or any(isinstance(v, (list, dict)) or v is None for v in values):
+        raise DataSourceError(f"{name} must hold one value per row", values, "Write numbers or text")
+    for kind in (int, float):
+        try:
+            return np.array([kind(v) if isinstance(v, str) else v for v in values])
+        except (ValueError, OverflowError):
+            continue
+    return np.array([str(v) for v in values])
 
 
 def _is_missing(value: Any) -> bool:

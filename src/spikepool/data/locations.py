@@ -1,17 +1,22 @@
-"""Where data lie: a path or a URL as a file system of fsspec, and its many errors under a few names of ours."""
+"""Where data lie: a file of this machine or a URL that fsspec reads, and named errors for both."""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from spikepool.errors import (
     CredentialsError,
     DataSourceError,
     InvalidInputError,
+    MemoryBudgetError,
     MissingDependencyError,
     MissingSourceError,
     SpikepoolError,
@@ -31,6 +36,15 @@ _NO_CREDENTIALS = (
     "ClientAuthenticationError",
     "ProfileNotFound",
 )
+# The same for servers that do not answer.
+_NO_CONNECTION = (
+    "ClientConnectorError",
+    "ClientConnectorDNSError",
+    "EndpointConnectionError",
+    "ConnectTimeoutError",
+    "ServerTimeoutError",
+    "ConnectionTimeoutError",
+)
 # Words by which object stores refuse a request that carried credentials.
 _REFUSED = ("accessdenied", "access denied", "forbidden", "invalidaccesskeyid", "signaturedoesnotmatch", "expiredtoken")
 
@@ -44,29 +58,97 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Location:
-    """A place that fsspec can reach.
+    """A file or folder of this machine, or a place that fsspec can reach.
 
     Attributes
     ----------
     url : str
         As given, for messages and for opening it again elsewhere.
-    fs : fsspec.AbstractFileSystem
     path : str
-        Within the file system, without a trailing slash.
+        On this machine, or within the file system; without a trailing slash.
+    fs : fsspec.AbstractFileSystem or None
+        None on this machine, where fsspec is not needed.
+    options : mapping or None
+        What the file system was made with.
     """
 
     url: str
-    fs: Any
     path: str
+    fs: Any = None
+    options: Mapping[str, Any] | None = None
+
+    @property
+    def local(self) -> Path | None:
+        """The path, if it is on this machine."""
+        return Path(self.path) if self.fs is None else None
 
     @property
     def shared(self) -> bool:
         """Whether another process finds the same data there."""
-        return not in_memory(self.fs)
+        return self.fs is None or not in_memory(self.fs)
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """Ending of the name in lower case, without ``.gz``."""
+        return Path(self.name.lower().removesuffix(".gz")).suffix
 
     def child(self, name: str) -> str:
         """Path of an object below this one."""
         return f"{self.path}/{name}"
+
+    def is_folder(self) -> bool:
+        """Whether it is a folder; raises if there is nothing, or something that is neither file nor folder."""
+        with named_errors(self.url):
+            if self.fs is not None:
+                return bool(self.fs.info(self.path)["type"] == "directory")
+            mode = os.stat(self.path).st_mode
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            raise DataSourceError("this is not a regular file", self.url, "Pass a file or a folder")
+        return stat.S_ISDIR(mode)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name below."""
+        if self.fs is None:
+            return os.path.isfile(self.child(name))
+        with named_errors(self.url):
+            return bool(self.fs.exists(self.child(name)))
+
+    def files(self) -> dict[str, int]:
+        """Path and size of every file below, in order of name."""
+        with named_errors(self.url):
+            if self.fs is None:
+                return {str(p): p.stat().st_size for p in sorted(Path(self.path).rglob("*")) if p.is_file()}
+            found = self.fs.find(self.path, detail=True)
+            return {path: int(info["size"]) for path, info in sorted(found.items())}
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        with named_errors(self.url):
+            return os.stat(self.path).st_size if self.fs is None else int(self.fs.info(self.path)["size"])
+
+    def read(self, start: int = 0, stop: int | None = None) -> bytes:
+        """Bytes `start` to `stop` of the file."""
+        with named_errors(self.url):
+            if self.fs is not None:
+                return bytes(self.fs.cat_file(self.path, start=start, end=stop))
+            with open(self.path, "rb") as file:
+                file.seek(start)
+                return file.read() if stop is None else file.read(stop - start)
+
+    def open(self) -> Any:
+        """The file, open for reading bytes."""
+        with named_errors(self.url):
+            return open(self.path, "rb") if self.fs is None else self.fs.open(self.path, "rb")
+
+    def at(self, path: str) -> Location:
+        """Another place of the same file system."""
+        url = path if self.fs is None else f"{self.url.partition('://')[0]}://{path}"
+        return Location(url, path, self.fs, self.options)
 
 
 def in_memory(fs: Any) -> bool:
@@ -101,9 +183,17 @@ def locate(where: str | Path, storage_options: Mapping[str, Any] | None = None) 
     MissingDependencyError
         The package that speaks the protocol is not installed.
     InvalidInputError
-        Nothing speaks the protocol.
+        Nothing speaks the protocol, or `where` is empty.
     """
     url = str(where)
+    # an unset shell variable must not become the current folder
+    if not url.strip() or "\0" in url or (isinstance(where, Path) and not where.parts):
+        raise InvalidInputError("the path is empty", url, "Pass the name of a file, '.' for the current folder")
+    if url.startswith("file://"):
+        url = unquote(urlsplit(url).path)
+    if "://" not in url:
+        path = os.path.abspath(os.path.expanduser(url))
+        return Location(path, path)
     core = require("fsspec.core", "remote")
     try:
         fs, path = core.url_to_fs(url, **dict(storage_options or {}))
@@ -116,7 +206,7 @@ def locate(where: str | Path, storage_options: Mapping[str, Any] | None = None) 
         raise InvalidInputError(
             f"this URL cannot be used: {err}", url, "Pass s3://, gs://, memory:// or a path"
         ) from err
-    return Location(url, fs, str(path).rstrip("/"))
+    return Location(url, str(path).rstrip("/"), fs, storage_options)
 
 
 @contextmanager
@@ -144,6 +234,10 @@ def translate(err: BaseException, where: str, doing: str = "read") -> SpikepoolE
         return CredentialsError(
             f"not allowed to {doing} {where} ({text})", remedy="Check the credentials and what they permit"
         )
+    if any(_is_refused_connection(cause) for cause in chain):
+        return DataSourceError(
+            f"cannot connect to {where} ({text})", remedy="Check the address and the network, then try again"
+        )
     if isinstance(err, FileNotFoundError):
         # the store's own words, not those of a path that has a bucket in its name
         if "bucket" in text.lower().replace(where.split("://")[-1].lower(), ""):
@@ -151,7 +245,22 @@ def translate(err: BaseException, where: str, doing: str = "read") -> SpikepoolE
                 f"the bucket of {where} does not exist", remedy="Check its name and region, or create it first"
             )
         return MissingSourceError(f"there is nothing at {where}", remedy="Check the path")
-    return DataSourceError(f"cannot {doing} {where} ({type(err).__name__}: {text})", remedy="Try again, or restore it")
+    if isinstance(err, MemoryError):
+        return MemoryBudgetError(f"not enough memory to {doing} {where}", remedy="Use smaller chunks or fewer rows")
+    if isinstance(err, OSError) and err.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DataSourceError(f"cannot {doing} {where}: the disk is full", remedy="Free some space")
+    if "codec" in text.lower() or "compressor" in text.lower():
+        return DataSourceError(
+            f"cannot {doing} {where} ({text})", remedy="Install the package of that codec, or write it with zstd"
+        )
+    return DataSourceError(
+        f"cannot {doing} {where} ({type(err).__name__}: {text})", remedy="Check that the data are complete"
+    )
+
+
+def _is_refused_connection(err: BaseException) -> bool:
+    """Whether an error of the network says that nothing answered, by its class or its name."""
+    return isinstance(err, (ConnectionError, TimeoutError)) or type(err).__name__ in _NO_CONNECTION
 
 
 def _causes(err: BaseException | None) -> list[BaseException]:

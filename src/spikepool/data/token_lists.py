@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from spikepool.data.formats import locate_file, recognise
+from spikepool.data.formats import recognise
+from spikepool.data.table_input import locate_table
 from spikepool.errors import TableFormatError
 
 BESIDE = ("tokenizer.json", "vocab.json", "vocab.txt")  # looked for beside a model, in this order
@@ -32,7 +33,7 @@ def read_tokens(path: Any) -> list[str]:
         if file.stat().st_size > LARGEST_FILE:
             raise TableFormatError("the file is too large for a tokenizer", file.name, "Pass tokenizer.json")
         if file.suffix.lower() == ".gguf":
-            from spikepool.data.gguf_files import gguf_tokens
+            from spikepool.data.formats.gguf import gguf_tokens
 
             return _required(gguf_tokens(file), file)
         text = file.read_text(encoding="utf-8")
@@ -52,13 +53,16 @@ def tokens_beside(path: Any, V: int) -> list[str] | None:
 
     Rows beyond the last token, which pad the table, are named by their number.
     """
-    file = locate_file(path)
-    if recognise(file) == "gguf":
-        from spikepool.data.gguf_files import gguf_tokens
+    location = locate_table(path)
+    file = location.local
+    if file is None:
+        return None
+    if recognise(location, "table").name == "GGUF":
+        from spikepool.data.formats.gguf import gguf_tokens
 
         names = gguf_tokens(file)
-    elif any((file.parent / name).is_file() for name in BESIDE):
-        names = read_tokens(file.parent)
+    elif any(((file if file.is_dir() else file.parent) / name).is_file() for name in BESIDE):
+        names = read_tokens(file if file.is_dir() else file.parent)
     else:
         names = None
     fits = names is not None and 0 <= V - len(names) <= max(MOST_PADDING, PADDING_SHARE * V)

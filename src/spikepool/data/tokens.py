@@ -20,7 +20,6 @@ from spikepool.data.blocks import ArrayBlocks, BlockSource, align
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.errors import DomainError, InvalidInputError, NonFiniteError, ShapeError, TokenError
 from spikepool.kit.arrays import BoolArray, FloatArray
-from spikepool.kit.memory import require_memory
 
 Block = tuple[FloatArray, BoolArray]
 # Token sums (P, m, d) of the asked rows, label first, and sums of squared norms (m, P); None: see `label_block`.
@@ -38,7 +37,7 @@ PIECE_BYTES = 4 * 2**20
 def check_table(table: Any) -> NDArray[Any]:
     """The table as a finite real (V, d) array; kept in its own precision, never copied when it is an array."""
     try:
-        E = read_whole(open_blocks(table, name="table")) if is_stored(table) else np.asarray(table)
+        E = open_blocks(table, name="table").whole() if is_stored(table) else np.asarray(table)
     except ValueError as err:
         raise ShapeError("table must have rows of equal length", table, "Pass a (V, d) array") from err
     if E.ndim != 2 or 0 in E.shape:
@@ -281,12 +280,6 @@ def token_input(source: Any, mask: Any, form: TokenForm) -> TokenInput:
     if mask is None:
         return TokenInput(blocks, None, form)
     return TokenInput(*align(blocks, open_blocks(mask, name="mask")), form)
-
-
-def read_whole(source: BlockSource) -> NDArray[Any]:
-    """All the rows of a source as one array."""
-    require_memory(len(source) * source.row_bytes, f"{source.name} as one array", "Use fewer rows")
-    return np.concatenate([rows for _, rows in source.chunks()])
 
 
 def check_ids(ids: Any) -> Any:

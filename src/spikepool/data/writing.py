@@ -90,16 +90,15 @@ def check_output(out: Any, dtype: str = "float32", *, overwrite: bool = False, i
     )
     if kind is None:
         raise InvalidInputError("the output must end in .npy, .zarr or .parquet", text, "Choose one of these")
-    if kind == "npy" and "://" in text:
+    if kind == "npy" and "://" in text and not text.startswith("file://"):
         raise InvalidInputError("an npy file is written to a path of this machine", text, "Use .zarr or .parquet")
     refuse_overlap(out, inputs)
     if kind != "npy":
         require("zarr", "sweeps") if kind == "zarr" else require("pyarrow", "parquet")
-    if "://" not in text:
-        path = Path(text).expanduser().absolute()
-        _check_present(_local_content(path, kind), text, kind, overwrite)
-        return Output(path, None, kind, dtype)
     location = locate(text, {"use_listings_cache": False})
+    if location.local is not None:
+        _check_present(_local_content(location.local, kind), text, kind, overwrite)
+        return Output(location.local, None, kind, dtype)
     with named_errors(text, "write"):
         bucket = location.path.partition("/")[0]
         if location.shared and "/" in location.path and not location.fs.exists(bucket):

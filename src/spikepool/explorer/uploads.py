@@ -14,17 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.formats import suffixes
 from spikepool.errors import InvalidInputError, SpikepoolError
-from spikepool.explorer.csv_files import read_csv
 from spikepool.explorer.histogram import histogram
 from spikepool.explorer.jobs import Report
 
-LABELS = (".npy", ".npz", ".csv", ".txt", ".json", ".parquet", ".arrow")
-MASKS = (".npy", ".npz")
-KINDS: dict[str, tuple[str, ...]] = {
-    "features": (".npy", ".npz", ".parquet", ".arrow", ".csv"),
-    "table": (".npy", ".npz", ".safetensors", ".gguf", ".parquet", ".arrow", ".csv"),
-}
+# What is uploaded by kind: the role of its rows in the registry of formats.
+KINDS = {"features": "rows", "table": "table"}
 LISTED_OUTLIERS = 20
 
 
@@ -55,10 +51,9 @@ def check_upload(arguments: Mapping[str, str]) -> Upload:
     kind = arguments.get("kind", "")
     if kind not in KINDS:
         raise UploadError("kind must be 'features' or 'table'", kind)
-    wanted = {"labels": LABELS, "mask": MASKS} if kind == "features" else {}
     beside = [
-        Part(role, _ending(arguments[role], endings, role), _length(arguments.get(f"{role}_size", ""), role))
-        for role, endings in wanted.items()
+        Part(role, _ending(arguments[role], role, role), _length(arguments.get(f"{role}_size", ""), role))
+        for role in (("labels", "mask") if kind == "features" else ())
         if arguments.get(role)
     ]
     rows = Part("data", _ending(arguments.get("name", ""), KINDS[kind], "file"), None)
@@ -66,7 +61,13 @@ def check_upload(arguments: Mapping[str, str]) -> Upload:
     return Upload(kind, (*beside, rows), _target(arguments.get("target", "")) if kind == "features" else None)
 
 
-def _ending(name: str, endings: tuple[str, ...], what: str) -> str:
+def endings_for(role: str) -> tuple[str, ...]:
+    """Endings of files that may be uploaded as `role`: those of its formats, without stores that are folders."""
+    return tuple(ending for ending in suffixes((role,)) if ending != ".zarr")
+
+
+def _ending(name: str, role: str, what: str) -> str:
+    endings = endings_for(role)
     found = next((ending for ending in endings if name.lower().endswith(ending)), None)
     if found is None:
         raise UploadError(f"the {what} must be one of {', '.join(endings)}", name[-40:])
@@ -115,7 +116,7 @@ def _analyse_table(path: Path, report: Report) -> dict[str, Any]:
     from spikepool.tables import TableSpectrum, open_table
     from spikepool.tables.report import as_dict, as_html
 
-    source: Any = read_csv(path) if path.suffix == ".csv" else open_table(path)
+    source = open_table(path)
     report(0.2, "spectrum, nulls and held-out check")
     fit = TableSpectrum(progress=False).fit(source)
     x, density = smooth_density(fit)

@@ -6,19 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from spikepool.errors import require
-from spikepool.explorer.csv_files import read_csv
 from spikepool.explorer.jobs import Report
 
 
 def answer(paths: dict[str, Path], target: float | None, report: Report) -> dict[str, Any]:
     """The three answers about ``paths["data"]``, with the files of ``"labels"`` and ``"mask"`` where they are given."""
     from spikepool.answers.report import report as ask
-    from spikepool.data.user_files import open_rows, read_labels, read_mask
+    from spikepool.data.columns import open_features, read_column, read_mask
 
     require("matplotlib", "explore")
-    path = paths["data"]
-    rows: Any = read_csv(path) if path.suffix == ".csv" else open_rows(path, name="the file")
-    labels = read_labels(paths["labels"], rows=rows.shape[0]) if "labels" in paths else None
+    rows = open_features(paths["data"], name="the file")
+    labels = read_column(paths["labels"], rows=rows.shape[0]) if "labels" in paths else None
     mask = read_mask(paths["mask"], tuple(rows.shape)) if "mask" in paths else None
     found = ask(
         rows,

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.columns import read_column
+from spikepool.data.in_memory import as_array
 from spikepool.data.labels import decided_task, group_array, label_array
 from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored, open_blocks
-from spikepool.data.tokens import read_whole
-from spikepool.data.user_files import read_labels
 from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, SizeError
 from spikepool.forecasting.dependent_rows import dependence_notes
 from spikepool.kit import validation as check
@@ -77,7 +77,7 @@ class PilotInput:
 
 def in_memory(rows: Any, name: str) -> Any:
     """Rows of a path, URL, memory map, Zarr or Dask array as an array; a pilot is small. Anything else as it is."""
-    return read_whole(open_blocks(rows, name=name)) if is_stored(rows) else rows
+    return open_blocks(rows, name=name).whole() if is_stored(rows) else as_array(rows, name)
 
 
 def read_features(C: Any, name: str = "C") -> FloatArray:
@@ -95,7 +95,7 @@ def read_features(C: Any, name: str = "C") -> FloatArray:
 
 def labels_in_memory(y: Any) -> Any:
     """Labels of a file (npy, csv, txt, json, Parquet, ...) as an array; anything else as it is."""
-    return read_labels(y) if is_path(y) else y
+    return read_column(y) if is_path(y) else y
 
 
 def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | None, AnyArray | None]:

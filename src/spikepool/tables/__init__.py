@@ -7,7 +7,7 @@ analysis.
 
 from __future__ import annotations
 
-from spikepool.data.formats import open_table
+from spikepool.data.table_input import open_table
 from spikepool.tables.checkpoints import CheckpointComparison, compare_checkpoints
 from spikepool.tables.compare import TableComparison, compare_tables
 from spikepool.tables.spectrum import TableSpectrum

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.data.formats import open_table
-from spikepool.data.listing import TensorEntry, list_tensors
-from spikepool.data.sources import TableSource, block_rows
-from spikepool.data.tensor_names import names_an_embedding
+from spikepool.data.blocks import BlockSource, block_rows
+from spikepool.data.formats import TensorEntry
+from spikepool.data.names import names_an_embedding
+from spikepool.data.table_input import list_tensors, open_table
 from spikepool.data.token_lists import tokens_beside
 from spikepool.errors import SpikepoolError, TableFormatError
 from spikepool.kit.progress import Progress
@@ -252,7 +252,7 @@ def _compare(files: tuple[Any, Any], entries: tuple[TensorEntry, TensorEntry], s
     )
 
 
-def _outliers(source: TableSource) -> tuple[int | None, str]:
+def _outliers(source: BlockSource) -> tuple[int | None, str]:
     """Eigenvalues beyond the bulk, or why they are not counted."""
     try:
         fit = TableSpectrum(null_draws=0, repetitions=0, influential=0, progress=False).fit(source)
@@ -261,7 +261,7 @@ def _outliers(source: TableSource) -> tuple[int | None, str]:
     return fit.n_outliers_, ""
 
 
-def _spaces(pair: tuple[TableSource, TableSource], files: tuple[Any, Any]) -> tuple[SpaceOverlap, ...]:
+def _spaces(pair: tuple[BlockSource, BlockSource], files: tuple[Any, Any]) -> tuple[SpaceOverlap, ...]:
     tokens: tuple[list[str] | None, list[str] | None] = (None, None)
     if pair[0].shape[0] != pair[1].shape[0] and all(names_an_embedding(source.name) for source in pair):
         tokens = (tokens_beside(files[0], pair[0].shape[0]), tokens_beside(files[1], pair[1].shape[0]))
@@ -272,7 +272,7 @@ def _spaces(pair: tuple[TableSource, TableSource], files: tuple[Any, Any]) -> tu
     return joint_moments(common).overlaps()
 
 
-def _drift(pair: tuple[TableSource, TableSource]) -> float | None:
+def _drift(pair: tuple[BlockSource, BlockSource]) -> float | None:
     """‖B − A‖/‖A‖ of equal shapes, summed from the differences: small drifts keep their digits."""
     moved, size = 0.0, 0.0
     for a, b in side_by_side(pair, block_rows(pair[0].shape[1])):

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.data.table_input import as_source
+from spikepool.data.table_input import as_table
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
@@ -130,7 +130,7 @@ def compare_tables(
 
     Parameters
     ----------
-    first, second : array of shape (V, d), or TableSource
+    first, second : array of shape (V, d), or BlockSource
     tokens : pair of sequences of str, optional
         Names of the rows. Rows are matched by name when both are given, by number when both tables have as many
         rows, and otherwise not at all.
@@ -143,7 +143,7 @@ def compare_tables(
     -------
     TableComparison
     """
-    sources = as_source(first), as_source(second)
+    sources = as_table(first), as_table(second)
     most = check.size(most, "most", minimum=0)
     for names, source in zip(tokens, sources, strict=True):
         if names is not None and len(names) != source.shape[0]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.sources import ArraySource, TableSource, block_rows
+from spikepool.data.blocks import ArrayBlocks, BlockSource, block_rows
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.tables.gram import Moments, stream_moments
@@ -41,8 +41,8 @@ class SpaceOverlap:
 
 
 def match_rows(
-    sources: tuple[TableSource, TableSource], tokens: tuple[Sequence[str] | None, Sequence[str] | None]
-) -> tuple[tuple[TableSource, TableSource], NDArray[np.intp]] | None:
+    sources: tuple[BlockSource, BlockSource], tokens: tuple[Sequence[str] | None, Sequence[str] | None]
+) -> tuple[tuple[BlockSource, BlockSource], NDArray[np.intp]] | None:
     """Both tables restricted to their common tokens in one order, and the rows of the first; None when unmatched."""
     a, b = sources
     names_a, names_b = tokens
@@ -56,7 +56,7 @@ def match_rows(
     return (_rows_of(a, rows[:, 0]), _rows_of(b, rows[:, 1])), rows[:, 0]
 
 
-def _rows_of(source: TableSource, rows: NDArray[np.intp]) -> TableSource:
+def _rows_of(source: BlockSource, rows: NDArray[np.intp]) -> BlockSource:
     """A table of the given rows, in memory in single precision."""
     d = source.shape[1]
     require_memory(4 * len(rows) * d, f"matching {len(rows)} tokens by name", "Save both tables in the same order")
@@ -66,7 +66,7 @@ def _rows_of(source: TableSource, rows: NDArray[np.intp]) -> TableSource:
         inside = (rows >= start) & (rows < start + len(block))
         table[inside] = block[rows[inside] - start]
         start += len(block)
-    return ArraySource(table, source.name)
+    return ArrayBlocks(table, source.name)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class JointMoments:
         return _space_overlaps(values, vectors, self.ab, [(self.n, len(self.aa)), (self.n, len(self.bb))])
 
 
-def joint_moments(pair: tuple[TableSource, TableSource]) -> JointMoments:
+def joint_moments(pair: tuple[BlockSource, BlockSource]) -> JointMoments:
     """Moments of the tables side by side, in one pass over both."""
     width = pair[0].shape[1] + pair[1].shape[1]
     moments = Moments.zero(width)
@@ -97,7 +97,7 @@ def joint_moments(pair: tuple[TableSource, TableSource]) -> JointMoments:
     return JointMoments(n, gram[:da, :da], gram[:da, da:], gram[da:, da:], moments.mean)
 
 
-def side_by_side(pair: tuple[TableSource, TableSource], rows: int) -> Iterator[tuple[FloatArray, FloatArray]]:
+def side_by_side(pair: tuple[BlockSource, BlockSource], rows: int) -> Iterator[tuple[FloatArray, FloatArray]]:
     """The same rows of both tables; formats differ in where a block ends."""
     left, right = pair[0].blocks(rows), pair[1].blocks(rows)
     a, b = next(left), next(right)
@@ -117,7 +117,7 @@ def _eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
 
 
-def separate_overlaps(pair: tuple[TableSource, TableSource]) -> tuple[SpaceOverlap, ...]:
+def separate_overlaps(pair: tuple[BlockSource, BlockSource]) -> tuple[SpaceOverlap, ...]:
     """Overlaps of the leading spaces of tables whose rows do not match: of coordinates alone, where they are common."""
     values, vectors = zip(*(stream_moments(source).eigenpairs() for source in pair), strict=True)
     return _space_overlaps(values, vectors, None, [source.shape for source in pair])
@@ -149,7 +149,7 @@ def _space_overlaps(values: Any, vectors: Any, cross: FloatArray | None, shapes:
 
 
 def row_changes(
-    pair: tuple[TableSource, TableSource], mean: FloatArray, rotation: FloatArray | None, unit: float
+    pair: tuple[BlockSource, BlockSource], mean: FloatArray, rotation: FloatArray | None, unit: float
 ) -> tuple[FloatArray, FloatArray]:
     """(length of each token's move in units of the root mean square row, cosine), in one more pass."""
     n, da = pair[0].shape

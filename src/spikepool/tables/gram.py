@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from spikepool.data.sources import TableSource
+from spikepool.data.blocks import BlockSource
 from spikepool.errors import NonFiniteError
 from spikepool.kit.arrays import FloatArray
 
@@ -103,7 +103,7 @@ def _overflow_is_reported_later() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore")
 
 
-def stream_moments(source: TableSource, rows: int | None = None) -> Moments:
+def stream_moments(source: BlockSource, rows: int | None = None) -> Moments:
     """Moments of all the rows of `source`, in one pass."""
     moments = Moments.zero(source.shape[1])
     for block in source.blocks(rows):

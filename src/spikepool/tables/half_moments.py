@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.chunked_table import ChunkedTable
+from spikepool.data.blocks import BlockSource, block_rows, checked_block
 from spikepool.data.map_merge import map_merge
-from spikepool.data.sources import TableSource, block_rows, checked_block
 from spikepool.kit.arrays import BoolArray
 from spikepool.tables.gram import Moments
 
@@ -62,14 +61,11 @@ class HalfMoments:
         return result
 
 
-def half_moments(source: TableSource, rng: np.random.Generator) -> tuple[Moments, Moments]:
+def half_moments(source: BlockSource, rng: np.random.Generator) -> tuple[Moments, Moments]:
     """Moments of two random halves of the rows of `source`; of stored tables, wherever Dask runs."""
     V, d = source.shape
     new = partial(HalfMoments, d, source.name, RowCoins(rng, V))
-    if isinstance(source, ChunkedTable):
-        return map_merge(new, [source.source], label=f"moments of {source.name}", show=False).halves
-    sums, start = new(), 0
-    for block in source.blocks():
-        sums.add(start, block)
-        start += len(block)
-    return sums.halves
+    if source.adaptable and not source.portable:  # rows in memory: chunks of one block each
+        step = block_rows(d)
+        source = source.with_borders([*range(0, V, step), V])
+    return map_merge(new, [source], label=f"moments of {source.name}", show=False).halves

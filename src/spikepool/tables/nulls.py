@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spikepool.data.sources import TableSource, block_rows
+from spikepool.data.blocks import BlockSource, block_rows
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.marchenko_pastur import MarchenkoPastur
 from spikepool.tables import silverstein
@@ -99,7 +99,7 @@ def row_norm(
 
 
 def permuted(
-    source: TableSource,
+    source: BlockSource,
     eigenvalues: FloatArray,
     variances: FloatArray,
     n: int,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.data.sources import TableSource
+from spikepool.data.blocks import BlockSource
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit.arrays import FloatArray
 
@@ -40,7 +40,7 @@ class InfluentialRow:
 
 
 def scan_rows(
-    source: TableSource, mean: FloatArray, directions: FloatArray, eigenvalues: FloatArray
+    source: BlockSource, mean: FloatArray, directions: FloatArray, eigenvalues: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """(norms of the centred rows, shares (V, k) of each row in each eigenvalue)."""
     V = source.shape[0]

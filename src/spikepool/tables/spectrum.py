@@ -11,10 +11,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from spikepool.data.formats import open_table
-from spikepool.data.sources import TableSource
-from spikepool.data.table_input import as_source
-from spikepool.data.tensor_names import names_an_embedding
+from spikepool.data.blocks import BlockSource
+from spikepool.data.names import names_an_embedding
+from spikepool.data.table_input import as_table, open_table
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
@@ -53,7 +52,7 @@ class TableOutlier:
 SMALLEST_VARIANCE, LARGEST_VARIANCE = 1e-60, 1e60
 
 
-def _check_size(source: TableSource, top: float) -> None:
+def _check_size(source: BlockSource, top: float) -> None:
     """Raise if the entries of a table, though not equal, are too small or too large for their squares."""
     largest = max(float(np.abs(block).max(initial=0.0)) for block in source.blocks())
     if largest > 0 and (top > LARGEST_VARIANCE or largest**2 <= SMALLEST_VARIANCE):
@@ -178,14 +177,14 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        E : array of shape (V, d), or TableSource
+        E : array of shape (V, d), or BlockSource
             One row a token; in memory, a memory map, a Dask or Zarr array, or a path or URL. Stored tables are read
             chunk by chunk, at most three times: for the moments (wherever Dask runs), for the rows, and for the
             null of shuffled columns when the table fits in memory.
         y : ignored
         """
         rng = self._check_parameters()
-        source = as_source(E)
+        source = as_table(E)
         name = token_names(self.tokenizer, source.shape[0])
         # rows of other weights are not tokens, and the report does not call them so
         self.rows_are_tokens_ = name is not None or names_an_embedding(source.name)
@@ -235,7 +234,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         """Rows that centring costs."""
         return 1 if self.center else 0
 
-    def _decompose(self, whole: Moments, source: TableSource) -> tuple[FloatArray, FloatArray, int, int]:
+    def _decompose(self, whole: Moments, source: BlockSource) -> tuple[FloatArray, FloatArray, int, int]:
         """(nonzero eigenvalues, eigenvectors, dimension they live in, independent rows)."""
         V, d = source.shape
         self.shape_, self.name_, self.n_features_in_ = (V, d), source.name, d
@@ -278,7 +277,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
             for value in nonzero[:k]
         )
 
-    def _examine_rows(self, source: TableSource, vectors: FloatArray, name: Callable[[int], str] | None) -> FloatArray:
+    def _examine_rows(self, source: BlockSource, vectors: FloatArray, name: Callable[[int], str] | None) -> FloatArray:
         """List the heavy rows; norms of all the centred rows."""
         k = min(self.n_outliers_, MOST_DIRECTIONS)
         self.influential_rows_: list[InfluentialRow] = []
@@ -291,7 +290,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
 
     def _compare_nulls(
         self,
-        source: TableSource,
+        source: BlockSource,
         whole: Moments,
         nonzero: FloatArray,
         norms: FloatArray,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.in_memory import as_array
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.errors import DomainError, InvalidInputError, MemoryBudgetError, ShapeError
 from spikepool.kit import validation as check
@@ -33,6 +34,7 @@ def open_rows(C: Any, groups: Any, rng: np.random.Generator) -> tuple[Rows, IntA
         if source.dtype.kind not in "fiub":
             raise InvalidInputError("C must be real numbers", source.dtype, "Pass a numeric array")
     else:
+        C = as_array(C, "C")
         features = check.finite_array(C, "C", ndim=2)
         shape = features.shape
     n, d = shape
@@ -48,7 +50,7 @@ def open_rows(C: Any, groups: Any, rng: np.random.Generator) -> tuple[Rows, IntA
         rows = StreamedRows(source if stored else open_blocks(features, name="C"), group, rng)
     else:
         if stored:
-            features = check.finite_array(np.concatenate([np.asarray(x) for _, x in source.chunks()]), "C")
+            features = check.finite_array(source.whole(), "C")
         largest = float(np.abs(features).max())
         if largest > 0 and not 1 / LARGEST_FEATURE <= largest <= LARGEST_FEATURE:
             raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")

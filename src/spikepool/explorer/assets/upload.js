@@ -5,8 +5,8 @@
   const own = (dash.spikepool = dash.spikepool || {});
   const HELP = {
     features:
-      "Rows of pooled features (n, d), or of token embeddings (n, T, d): .npy, .npz, .parquet or .arrow; features also .csv.",
-    table: "A matrix with one row a token: .npy, .npz, .safetensors, .gguf, .parquet, .arrow or .csv.",
+      "Rows of pooled features (n, d), or of token embeddings (n, T, d): .npy, .npz, .safetensors, .parquet, .arrow or .jsonl; features also .csv and .tsv.",
+    table: "A matrix with one row per token: .npy, .npz, .safetensors, .gguf, .parquet, .arrow or .csv.",
   };
   const COMMAND = {
     features: "spikepool report X.npy --labels y.npy --out report.html",

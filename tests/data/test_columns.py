@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.user_files import load_rows, open_rows, read_labels, read_mask
+from spikepool.data.columns import open_features, read_column, read_mask
 
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
 TOKENS = np.arange(48, dtype=np.float32).reshape(6, 2, 4)
@@ -27,18 +27,18 @@ def test_rows_of_every_format(tmp_path, rows, kind):
         import pyarrow.parquet as pq
 
         pq.write_table(pa.table({"features": rows.tolist(), "label": list("aabbcc")}), path)
-    opened = open_rows(path)
+    opened = open_features(path)
     assert tuple(opened.shape) == rows.shape
-    np.testing.assert_array_equal(load_rows(opened), rows)
+    np.testing.assert_array_equal(opened.whole(), rows)
 
 
 def test_a_named_member(tmp_path):
     np.savez(tmp_path / "a.npz", first=X, second=2 * X)
-    np.testing.assert_array_equal(open_rows(tmp_path / "a.npz", "second"), 2 * X)
+    np.testing.assert_array_equal(open_features(tmp_path / "a.npz", "second").whole(), 2 * X)
     with pytest.raises(sp.DataSourceError, match="which array"):
-        open_rows(tmp_path / "a.npz")
+        open_features(tmp_path / "a.npz")
     with pytest.raises(sp.DataSourceError, match="first"):
-        open_rows(tmp_path / "a.npz", "third")
+        open_features(tmp_path / "a.npz", "third")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_named_member(tmp_path):
 def test_rows_that_cannot_be_read_are_named(tmp_path, name, write, error):
     write(tmp_path / name)
     with pytest.raises(error) as raised:
-        open_rows(tmp_path / name)
+        open_features(tmp_path / name)
     assert isinstance(raised.value, sp.InvalidInputError)
 
 
@@ -79,19 +79,19 @@ WORDS = ["up", "down", "up"]
 )
 def test_labels_as_text(tmp_path, file, content, expected):
     (tmp_path / file).write_text(content)
-    assert read_labels(tmp_path / file, rows=3).tolist() == expected
+    assert read_column(tmp_path / file, rows=3).tolist() == expected
 
 
 def test_labels_as_arrays(tmp_path):
     for values in ([0, 1, 1], ["a", "b", "b"], [True, False, True], [0.5, 1.5, 2.0]):
         np.save(tmp_path / "y.npy", np.array(values))
-        assert read_labels(tmp_path / "y.npy").tolist() == values
+        assert read_column(tmp_path / "y.npy").tolist() == values
     np.save(tmp_path / "y.npy", np.array([[1], [2]]))
-    assert read_labels(tmp_path / "y.npy").tolist() == [1, 2]
+    assert read_column(tmp_path / "y.npy").tolist() == [1, 2]
     np.save(tmp_path / "y.npy", np.array([b"a", b"b"]))
-    assert read_labels(tmp_path / "y.npy").tolist() == ["a", "b"]
+    assert read_column(tmp_path / "y.npy").tolist() == ["a", "b"]
     np.savez(tmp_path / "y.npz", X=X, labels=np.arange(6))
-    assert read_labels(tmp_path / "y.npz").tolist() == list(range(6))
+    assert read_column(tmp_path / "y.npz").tolist() == list(range(6))
 
 
 def test_labels_of_a_table(tmp_path):
@@ -100,13 +100,13 @@ def test_labels_of_a_table(tmp_path):
 
     table = pa.table({"v": X.tolist(), "class": list("aabbcc"), "speaker": list(range(6))})
     pq.write_table(table, tmp_path / "a.parquet")
-    assert read_labels(tmp_path / "a.parquet").tolist() == list("aabbcc")
-    assert read_labels(tmp_path / "a.parquet", "speaker").tolist() == list(range(6))
+    assert read_column(tmp_path / "a.parquet").tolist() == list("aabbcc")
+    assert read_column(tmp_path / "a.parquet", "speaker").tolist() == list(range(6))
     with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as sink:
         sink.write_table(table)
-    assert read_labels(tmp_path / "a.arrow").tolist() == list("aabbcc")
+    assert read_column(tmp_path / "a.arrow").tolist() == list("aabbcc")
     with pytest.raises(sp.DataSourceError, match="which column"):
-        read_labels(tmp_path / "a.parquet", "absent")
+        read_column(tmp_path / "a.parquet", "absent")
 
 
 @pytest.mark.parametrize(
@@ -115,10 +115,10 @@ def test_labels_of_a_table(tmp_path):
         ("y.csv", "id,value\n1,2\n", None, "which column"),
         ("y.csv", "id,label\n1,2\n3\n", None, "too short"),
         ("y.json", "{", None, "no JSON list"),
-        ("y.json", "[[1], [2]]", None, "one value a row"),
-        ("y.txt", "", None, "one value a row"),
-        ("y.bin", b"\xff\xfe\x00", None, "no known format"),
-        ("absent.txt", None, None, "no such file"),
+        ("y.json", "[[1], [2]]", None, "one value per row"),
+        ("y.txt", "", None, "is empty"),
+        ("y.dat", b"\xff\xfe\x00", None, "no known format"),
+        ("absent.txt", None, None, "nothing at"),
     ],
 )
 def test_labels_that_cannot_be_read_are_named(tmp_path, file, content, column, words):
@@ -127,16 +127,16 @@ def test_labels_that_cannot_be_read_are_named(tmp_path, file, content, column, w
     elif content is not None:
         (tmp_path / file).write_text(content)
     with pytest.raises(sp.InvalidInputError, match=words):
-        read_labels(tmp_path / file, column)
+        read_column(tmp_path / file, column)
 
 
 def test_labels_must_be_as_many_as_rows(tmp_path):
     np.save(tmp_path / "y.npy", np.arange(5))
     with pytest.raises(sp.ShapeError, match="5 values for 6 rows"):
-        read_labels(tmp_path / "y.npy", rows=6)
+        read_column(tmp_path / "y.npy", rows=6)
     np.save(tmp_path / "y.npy", np.zeros((5, 2)))
-    with pytest.raises(sp.ShapeError, match="one value a row"):
-        read_labels(tmp_path / "y.npy")
+    with pytest.raises(sp.ShapeError, match="one value per row"):
+        read_column(tmp_path / "y.npy")
 
 
 def test_masks(tmp_path):
@@ -151,5 +151,5 @@ def test_masks(tmp_path):
     np.save(tmp_path / "m.npy", 3 * mask)
     with pytest.raises(sp.DataSourceError, match="1 and 0"):
         read_mask(tmp_path / "m.npy", (2, 2, 4))
-    with pytest.raises(sp.ShapeError, match="one value a token"):
+    with pytest.raises(sp.ShapeError, match="one value per token"):
         read_mask(tmp_path / "m.npy", (2, 3, 4))

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import mmap
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.sources import ArraySource, TableSource, checked_shape
-from spikepool.data.tensor_names import choose_tensor
-from spikepool.errors import TableFormatError, require
+from spikepool.data.blocks import ArrayBlocks, BlockSource, even_borders
+from spikepool.data.formats import Format, Request, TensorEntry, register
+from spikepool.data.locations import Location
+from spikepool.data.names import choose_tensor
+from spikepool.data.small_floats import bfloat16_to_float32
+from spikepool.errors import ShapeError, TableFormatError, require
 
 # GGUF metadata types: fixed sizes in bytes; 8 is a string, 9 an array.
 FIXED = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -35,30 +37,40 @@ MOST_ENTRIES = 10**6
 MOST_STRINGS = 2**21
 
 
-def open_gguf(file: Path, tensor: str | None) -> TableSource:
+def _open(location: Location, request: Request) -> BlockSource:
     """The table in a GGUF file, memory-mapped; quantised tensors are dequantised block by block."""
+    file = _file(location)
     tensors, data_start, size = _header(file)
     real = {name: info[0] for name, info in tensors.items() if info[1] not in INTEGERS}
-    name = choose_tensor(real, tensor, file.name)
+    name = choose_tensor(real, request.column, file.name)
     shape, kind, offset = tensors[name]
-    checked_shape(shape, name)
+    if not shape or 0 in shape:
+        raise TableFormatError(f"tensor {name!r} holds no numbers", shape, "Choose another tensor")
     begin = data_start + offset
     if kind in PLAIN:
         dtype = np.dtype(PLAIN[kind])
         _check_range(name, begin, math.prod(shape) * dtype.itemsize, size)
         array = np.memmap(file, dtype=dtype, mode="r", offset=begin, shape=shape)
-        return ArraySource(array, name, bfloat16=kind == BFLOAT16)
+        return ArrayBlocks(array, name, decode=bfloat16_to_float32 if kind == BFLOAT16 else None)
+    if len(shape) != 2:
+        raise ShapeError(f"the quantised tensor {name!r} must have 2 dimensions", shape, "Choose another tensor")
     return _quantised(file, name, (shape[0], shape[1]), kind, begin, size)
 
 
-def list_gguf(file: Path) -> list[tuple[str, tuple[int, ...], str]]:
-    """(name, shape, type) of every tensor of a GGUF file."""
+def _tensors(location: Location) -> list[TensorEntry]:
     return [
-        (name, info[0], TYPE_NAMES.get(info[1], f"quantised ({info[1]})")) for name, info in _header(file)[0].items()
+        TensorEntry(name, info[0], TYPE_NAMES.get(info[1], f"quantised ({info[1]})"))
+        for name, info in _header(_file(location))[0].items()
     ]
 
 
-def _quantised(file: Path, name: str, shape: tuple[int, int], kind: int, begin: int, size: int) -> TableSource:
+def _file(location: Location) -> Path:
+    if location.local is None:
+        raise TableFormatError("GGUF files are read from this machine", location.url, "Download the file first")
+    return location.local
+
+
+def _quantised(file: Path, name: str, shape: tuple[int, int], kind: int, begin: int, size: int) -> BlockSource:
     gguf = require("gguf", "gguf")
     try:
         quantisation = gguf.GGMLQuantizationType(kind)
@@ -75,22 +87,26 @@ def _quantised(file: Path, name: str, shape: tuple[int, int], kind: int, begin: 
     return _Quantised(packed, shape, name, quantisation)
 
 
-class _Quantised(TableSource):
+class _Quantised(BlockSource):
     """Rows of a quantised tensor."""
 
     def __init__(self, packed: NDArray[np.uint8], shape: tuple[int, int], name: str, kind: Any) -> None:
-        super().__init__(shape, name)
+        super().__init__(name, shape, np.float32, even_borders(shape))
         self._packed, self._kind = packed, kind
 
-    def _blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+    @property
+    def adaptable(self) -> bool:
+        """Every row is packed by itself."""
+        return True
+
+    def _load(self, start: int, stop: int) -> Any:
         gguf = require("gguf", "gguf")
-        for start in range(0, self.shape[0], rows):
-            try:
-                yield gguf.dequantize(np.asarray(self._packed[start : start + rows]), self._kind)
-            except NotImplementedError as err:
-                raise TableFormatError(
-                    f"the gguf package cannot dequantise tensor {self.name!r}", self._kind.name, "Convert it to F16"
-                ) from err
+        try:
+            return gguf.dequantize(np.asarray(self._packed[start:stop]), self._kind)
+        except NotImplementedError as err:
+            raise TableFormatError(
+                f"the gguf package cannot dequantise tensor {self.name!r}", self._kind.name, "Convert it to F16"
+            ) from err
 
 
 def _check_range(name: str, begin: int, length: int, size: int) -> None:
@@ -200,3 +216,6 @@ def _header(file: Path) -> tuple[dict[str, tuple[tuple[int, ...], int, int]], in
         if alignment == 0 or alignment & (alignment - 1):
             raise TableFormatError("the alignment of a GGUF file is a power of two", alignment, "Download it again")
         return tensors, -(-cursor.at // alignment) * alignment, size
+
+
+register(Format("GGUF", (".gguf",), ("table",), lambda probe: probe.head.startswith(b"GGUF"), _open, _tensors))

@@ -1,13 +1,10 @@
-"""Which tensor of a file is the embedding table, and what to do about files that run code."""
+"""Which tensor, member or column of a file is meant, by its usual names. Several candidates are an error."""
 
 from __future__ import annotations
 
-from spikepool.errors import TableFormatError
+from collections.abc import Mapping, Sequence
 
-PICKLE_REMEDY = (
-    "Ask the publisher for a safetensors file, or convert it on a machine you can throw away: "
-    "safetensors.torch.save_file(torch.load(path, weights_only=True), 'table.safetensors')"
-)
+from spikepool.errors import TableFormatError
 
 # Endings of the usual names of the input-embedding tensor, in order of preference. `shared.weight` comes first
 # because the encoder-decoder models that have it repeat it under other names.
@@ -28,6 +25,17 @@ EMBEDDING_NAMES = (
     "embeddings",
     "vectors",
 )
+# Usual names of what a file of a study holds, by role.
+USUAL_NAMES: dict[str, tuple[str, ...]] = {
+    "rows": ("X", "C", "features", "tokens", "embeddings", "embedding"),
+    "labels": ("y", "label", "labels", "target", "class", "intent", "category"),
+    "groups": ("group", "groups", "group_id"),
+    "texts": ("text", "texts", "sentence", "utterance", "content", "document", "query", "review", "question"),
+    "mask": ("mask", "attention_mask"),
+}
+# Columns that are no features though they may be numbers: what they name, and the row numbers that programs add.
+ROW_NUMBERS = frozenset({"", "id", "index", "Unnamed: 0", "__index_level_0__"})
+NOT_FEATURES = ROW_NUMBERS.union(*(USUAL_NAMES[role] for role in ("labels", "groups", "texts", "mask")))
 
 
 def names_an_embedding(name: str) -> bool:
@@ -35,7 +43,17 @@ def names_an_embedding(name: str) -> bool:
     return any(name == ending or name.endswith("." + ending) for ending in EMBEDDING_NAMES)
 
 
-def choose_tensor(shapes: dict[str, tuple[int, ...]], tensor: str | None, file: str) -> str:
+def choose_name(names: Sequence[str], wanted: str | None, role: str, where: str, what: str) -> str:
+    """The name asked for, one of the usual names of `role`, or the only one."""
+    if wanted is None:
+        usual = [name for name in USUAL_NAMES.get(role, ()) if name in names]
+        wanted = usual[0] if usual else names[0] if len(names) == 1 else None
+    if wanted is None or wanted not in names:
+        raise TableFormatError(f"{where}: which {what} holds the {role}?", wanted, f"It has {list(names)[:12]}")
+    return wanted
+
+
+def choose_tensor(shapes: Mapping[str, tuple[int, ...]], tensor: str | None, file: str) -> str:
     """Name of the tensor to analyse: the one asked for, or the input embedding by its usual names.
 
     `shapes` lists the tensors of real numbers in the file. Without a usual name the only two-dimensional tensor is
@@ -60,7 +78,12 @@ def choose_tensor(shapes: dict[str, tuple[int, ...]], tensor: str | None, file: 
     )
 
 
-def _listing(shapes: dict[str, tuple[int, ...]]) -> str:
+def _listing(shapes: Mapping[str, tuple[int, ...]]) -> str:
     shown = [f"{name} {shape}" for name, shape in list(shapes.items())[:12]]
     rest = len(shapes) - len(shown)
     return (", ".join(shown) or "none") + (f" and {rest} more" if rest > 0 else "")
+
+
+def hidden_columns(role: str, exclude: tuple[str, ...]) -> frozenset[str]:
+    """Columns of numbers that are not features; a table of weights has no labels beside it."""
+    return (ROW_NUMBERS if role == "table" else NOT_FEATURES) | set(exclude)

@@ -1,0 +1,239 @@
+"""Parquet and Arrow files: a column of equally long (nested) lists, many columns of numbers, or a column of values.
+
+The chunks are the row groups of Parquet (of one file, or of all the files of a folder in order of name) and the
+record batches of an Arrow file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.data.arrow_sizes import check_arrow, check_parquet, decoded_bytes
+from spikepool.data.blocks import BlockSource
+from spikepool.data.budget import MOST_COLUMNS, refuse_pieces
+from spikepool.data.formats import ROLES, Format, Probe, Request, register
+from spikepool.data.labels import as_values
+from spikepool.data.locations import Location, named_errors
+from spikepool.data.names import USUAL_NAMES, choose_name, hidden_columns
+from spikepool.errors import RaggedError, TableFormatError, require
+from spikepool.kit.memory import require_memory
+
+PARQUET_SUFFIXES = (".parquet", ".pq")
+
+
+class _ColumnBlocks(BlockSource):
+    """What Parquet and Arrow share: chunks that arrive as Arrow tables of the chosen columns."""
+
+    location: Location
+    columns: list[str]
+    values: bool  # one value per row, numbers or text, instead of numbers alone
+
+    def _table(self, k: int) -> Any:
+        raise NotImplementedError
+
+    def _load(self, start: int, stop: int) -> Any:
+        return self._rows(self._table(self.borders.index(start)), start)
+
+    def _rows(self, table: Any, start: int) -> NDArray[Any]:
+        where = f"{self.location.url} from row {start} on"
+        return column_values(table, where) if self.values else table_to_rows(table, where, start)
+
+    def _start(self, first: Any, borders: list[int]) -> None:
+        """Shape and type from the first row."""
+        rows = self._rows(first, 0)
+        shape, url = (borders[-1], *rows.shape[1:]), self.location.url
+        dtype = np.dtype(object) if self.values else rows.dtype
+        super().__init__(url, shape, dtype, borders, portable=self.location.shared)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_open"}  # open files do not travel
+
+
+class ParquetBlocks(_ColumnBlocks):
+    """Row groups of one Parquet file or of a folder of them."""
+
+    def __init__(self, location: Location, request: Request) -> None:
+        self.location = location
+        self._files = _files(location)
+        self._paths = list(self._files)
+        self._groups: list[tuple[int, int, int]] = []  # file, row group, bytes once unpacked
+        borders = [0]
+        for number, (path, size) in enumerate(self._files.items()):
+            file = self._file(number)
+            schema = file.schema_arrow
+            if number == 0:
+                self.columns, self.values = choose_columns(schema, request, location.url)
+            if any(name not in schema.names for name in self.columns):
+                raise TableFormatError(f"{path} lacks columns that {self._paths[0]} has", self.columns[:5])
+            check_parquet(file.metadata, self.columns, path, size)
+            for group in range(file.metadata.num_row_groups):
+                info = file.metadata.row_group(group)
+                if info.num_rows:
+                    self._groups.append((number, group, decoded_bytes(info, self.columns)[1]))
+                    borders.append(borders[-1] + int(info.num_rows))
+        if len(borders) == 1:
+            raise TableFormatError(f"{location.url} has no rows", remedy="Check the file")
+        with named_errors(location.url):
+            first = next(self._file(self._groups[0][0]).iter_batches(batch_size=1, columns=self.columns))
+        self._start(first, borders)
+
+    def _file(self, number: int) -> Any:
+        pq = require("pyarrow.parquet", "parquet")
+        kept = self.__dict__.setdefault("_open", {})
+        if number not in kept:
+            kept.clear()  # one open file at a time
+            path = self._paths[number]
+            try:
+                kept[number] = pq.ParquetFile(self.location.at(path).open())
+            except (require("pyarrow", "parquet").ArrowException, ValueError, EOFError) as err:
+                raise TableFormatError(f"{path} is damaged: {err}", remedy="Write it again") from err
+        return kept[number]
+
+    def _table(self, k: int) -> Any:
+        number, group, size = self._groups[k]
+        # the group arrives packed and unpacked, and leaves as an array
+        require_memory(2 * size, f"row group {group} of {self._paths[number]}", "Write it with smaller row groups")
+        return self._file(number).read_row_group(group, columns=self.columns)
+
+
+class ArrowBlocks(_ColumnBlocks):
+    """Record batches of an Arrow IPC (Feather) file."""
+
+    def __init__(self, location: Location, request: Request) -> None:
+        self.location = location
+        reader = self._reader()
+        self.columns, self.values = choose_columns(reader.schema, request, location.url)
+        with named_errors(location.url):
+            counts = [reader.get_batch(k).num_rows for k in range(reader.num_record_batches)]
+        self._batches = [k for k, rows in enumerate(counts) if rows]
+        if not self._batches:
+            raise TableFormatError(f"{location.url} has no rows", remedy="Check the file")
+        first = reader.get_batch(self._batches[0]).select(self.columns).slice(0, 1)
+        self._start(first, np.cumsum([0, *(counts[k] for k in self._batches)]).tolist())
+
+    def _reader(self) -> Any:
+        pyarrow = require("pyarrow", "parquet")
+        kept = self.__dict__.setdefault("_open", {})
+        if not kept:
+            path = self.location.path
+            try:
+                if self.location.local is not None:
+                    check_arrow(pyarrow, path, self.location.url, self.location.size())
+                    kept[0] = pyarrow.ipc.open_file(pyarrow.memory_map(path))
+                else:
+                    kept[0] = pyarrow.ipc.open_file(self.location.open())
+            except (pyarrow.ArrowException, OSError, EOFError) as err:
+                raise TableFormatError(f"{self.location.url} is damaged: {err}", remedy="Write it again") from err
+        return kept[0]
+
+    def _table(self, k: int) -> Any:
+        return self._reader().get_batch(self._batches[k]).select(self.columns)
+
+
+def _files(location: Location) -> dict[str, int]:
+    """The file itself, or the files of a folder in order of name; with their sizes."""
+    if not location.is_folder():
+        return {location.path: location.size()}
+    return {path: size for path, size in location.files().items() if path.lower().endswith(PARQUET_SUFFIXES)}
+
+
+def choose_columns(schema: Any, request: Request, where: str) -> tuple[list[str], bool]:
+    """Columns to read, and whether they are values of any kind: lists, numbers side by side, or labels."""
+    types = require("pyarrow", "parquet").types
+    names = schema.names
+    if request.role in ("labels", "groups", "texts"):
+        plain = [field.name for field in schema if not types.is_nested(field.type)]
+        if request.column is not None or any(name in plain for name in USUAL_NAMES[request.role]):
+            plain = names
+        return [choose_name(plain, request.column, request.role, where, "column")], True
+    if request.column is not None:
+        if request.column not in names:
+            raise TableFormatError(f"{where} has no column named so", request.column, f"It has {names[:12]}")
+        return [request.column], False
+    lists = [field.name for field in schema if hasattr(field.type, "value_type") and types.is_nested(field.type)]
+    if len(lists) == 1:
+        return lists, False
+    if lists:
+        raise TableFormatError(f"{where} has several columns of lists", lists[:12], "Name one with column=")
+    hidden = hidden_columns(request.role, request.exclude)
+    numbers = [
+        field.name
+        for field in schema
+        if field.name not in hidden and (types.is_integer(field.type) or types.is_floating(field.type))
+    ]
+    refuse_pieces(len(numbers), where, "columns", MOST_COLUMNS)
+    if not numbers:
+        raise TableFormatError(f"{where} has no column of numbers", names[:12], "Name one with column=")
+    return numbers, False
+
+
+def column_values(table: Any, where: str) -> NDArray[Any]:
+    """One column of values, numbers or text."""
+    column = table.column(0)
+    if column.null_count:
+        raise TableFormatError(f"a column of {where} has missing values", column.null_count, "Drop these rows")
+    return as_values(column.to_pylist(), where).astype(object)
+
+
+def table_to_rows(table: Any, where: str, start: int = 0) -> NDArray[Any]:
+    """A table or batch of Arrow as an array: (rows, columns) of numbers, or (rows, *lengths) of one column of lists."""
+    pyarrow = require("pyarrow", "parquet")
+    columns = [_one_array(table.column(i)) for i in range(table.num_columns)]
+    arrays = [_column_to_rows(pyarrow, values, table.schema.names[i], where, start) for i, values in enumerate(columns)]
+    if len(arrays) == 1 and pyarrow.types.is_nested(columns[0].type):
+        return arrays[0]
+    return np.stack(arrays, axis=1)
+
+
+def _one_array(column: Any) -> Any:
+    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
+
+
+def _column_to_rows(pyarrow: Any, values: Any, name: str, where: str, start: int) -> NDArray[Any]:
+    """One column, lists unpacked level by level; all the lists of a level must be equally long."""
+    shape = [len(values)]
+    while True:
+        if values.null_count:
+            raise TableFormatError(
+                f"column {name!r} of {where} has missing values", values.null_count, "Drop these rows"
+            )
+        if not pyarrow.types.is_nested(values.type):
+            break
+        if not hasattr(values, "value_lengths"):
+            raise TableFormatError(f"column {name!r} of {where} holds records", str(values.type), "Name another column")
+        lengths = np.asarray(values.value_lengths().to_numpy(zero_copy_only=False))
+        different = np.flatnonzero(lengths != lengths[0])
+        if different.size:
+            row = start + int(different[0]) // int(np.prod(shape[1:], dtype=np.int64))
+            raise RaggedError(
+                f"column {name!r} of {where} has lists of different lengths: {int(lengths[0])} at first and "
+                f"{int(lengths[different[0]])} in row {row}",
+                remedy="Pad the lists to one length and pass a mask",
+            )
+        shape.append(int(lengths[0]))
+        values = values.flatten()
+    flat = np.asarray(values.to_numpy(zero_copy_only=False))
+    if flat.dtype.kind not in "fiub":
+        raise TableFormatError(f"column {name!r} of {where} does not hold numbers", str(flat.dtype), "Convert it")
+    return flat.reshape(shape)
+
+
+def _recognise_parquet(probe: Probe) -> bool:
+    if not probe.folder:
+        return probe.head.startswith(b"PAR1")
+    return bool(_files(probe.location))
+
+
+register(Format("Parquet", PARQUET_SUFFIXES, ROLES, _recognise_parquet, ParquetBlocks, rank=2))
+register(
+    Format(
+        "Arrow",
+        (".arrow", ".feather", ".ipc"),
+        ROLES,
+        lambda probe: probe.head.startswith(b"ARROW1"),
+        ArrowBlocks,
+    )
+)

@@ -1,0 +1,309 @@
+"""Tables as text: CSV and TSV with or without a header, and JSON lines; plain or compressed with gzip.
+
+Columns of numbers are features, side by side; a field of JSON lines may hold lists. Other columns are labels, groups or
+texts, by name. Columns named like labels, and row numbers, are never features.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.data.blocks import BlockSource, SequentialBlocks, even_borders
+from spikepool.data.budget import HARMLESS_BYTES, MOST_COLUMNS, RATIO_LIMIT, refuse_pieces
+from spikepool.data.formats import Format, Probe, Request, register
+from spikepool.data.locations import Location
+from spikepool.data.names import USUAL_NAMES, choose_name, hidden_columns
+from spikepool.errors import RaggedError, TableFormatError
+
+ROLES = ("features", "table", "labels")
+# Rows by which columns of numbers are told from others.
+_SAMPLED = 100
+_LONGEST_CELL = 1 << 24
+_GZIP = b"\x1f\x8b"
+
+Record = list[Any]
+
+
+class RecordBlocks(SequentialBlocks):
+    """Chosen columns of a table that is read record by record.
+
+    Parameters
+    ----------
+    location : Location
+    records : callable
+        ``(location) -> (names or None, iterator of records)``; names are None in a table without a header.
+    request : Request
+    """
+
+    def __init__(self, location: Location, records: Callable[[Location], Any], request: Request) -> None:
+        self.location, self._records = location, records
+        names, rows = records(location)
+        sample = list(islice(rows, _SAMPLED))
+        if not sample:
+            raise TableFormatError(
+                f"{location.url} has no rows, or more columns in its header", remedy="Check the file"
+            )
+        self._width = len(names if names is not None else sample[0])
+        refuse_pieces(self._width, location.name, "columns", MOST_COLUMNS)
+        self._names = names
+        self._values = request.role in ("labels", "groups", "texts")
+        self._columns = self._choose(sample, request)
+        n = len(sample) + sum(1 for _ in rows)  # a first pass counts the rows and finds broken ones
+        first = self._convert(sample[:1], 0)
+        super().__init__(location.url, (n, *first.shape[1:]), first.dtype, even_borders((n, *first.shape[1:])))
+        self.portable = location.shared
+
+    def _choose(self, sample: list[Record], request: Request) -> list[int]:
+        names = self._names
+        if self._values:
+            return [self._value_column(sample, request)]
+        if request.column is not None:
+            listed = names or []
+            return [listed.index(choose_name(listed, request.column, request.role, self.location.name, "column"))]
+        numeric = [i for i in range(self._width) if all(_is_number(row[i]) for row in sample if i < len(row))]
+        lists = [i for i in range(self._width) if isinstance(sample[0][i], list)]
+        if len(lists) == 1:
+            return lists
+        if lists:
+            raise TableFormatError(
+                f"{self.location.name} has several columns of lists", [names[i] for i in lists][:12] if names else None
+            )
+        hidden = hidden_columns(request.role, request.exclude)
+        features = [i for i in numeric if names is None or names[i] not in hidden]
+        if not features:
+            raise TableFormatError(
+                f"{self.location.name} is not a table of numbers: it has no column of them",
+                (names or sample[0])[:12],
+                "Pass features, or name the column of texts if it holds texts",
+            )
+        return features
+
+    def _value_column(self, sample: list[Record], request: Request) -> int:
+        names = self._names
+        if names is None:
+            if self._width != 1 or request.column is not None:
+                raise TableFormatError(
+                    f"{self.location.name}: which column of the table holds the {request.role}? It has no header",
+                    sample[0][:12],
+                    "Add a line of column names",
+                )
+            return 0
+        text = [name for name, cell in zip(names, sample[0], strict=False) if not isinstance(cell, (list, dict))]
+        chosen = choose_name(text, request.column, request.role, self.location.name, "column of the table")
+        return list(names).index(chosen)
+
+    def _convert(self, rows: list[Record], start: int) -> NDArray[Any]:
+        if self._values:
+            return np.array([row[self._columns[0]] for row in rows] + [None], dtype=object)[:-1]
+        try:
+            if len(self._columns) == 1 and isinstance(rows[0][self._columns[0]], list):
+                found = np.array([row[self._columns[0]] for row in rows], dtype=np.float64)
+            else:
+                cells = (float(row[i]) for row in rows for i in self._columns)
+                found = np.fromiter(cells, np.float64, len(rows) * len(self._columns)).reshape(len(rows), -1)
+        except (ValueError, TypeError) as err:
+            row, cell = self._first_bad(rows)
+            kind = RaggedError if isinstance(cell, list) else TableFormatError
+            raise kind(
+                f"{self.location.name}: row {start + row} has a value that is not a number ({err})",
+                cell,
+                "Repair or drop this row",
+            ) from err
+        return found
+
+    def _first_bad(self, rows: list[Record]) -> tuple[int, Any]:
+        for k, row in enumerate(rows):
+            for i in self._columns:
+                if not _is_number(row[i]):
+                    return k, row[i]
+        return 0, rows[0][self._columns[0]]
+
+    def passes(self) -> Callable[[int], Any]:
+        """A new pass over the records."""
+        _, rows = self._records(self.location)
+        at = 0
+
+        def read(count: int) -> NDArray[Any]:
+            nonlocal at
+            found = self._convert(list(islice(rows, count)), at)
+            at += count
+            return found
+
+        return read
+
+
+def _is_number(cell: Any) -> bool:
+    if isinstance(cell, bool) or cell is None:
+        return False
+    try:
+        float(cell)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _lines(location: Location) -> Iterator[str]:
+    """Lines of a text file, decompressed; decompression is stopped where it would be a bomb."""
+    with location.open() as raw:
+        packed = raw.read(2) == _GZIP
+        raw.seek(0)
+        stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+        limit = max(HARMLESS_BYTES, RATIO_LIMIT * location.size()) if packed else None
+        seen = 0
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        try:
+            while line := text.readline(_LONGEST_CELL):
+                seen += len(line)
+                if limit is not None and seen > limit:
+                    raise TableFormatError(
+                        f"{location.name} would expand more than {RATIO_LIMIT} times", seen, "Do not use this file"
+                    )
+                yield line
+        except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as err:
+            raise TableFormatError(f"{location.name} is damaged: {err}", remedy="Save it again as UTF-8") from err
+        finally:
+            text.detach()
+
+
+def _csv_records(location: Location) -> tuple[list[str] | None, Iterator[Record]]:
+    rows = _checked(csv.reader(_lines(location), delimiter=_delimiter(location)), location)
+    first = next(rows, None)
+    if first is None:
+        raise TableFormatError(f"{location.name} is empty: it must hold one value per row", remedy="Check the file")
+    header = [cell.strip() for cell in first]
+    if all(_is_number(cell) for cell in header) or (len(header) == 1 and not _names_something(header[0])):
+        # no header: numbers, or a single column of values
+        return None, _of_width(_chain(first, rows), len(first), location)
+    return header, _of_width(rows, len(header), location)
+
+
+def _names_something(cell: str) -> bool:
+    return any(cell in names for names in USUAL_NAMES.values())
+
+
+def _chain(first: Record, rows: Iterator[Record]) -> Iterator[Record]:
+    yield first
+    yield from rows
+
+
+def _checked(rows: Iterator[Record], location: Location) -> Iterator[Record]:
+    try:
+        for row in rows:
+            if row:
+                yield row
+    except csv.Error as err:
+        raise TableFormatError(f"{location.name} is not a table of comma-separated values: {err}") from err
+
+
+def _of_width(rows: Iterator[Record], width: int, location: Location) -> Iterator[Record]:
+    for k, row in enumerate(rows):
+        if len(row) != width:
+            problem = "short" if len(row) < width else "long"
+            raise RaggedError(
+                f"{location.name}: row {k} is too {problem}: it has {len(row)} cells, not {width}", row[:5], "Repair it"
+            )
+        yield row
+
+
+def _delimiter(location: Location) -> str:
+    """Tabs, semicolons or commas: what the first line has most of; a file of lines has none."""
+    if location.suffix == ".txt":
+        return "\0"
+    first = next(_lines(location), "")
+    counts = {mark: first.count(mark) for mark in (",", "\t", ";")}
+    return max(counts, key=lambda mark: counts[mark]) if any(counts.values()) else ","
+
+
+def _json_records(location: Location) -> tuple[list[str] | None, Iterator[Record]]:
+    def objects() -> Iterator[dict[str, Any]]:
+        for number, line in enumerate(_lines(location)):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError) as err:
+                raise TableFormatError(f"{location.name}: line {number + 1} is not JSON ({err})") from err
+            if not isinstance(found, dict):
+                raise TableFormatError(f"{location.name}: line {number + 1} is not an object", found)
+            yield found
+
+    rows = objects()
+    first = next(rows, None)
+    if first is None:
+        raise TableFormatError(f"{location.name} is empty: it must hold one value per row", remedy="Check the file")
+    names = list(first)
+
+    def records() -> Iterator[Record]:
+        yield list(first.values())
+        for number, found in enumerate(rows, start=1):
+            missing = [name for name in names if name not in found]
+            if missing:
+                raise RaggedError(f"{location.name}: row {number} lacks {missing[:3]}", list(found)[:8], "Repair it")
+            yield [found[name] for name in names]
+
+    return names, records()
+
+
+def _text_head(probe: Probe) -> str | None:
+    """The beginning of a text file, decompressed; None for anything else."""
+    head = probe.head
+    if probe.folder or not head:
+        return None
+    try:
+        if head.startswith(_GZIP):
+            head = zlib.decompressobj(47).decompress(head, 4096)
+        if b"\0" in head:
+            return None
+        return head.decode("utf-8-sig", errors="strict" if len(head) < 4 else "ignore") if _is_utf8(head) else None
+    except (zlib.error, UnicodeDecodeError):
+        return None
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether bytes are UTF-8, up to a character that is cut off at the end."""
+    try:
+        head.decode("utf-8-sig")
+    except UnicodeDecodeError as err:
+        return err.start >= len(head) - 3 and len(head) >= 64
+    return True
+
+
+def _recognise_json_lines(probe: Probe) -> bool:
+    text = _text_head(probe)
+    return text is not None and text.lstrip().startswith("{") and probe.suffix != ".json"
+
+
+def _recognise_csv(probe: Probe) -> bool:
+    text = _text_head(probe)
+    return text is not None and not text.lstrip().startswith(("{", "[", "<"))
+
+
+def _open_csv(location: Location, request: Request) -> BlockSource:
+    return RecordBlocks(location, _csv_records, request)
+
+
+def _open_json_lines(location: Location, request: Request) -> BlockSource:
+    return RecordBlocks(location, _json_records, request)
+
+
+register(Format("CSV", (".csv", ".tsv", ".txt"), ROLES, _recognise_csv, _open_csv, rank=9))
+register(
+    Format(
+        "JSON lines",
+        (".jsonl", ".ndjson"),
+        ("tokens", *ROLES),
+        _recognise_json_lines,
+        _open_json_lines,
+        rank=8,
+    )
+)
