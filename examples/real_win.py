@@ -11,7 +11,7 @@ import numpy as np
 
 import spikepool as sp
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks" / "studies"))
 
 
 def measure(rows=1500, seed=0):
