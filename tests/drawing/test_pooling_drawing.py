@@ -21,20 +21,41 @@ def test_candidates_are_drawn_at_their_gains(fitted):
     pooling, _ = fitted
     ax = pooling.plot()
     labels = [tick.get_text() for tick in ax.get_yticklabels()]
-    assert labels[::-1] == [f"{c.name} (in use)" if c.name == "positions" else c.name for c in pooling.candidates_]
+    best = pooling.decision_
+    assert labels[::-1] == [f"{c.name} (best)" if c.name == best else c.name for c in pooling.candidates_]
     points = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"]
     np.testing.assert_allclose(points[::-1], [c.gain for c in pooling.candidates_])
     written = {text.get_text() for text in ax.texts}
-    assert {f"{c.score:.3f}" for c in pooling.candidates_} <= written
-    assert draw_candidates(ax, pooling.candidates_, "positions", "accuracy") is ax
+    for c in pooling.candidates_:
+        assert f"{c.score:.3f}" + (f"   {c.weight:.2f}" if c.weight else "") in written
+    assert draw_candidates(ax, pooling.candidates_, best, "accuracy") is ax
 
 
 def test_weights_of_every_head_are_drawn(fitted):
     pooling, _ = fitted
     ax = pooling.plot(what="weights")
-    for h in range(4):
-        np.testing.assert_allclose(ax.lines[h].get_ydata(), pooling.head_weights_[h])
-    assert draw_position_weights(ax, pooling.head_weights_, ["a", "b", "c", "d"]) is ax
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), pooling.weights_)
+    _, X = fitted
+    several = sp.LearnedPoolingClassifier(pooling="queries").fit(X, np.arange(300) % 2)
+    ax = several.plot(what="weights")
+    for h in range(5):
+        np.testing.assert_allclose(ax.lines[h].get_ydata(), several.head_weights_[h])
+    assert draw_position_weights(ax, several.head_weights_, list("abcde")) is ax
+
+
+def test_layers_are_drawn_with_their_scores(fitted):
+    _, X = fitted
+    y = X[:, 2, 0] > 0
+    rng = np.random.default_rng(1)
+    layers = {name: X + scale * rng.normal(size=X.shape) for name, scale in (("a", 3.0), ("b", 0.1), ("c", 1.0))}
+    model = sp.LearnedPoolingClassifier().fit(layers, y)
+    ax = model.plot(what="layers")
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["a", "b", "c"]
+    scores = {c.layer: c.score for c in model.candidates_ if c.name == "mean"}
+    drawn = dict(zip(ax.lines[0].get_xdata(), ax.lines[0].get_ydata(), strict=True))
+    assert drawn == {"abc".index(layer): score for layer, score in scores.items()}
+    with pytest.raises(sp.InvalidInputError, match="no layers"):
+        fitted[0].plot(what="layers")
 
 
 def test_tokens_are_drawn_as_dark_as_their_weight(fitted):

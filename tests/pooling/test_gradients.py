@@ -1,92 +1,114 @@
-"""Learned pooling: the loss from its definition, gradients from differences, weights from loops."""
+"""Learned queries: the loss from its definition, gradients from differences, weights from loops."""
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
+from spikepool.errors import InvalidInputError
+from spikepool.pooling.covariances import token_covariances
 from spikepool.pooling.places import places, rule_weights, without_first
-from spikepool.pooling.pooled_loss import PooledRidgeLoss
-from spikepool.pooling.scores import PositionScores, QueryScores, position_start, softmax_weights
+from spikepool.pooling.pooled_loss import PooledRidgeLoss, softmax_weights
+from spikepool.pooling.query import start_queries
 
 
-def problem(kind, n=40, T=6, p=3, k=2, heads=3, rho=0.01, seed=0):
+def problem(n=40, T=6, p=3, k=2, heads=2, rho=0.01, seed=0):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, T, p))
     observed = rng.random((n, T)) < 0.7
     observed[np.arange(n), rng.integers(T, size=n)] = True
     z[~observed] = 0.0
     Y = rng.normal(size=(n, k)) + z[:, 0, :k]
-    scores = QueryScores(z) if kind == "query" else PositionScores.of(observed, heads)
-    loss = PooledRidgeLoss(z, observed, Y, scores, rho)
-    return loss, z, observed, Y, 0.7 * rng.normal(size=scores.start().size)
+    weights = rng.random(n) + 0.5
+    loss = PooledRidgeLoss(z, observed, Y, weights, rho)
+    return loss, z, observed, Y, weights, 0.7 * rng.normal(size=(heads, p))
 
 
-def slow_weights(kind, theta, z, observed, heads):
+def slow_weights(queries, z, observed):
     """Softmax of the scores, token by token."""
     n, T, _ = z.shape
-    P = np.zeros((n, heads, T))
+    P = np.zeros((n, len(queries), T))
     for i in range(n):
-        seen = np.flatnonzero(observed[i])
-        for h in range(heads):
-            for rank, t in enumerate(seen):
-                if kind == "query":
-                    s = theta @ z[i, t] / np.sqrt((z[i, t] ** 2).mean())
-                else:
-                    a, b = theta.reshape(heads, 2, T)[h]
-                    s = a[rank] + b[len(seen) - 1 - rank]
-                P[i, h, t] = np.exp(s)
+        for h, q in enumerate(queries):
+            for t in np.flatnonzero(observed[i]):
+                P[i, h, t] = np.exp(q @ z[i, t] / np.sqrt((z[i, t] ** 2).mean()))
         P[i] /= P[i].sum(axis=1, keepdims=True)
     return P
 
 
-@pytest.mark.parametrize("kind", ["query", "positions"])
-def test_loss_is_that_of_its_definition(kind):
-    loss, z, observed, Y, theta = problem(kind)
-    heads = 1 if kind == "query" else 3
-    P = slow_weights(kind, theta, z, observed, heads)
-    np.testing.assert_allclose(loss.pooled(theta)[0], P, atol=1e-12)
-    C = np.concatenate([np.einsum("nt,ntp->np", P[:, h], z) for h in range(heads)], axis=1)
-    C -= C.mean(axis=0)
-    Y = (Y - Y.mean(axis=0)) / np.sqrt(((Y - Y.mean(axis=0)) ** 2).sum() / len(Y))
+def test_loss_is_that_of_its_definition():
+    loss, z, observed, Y, weights, queries = problem()
+    P = slow_weights(queries, z, observed)
+    np.testing.assert_allclose(loss.pooled(queries)[0], P, atol=1e-12)
+    mean = np.stack([x[o].mean(axis=0) for x, o in zip(z, observed, strict=True)])
+    C = np.concatenate([np.einsum("nt,ntp->np", P[:, h], z) for h in range(len(queries))] + [mean], axis=1)
+    share, root = weights / weights.sum(), np.sqrt(weights / weights.mean())[:, None]
+    C, Y = root * (C - share @ C), root * (Y - share @ Y)
+    Y = Y / np.sqrt((Y**2).sum() / len(Y))
     lam = loss.c * (C**2).sum() / C.shape[1]
     ridge = Ridge(alpha=lam, fit_intercept=False, solver="svd").fit(C, Y)
     # the minimum of the ridge problem, written as a sum of squares
     expected = ((Y - ridge.predict(C)) ** 2).sum() / len(Y) + lam * (ridge.coef_**2).sum() / len(Y)
-    assert loss.evaluate(theta)[0] == pytest.approx(expected + 0.01 * theta @ theta, rel=1e-10)
+    assert loss.evaluate(queries)[0] == pytest.approx(expected + 0.01 * (queries**2).sum(), rel=1e-9)
+    assert loss.value(queries) == pytest.approx(loss.evaluate(queries)[0], rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["query", "positions"])
-@pytest.mark.parametrize("at", ["start", "anywhere"])
-def test_gradient_agrees_with_finite_differences(kind, at):
-    loss, *_, theta = problem(kind)
-    if at == "start":
-        theta = loss.model.start()
+@pytest.mark.parametrize("at", ["zero", "anywhere"])
+def test_gradient_agrees_with_finite_differences(at):
+    loss, *_, queries = problem()
+    if at == "zero":
+        queries = np.zeros_like(queries)
     step = 1e-5
-    numerical = np.empty_like(theta)
-    for j in range(len(theta)):
-        up, down = theta.copy(), theta.copy()
+    numerical = np.empty_like(queries)
+    for j in np.ndindex(*queries.shape):
+        up, down = queries.copy(), queries.copy()
         up[j] += step
         down[j] -= step
-        numerical[j] = (loss.evaluate(up)[0] - loss.evaluate(down)[0]) / (2 * step)
-    gradient = loss.evaluate(theta)[1]
+        numerical[j] = (loss.value(up) - loss.value(down)) / (2 * step)
+    gradient = loss.evaluate(queries)[1]
     assert np.abs(gradient).max() > 1e-3  # there is something to agree about
     np.testing.assert_allclose(gradient, numerical, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["query", "positions"])
-def test_minimising_lowers_the_loss_to_a_stationary_point(kind):
-    loss, *_ = problem(kind)
-    few, many = loss.minimise(5), loss.minimise(500)
-    values = [loss.evaluate(theta)[0] for theta in (loss.model.start(), few, many)]
+def test_minimising_lowers_the_loss_to_a_stationary_point():
+    loss, *_, queries = problem()
+    few, many = loss.minimise(queries, 5), loss.minimise(queries, 500)
+    values = [loss.value(q) for q in (queries, few, many)]
     assert values[0] > values[1] > values[2]
     assert np.abs(loss.evaluate(many)[1]).max() < 1e-4
 
 
-def test_tokens_that_do_not_vary_leave_the_start():
+def test_the_start_finds_the_direction_of_the_marked_token():
+    """One token of each row is marked in component 0 and has the label in component 1: queries begin at component 0."""
+    rng = np.random.default_rng(0)
+    n, T, p = 600, 12, 5
+    z = rng.normal(size=(n, T, p))
+    y = rng.choice([-1.0, 1.0], n)
+    where = rng.integers(0, T, n)
+    z[np.arange(n), where, 0] += 4.0
+    z[np.arange(n), where, 1] += 1.5 * y
+    z -= z.mean(axis=(0, 1))
+    usable = np.ones((n, T), dtype=bool)
+    loss = PooledRidgeLoss(z, usable, y[:, None], np.ones(n))
+    start = start_queries(loss, token_covariances(z, usable), 2)
+    leading = np.abs(start) / np.linalg.norm(start, axis=1, keepdims=True)
+    assert leading[:, :2].max(axis=1).min() > 0.6  # components 0 and 1, whose covariance has the label
+    assert loss.value(start) < loss.value(np.zeros((2, p)))
+
+
+def test_tokens_that_do_not_vary_leave_nothing_to_learn():
     z = np.zeros((20, 4, 2))
-    observed = np.ones((20, 4), dtype=bool)
-    loss = PooledRidgeLoss(z, observed, np.arange(20.0)[:, None], QueryScores(z), 1e-3)
-    np.testing.assert_array_equal(loss.minimise(10), np.zeros(2))
+    loss = PooledRidgeLoss(z, np.ones((20, 4), dtype=bool), np.arange(20.0)[:, None], np.ones(20))
+    np.testing.assert_allclose(loss.minimise(np.ones((1, 2)), 10), 0, atol=1e-6)  # the penalty alone
+
+
+def test_covariances_within_a_sequence_by_hand():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(7, 5, 3))
+    usable = np.arange(5) < rng.integers(1, 6, 7)[:, None]
+    z[~usable] = 0.0
+    for row, x, u in zip(token_covariances(z, usable), z, usable, strict=True):
+        expected = np.cov(x[u].T, bias=True) if u.sum() > 1 else np.zeros((3, 3))
+        np.testing.assert_allclose(row, expected[np.triu_indices(3)], atol=1e-12)
 
 
 def test_places_do_not_see_padding_on_either_side_or_holes():
@@ -113,19 +135,8 @@ def test_fixed_rules_by_hand():
     np.testing.assert_array_equal(
         without_first(observed), [[False, False, True, True], [True, False, False, False], [False] * 4]
     )
-
-
-def test_heads_start_at_mean_last_first_and_ramp():
-    observed = np.ones((1, 10), dtype=bool)
-    scores = PositionScores.of(observed, 6)
-    P = softmax_weights(scores.scores(scores.start()), observed)[0]
-    np.testing.assert_allclose(P[0], 0.1)
-    assert P[1, -1] > 0.7
-    assert P[2, 0] > 0.7
-    np.testing.assert_allclose(P[3], np.arange(1, 11) / 55)
-    assert (P[4:].argmax(axis=1) > 0).all()
-    assert len({tuple(row.round(6)) for row in P}) == 6  # no two heads start as one: they would stay one
-    assert position_start(1, 4).shape == (1, 2, 4)
+    with pytest.raises(InvalidInputError, match="median"):
+        rule_weights("median", observed)
 
 
 def test_softmax_survives_huge_scores_and_empty_rows():

@@ -10,7 +10,6 @@ from spikepool.data import tokens
 from spikepool.data.tokens import TokenForm, token_input
 from spikepool.kit.threads import task_threads
 from spikepool.pooling.learning_rows import read_learning_rows
-from spikepool.pooling.selection import Learner
 
 
 def sequences(n, T, d, dtype, seed=0):
@@ -24,7 +23,7 @@ def test_reading_holds_less_than_twice_the_input(dtype):
     X, mask = sequences(800, 32, 384, dtype)
     source = token_input(X, mask, TokenForm(32, 384, None))
     tracemalloc.start()
-    read_learning_rows(source, 32, None)
+    read_learning_rows(source, np.ones(800), 32, None, streamed=False)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1.5 * X.nbytes
@@ -54,16 +53,16 @@ def test_ids_are_looked_up_in_pieces(monkeypatch):
     np.testing.assert_array_equal(np.concatenate([x for x, _ in blocks]), table[ids])
 
 
-def test_folds_run_together_as_far_as_twice_the_input_goes():
-    """At n = 1600, T = 32, d = 384: one fold at a time in half precision, two in single, four and more in double."""
-    estimator, found = sp.LearnedPoolingClassifier(), {}
-    for dtype in (np.float16, np.float32, np.float64):
-        X = np.zeros((1600, 32, 384), dtype=dtype)
-        source = token_input(X, None, TokenForm(32, 384, None))
-        found[np.dtype(dtype).name] = estimator._folds_at_once(source, Learner(4, 25, None))
-    assert found["float16"] == 1
-    assert found["float32"] == 2
-    assert found["float64"] >= 4
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_fit_with_all_candidates_holds_less_than_three_times_its_input(dtype):
+    X, mask = sequences(600, 24, 128, dtype)
+    y = (X[:, 0, :4].sum(axis=1) > 0).astype(int)
+    with task_threads(large=False):
+        tracemalloc.start()
+        sp.LearnedPoolingClassifier(max_steps=3).fit(X, y, mask=mask)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 3 * X.nbytes + 8 * 8 * 600**2  # and a few matrices of rows by rows
 
 
 def test_threads_are_limited_where_memory_asks_for_it():

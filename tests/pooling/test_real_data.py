@@ -21,7 +21,7 @@ def test_digits_gain_over_every_fixed_rule_and_the_record_adds_up(benchmark):
     methods = record["methods"]
     assert record["best_fixed"] == "concat"
     assert methods["auto"]["over_best"][0] > 0.08
-    assert set(record["decisions"]["auto"]) == {"positions"}
+    assert set(record["decisions"]["auto"]) <= {"flat", "positions"}
     for entry in methods.values():
         gain, error = entry["gain"]
         assert gain == pytest.approx(entry["accuracy"] - methods["mean"]["accuracy"])

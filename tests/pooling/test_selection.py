@@ -1,67 +1,77 @@
-"""Choosing among poolings: paired differences, clusters, folds, and the bias to the mean."""
+"""Choosing among poolings: stacks, paired differences, clusters, folds, and the bias to the mean."""
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from spikepool.pooling.learning_rows import assign_folds, tie
-from spikepool.pooling.selection import decide, paired
+from spikepool.pooling.stacking import LEAST_WEIGHT, cross_fitted, paired, residual_gram, simplex_weights
 
 
 def test_paired_error_counts_the_largest_difference_once_more_each_way_and_clusters_as_units():
     rng = np.random.default_rng(0)
     d = rng.normal(size=60)
-    mean, error = paired(d, np.arange(60))
+    mean, error = paired(d, np.ones(60), np.arange(60))
     assert mean == pytest.approx(d.mean())
     assert error == pytest.approx(np.sqrt(d.var(ddof=1) / 60 + 2 * np.abs(d).max() ** 2 / 60**2))
-    # every row three times: as much information as once
-    repeated = paired(np.repeat(d, 3), np.repeat(np.arange(60), 3))
+    # every row three times, or with three times the weight: as much information as once
+    repeated = paired(np.repeat(d, 3), np.ones(180), np.repeat(np.arange(60), 3))
     assert repeated == pytest.approx((mean, error))
+    assert paired(d, np.full(60, 3.0), np.arange(60)) == pytest.approx((mean, error))
 
 
-def test_five_rows_that_differ_are_no_proof_and_six_are():
-    for rows, chosen in ((5, "mean"), (6, "last")):
-        last = np.zeros(200)
-        last[:rows] = 1.0
-        assert decide({"mean": np.zeros(200), "last": last}, np.arange(200)).name == chosen
+@pytest.mark.parametrize("m", [2, 5, 9])
+def test_weights_of_the_stack_minimise_the_squared_error_on_the_simplex(m):
+    rng = np.random.default_rng(m)
+    Y = rng.normal(size=(80, 2))
+    scores = [Y * rng.uniform(0, 1) + rng.normal(size=Y.shape) * rng.uniform(0.3, 2) for _ in range(m)]
+    weights = rng.uniform(0.5, 2, 80)
+    G = residual_gram(scores, Y, weights)
+    v = simplex_weights(G)
+    assert v.min() >= 0
+    assert v.sum() == pytest.approx(1)
+
+    def loss(v):
+        mixed = sum(w * s for w, s in zip(v, scores, strict=True))
+        return float(weights @ ((mixed - Y) ** 2).sum(axis=1))
+
+    assert loss(v) == pytest.approx(v @ G @ v)
+    found = minimize(  # another method, from the definition
+        loss,
+        np.full(m, 1 / m),
+        bounds=[(0, 1)] * m,
+        constraints={"type": "eq", "fun": lambda v: v.sum() - 1},
+        options={"ftol": 1e-12, "maxiter": 500},
+    )
+    assert loss(v) <= found.fun * (1 + LEAST_WEIGHT / 10)
 
 
-def scores(**gains):
-    """Scores of 1000 rows whose difference to the mean has the given average, in units of its standard error."""
+def test_a_stack_is_judged_with_weights_that_have_not_seen_the_fold():
     rng = np.random.default_rng(0)
-    base = rng.normal(size=1000)
-    result = {"mean": base}
-    for name, z in gains.items():
-        d = rng.normal(size=1000)
-        d -= d.mean()
-        d /= d.std(ddof=1) / np.sqrt(1000)
-        result[name] = base + d + z
-    return result
+    Y, folds = rng.normal(size=(60, 1)), np.arange(60) % 3
+    scores = [Y + rng.normal(size=Y.shape) for _ in range(4)]
+    weights = np.ones(60)
+    _, values = cross_fitted(scores, Y, weights, folds)
+    for k in range(3):
+        keep = folds != k
+        v = simplex_weights(residual_gram([s[keep] for s in scores], Y[keep], weights[keep]))
+        expected = sum(w * s[~keep] for w, s in zip(v, scores, strict=True))
+        np.testing.assert_allclose(values[~keep], expected)
+    allowed = np.ones((3, 4), dtype=bool)
+    allowed[1, 2:] = False
+    only = cross_fitted(scores, Y, weights, folds, allowed)[1]
+    spanned = np.linalg.lstsq(np.column_stack([s[folds == 1] for s in scores[:2]]), only[folds == 1], rcond=None)
+    np.testing.assert_allclose(spanned[1], 0, atol=1e-18)
+    np.testing.assert_allclose(only[folds != 1], values[folds != 1])
 
 
-@pytest.mark.parametrize(
-    ("gains", "chosen"),
-    [
-        ({"last": 1.9, "query": 1.9}, "mean"),
-        ({"last": 2.1, "first": 2.5, "query": 1.0}, "first"),
-        ({"last": 1.9, "query": 2.1}, "query"),
-        ({"last": -5.0, "query": 2.1, "positions": 4.0}, "positions"),
-        # the learned one must beat the fixed rule that stands, by two errors of THEIR difference (1.4 of one)
-        ({"last": 4.0, "query": 6.5}, "last"),
-        ({"last": 4.0, "query": 7.5}, "query"),
-    ],
-)
-def test_the_incumbent_stays_unless_beaten_by_two_standard_errors(gains, chosen):
-    choice = decide(scores(**gains), np.arange(1000))
-    assert choice.name == chosen
-    assert [c.name for c in choice.candidates] == ["mean", *gains]
-    for c in choice.candidates[1:]:
-        assert c.gain == pytest.approx(gains[c.name])
-        assert 1 < c.error < 1.02  # one, and a little for the largest difference seen once more each way
-
-
-def test_equal_scores_keep_the_mean():
-    same = np.ones(50)
-    assert decide({"mean": same, "last": same, "query": same}, np.arange(50)).name == "mean"
+def test_equal_candidates_and_perfect_ones_are_no_problem():
+    Y = np.arange(10.0)[:, None]
+    same = [Y + 1.0] * 3
+    assert simplex_weights(residual_gram(same, Y, np.ones(10))).sum() == pytest.approx(1)
+    perfect = simplex_weights(residual_gram([Y, Y + 1], Y, np.ones(10)))
+    np.testing.assert_allclose(perfect, [1, 0])
+    np.testing.assert_allclose(simplex_weights(np.zeros((2, 2))), 0.5)
 
 
 @pytest.mark.parametrize("classes", [1, 4])

@@ -22,6 +22,7 @@ from spikepool.data.opening import is_stored
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
+from spikepool.pooling.catalogue import poolings
 from spikepool.trust.diagnosis import UncenteredWarning, diagnose
 
 CHOOSE = "which pooling serves these tokens best?"
@@ -104,7 +105,8 @@ def report(
             with stages.stage("choose"):
                 choose = _choose(rows, labels, mask, groups, regression, options)
                 pooling = choose.result
-                features = np.asarray(pooling.transform(rows, mask=mask)) if pooling is not None else _mean(rows, mask)
+                kept = pooling is None or _keeps_positions(pooling)
+                features = _mean(rows, mask) if kept else np.asarray(pooling.transform(rows, mask=mask))
         with stages.stage("trust"):
             trust = _trust(features, groups, random_state)
         if labels is None:
@@ -162,11 +164,17 @@ def _choose(rows: Any, labels: Any, mask: Any, groups: Any, regression: bool, op
         fitted = kind(**options).fit(rows, labels, mask=mask, groups=groups)
         verdict, advice = sentences.choose(fitted, "R²" if regression else "accuracy")
         pictures = [lambda ax: fitted.plot(ax)] if fitted.candidates_ else []
-        if fitted.decision_ in ("query", "positions"):
+        if poolings()[fitted.decision_].learned or _keeps_positions(fitted):
             pictures.append(lambda ax: fitted.plot(ax, "weights"))
         return Answer(CHOOSE, verdict, advice, fitted, pictures=tuple(pictures))
 
     return _asked(CHOOSE, ask)
+
+
+def _keeps_positions(pooling: Any) -> bool:
+    """Whether features are of positions and not of a sequence: their components are then not worth a diagnosis."""
+    spec = poolings().get(pooling.decision_)
+    return spec is not None and spec.keeps_positions
 
 
 def _draw_weights(ax: Any, weights: Any) -> Any:
@@ -207,8 +215,8 @@ def _plan(
     from spikepool.forecasting.forecast import forecast
 
     def ask() -> Answer:
-        learned = getattr(pooling, "decision_", None) in ("query", "positions")
-        if learned:
+        spec = poolings().get(getattr(pooling, "decision_", ""))
+        if spec is not None and (spec.learned or spec.keeps_positions):
             # weights that have seen the labels would flatter the forecast: they are refitted within its folds, and the
             # choice that was made is handed over, so that nothing is compared twice
             again = clone(pooling).set_params(pooling=pooling.decision_)

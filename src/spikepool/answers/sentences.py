@@ -7,44 +7,38 @@ from typing import Any
 import numpy as np
 
 from spikepool.kit.showing import number
+from spikepool.pooling.catalogue import poolings
 
-NAMES = {
-    "mean": "the mean of the tokens",
-    "last": "the last token",
-    "first": "the first token",
-    "ramp": "a ramp over positions",
-    "max": "the maximum over tokens",
-    "concat": "mean, last and first token side by side",
-    "positions": "learned weights by position",
-    "query": "one learned query (attentive pooling)",
-}
 # Gain of the forecast from four times the rows below which more rows are called of little use.
 LITTLE_GAIN = 0.01
 
 
 def choose(fitted: Any, score_name: str) -> tuple[str, str]:
     """The pooling that a labelled comparison chose."""
-    name = fitted.decision_
-    words = NAMES.get(name, name)
+    words = poolings()[fitted.decision_].description
+    if fitted.layer_ is not None:
+        words += f", of layer {fitted.layer_}"
     if not fitted.candidates_:
         return (
-            f"Pooling by {words}; nothing was compared: {fitted.reason_}.",
+            f"Features: {words}. Nothing was compared: {fitted.reason_}.",
             "Pass more rows, of more than one position, to compare poolings.",
         )
-    scores = {c.name: c for c in fitted.candidates_}
-    if name == "mean":
-        best = max((c for c in fitted.candidates_ if c.name != "mean"), key=lambda c: c.gain)
+    mean, *others = fitted.candidates_
+    kind = "Classifier" if score_name == "accuracy" else "Regressor"
+    if not fitted.stacked_:
+        best = max(others, key=lambda c: c.gain)
         return (
-            f"Keep the mean ({score_name} {scores['mean'].score:.3f}): nothing was better beyond doubt "
-            f"(best: {NAMES.get(best.name, best.name)}, {_points(best.gain, best.error)}).",
+            f"Keep the mean ({score_name} {mean.score:.3f}): the candidates combined are not better by one standard "
+            f"error (best single one: {best.label}, {_points(best.gain, best.error)}).",
             "Pool by the mean; more labelled rows could still tell small differences apart.",
         )
     gain = _points(fitted.improvement_, fitted.improvement_error_)
+    used = sum(c.weight > 0 for c in fitted.candidates_)
+    single = next(c for c in fitted.candidates_ if (c.name, c.layer) == (fitted.decision_, fitted.layer_))
     return (
-        f"Pool by {words}: {score_name} {scores[name].score:.3f} against {scores['mean'].score:.3f} for the mean, "
-        f"a gain of {gain} on rows not used for the weights.",
-        f'Use LearnedPooling{"Classifier" if score_name == "accuracy" else "Regressor"}(pooling="{name}"), '
-        "or its transform in front of your own model.",
+        f"Best single choice: {words} ({score_name} {single.score:.3f}, mean {mean.score:.3f}). The {used} candidates "
+        f"in use together gain {gain} over the mean on rows left out.",
+        f"Use LearnedPooling{kind}() as fitted here; its transform gives the features of the single choice.",
     )
 
 

@@ -41,7 +41,11 @@ def pool(
     groups: reading.Groups = None,
     column: reading.Column = None,
     pooling: Annotated[
-        str, typer.Option("--pooling", help="auto, mean, last, first, ramp, max, concat, positions or query.")
+        str,
+        typer.Option(
+            "--pooling",
+            help="auto, or mean, last, first, ramp, max, concat, std, flat, positions, covariance, query, queries.",
+        ),
     ] = "auto",
     task: Task = "auto",
     out: Annotated[
@@ -108,13 +112,17 @@ def _fit_pooling(
 
 
 def _pooling_record(fitted: Any, shape: tuple[int, ...], written: list[str]) -> dict[str, Any]:
+    from dataclasses import asdict
+
     candidates = getattr(fitted, "candidates_", ())
     return {
         "rows": shape[0],
         "decision": fitted.decision_,
         "gain": getattr(fitted, "improvement_", None),
         "gain_standard_error": getattr(fitted, "improvement_error_", None),
-        "candidates": [{"name": c.name, "score": c.score, "gain": c.gain, "error": c.error} for c in candidates],
+        "stacked": getattr(fitted, "stacked_", False),
+        "layer": getattr(fitted, "layer_", None),
+        "candidates": [asdict(c) for c in candidates],
         "weights": fitted.weights_,
         "written": written,
     }

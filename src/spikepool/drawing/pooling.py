@@ -24,6 +24,12 @@ class CandidateLike(Protocol):
     def name(self) -> str: ...  # noqa: D102
 
     @property
+    def label(self) -> str: ...  # noqa: D102
+
+    @property
+    def layer(self) -> Any: ...  # noqa: D102
+
+    @property
     def score(self) -> float: ...  # noqa: D102
 
     @property
@@ -32,23 +38,49 @@ class CandidateLike(Protocol):
     @property
     def error(self) -> float: ...  # noqa: D102
 
+    @property
+    def weight(self) -> float: ...  # noqa: D102
+
 
 def draw_candidates(ax: Any, candidates: Sequence[CandidateLike], chosen: str, score_name: str) -> Any:
-    """Gain over the mean of each candidate with one and two standard errors, the chosen one in colour."""
-    ax = own_axes(ax, width=6.0, height=0.4 * len(candidates) + 1.2)
+    """Gain over the mean of each candidate with one and two standard errors, those in the stack in colour."""
+    ax = own_axes(ax, width=6.5, height=0.4 * len(candidates) + 1.2)
     order = list(candidates)[::-1]
+    reference = candidates[0].label
     for y, c in enumerate(order):
-        colour = CHOSEN if c.name == chosen else OTHER
-        if c.name != "mean":
+        colour = CHOSEN if c.weight > 0 else OTHER
+        if c.label != reference:
             ax.errorbar(c.gain, y, xerr=2 * c.error, color=colour, linewidth=1, capsize=2)
             ax.errorbar(c.gain, y, xerr=c.error, color=colour, linewidth=3)
-        ax.plot(c.gain, y, "o", color=colour if c.name != "mean" or chosen == "mean" else MEAN, markersize=7)
-        ax.annotate(f"{c.score:.3f}", (1.01, y), xycoords=("axes fraction", "data"), va="center", fontsize=9)
+        ax.plot(c.gain, y, "o", color=colour if c.label != reference or c.weight > 0 else MEAN, markersize=7)
+        text = f"{c.score:.3f}" + (f"   {c.weight:.2f}" if c.weight > 0 else "")
+        ax.annotate(text, (1.01, y), xycoords=("axes fraction", "data"), va="center", fontsize=9)
     ax.axvline(0.0, color=MEAN, linewidth=0.8, linestyle="--")
-    ax.set_yticks(range(len(order)), [f"{c.name} (in use)" if c.name == chosen else c.name for c in order])
+    ax.set_yticks(range(len(order)), [f"{c.label} (best)" if c.label == chosen else c.label for c in order])
     ax.set_xlabel(f"gain in {score_name} over the mean (bars: one and two standard errors)")
-    ax.annotate(score_name, (1.01, 1.01), xycoords="axes fraction", fontsize=9)
+    ax.annotate(f"{score_name}, weight", (1.01, 1.01), xycoords="axes fraction", fontsize=9)
     ax.margins(y=0.12)
+    return ax
+
+
+def draw_layers(ax: Any, candidates: Sequence[CandidateLike], layers: Sequence[Any], score_name: str) -> Any:
+    """Score of the mean in each layer, and of the best candidate where a layer was compared in full."""
+    ax = own_axes(ax, width=6.0, height=3.2)
+    means = {c.layer: c.score for c in candidates if c.name == candidates[0].name}
+    best: dict[Any, CandidateLike] = {}
+    for c in candidates:
+        if c.name != candidates[0].name and (c.layer not in best or c.score > best[c.layer].score):
+            best[c.layer] = c
+    place = {layer: i for i, layer in enumerate(layers)}
+    ax.plot([place[k] for k in means], list(means.values()), "o-", color=MEAN, label="mean")
+    ax.plot([place[k] for k in best], [c.score for c in best.values()], "D", color=CHOSEN, label="best candidate")
+    for layer, c in best.items():
+        ax.annotate(c.name, (place[layer], c.score), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8)
+    ax.set_xticks(range(len(layers)), [str(layer) for layer in layers])
+    ax.set_xlabel("layer")
+    ax.set_ylabel(f"{score_name}, rows left out")
+    ax.margins(0.1)
+    ax.legend(fontsize=8, frameon=False)
     return ax
 
 

@@ -1,4 +1,4 @@
-"""Ridge on pooled tokens, with the pooling chosen and its weights learned from labelled sequences."""
+"""Ridge on pooled tokens, with the pooling and the layer chosen from labelled sequences."""
 
 from __future__ import annotations
 
@@ -7,51 +7,47 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.estimator_input import named
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
+from spikepool.pooling.calibration import DEFAULT_SCALE, fit_scale, probabilities
 from spikepool.pooling.learned_base import LearnedPooling
+from spikepool.pooling.per_class import ClassScores, class_scores_table
 
 
 class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore[misc]
-    """Ridge classifier on pooled tokens, with the pooling that serves it best.
+    """Ridge classifier on token sequences, with the pooling and the layer that serve it best.
 
-    Candidates are the mean, the last and the first token, a ramp (w_t ~ t), mean, last and first side by side
-    (``"concat"``), one learned query (attentive pooling: s_nt = q·z_nt/rms(z_nt)), and a few learned heads over
-    positions counted from both ends (s_nth = a_h[t] + b_h[L_n − 1 − t]); weights are the softmax of s over the
-    tokens. They are compared by cross-validation with the weights relearned in every fold. A fixed rule replaces the
-    mean only if it is better by two standard errors of the paired difference, a learned one replaces that only if it
-    is better by two more; otherwise the fit IS mean pooling with ridge, to the last digit. ``candidates_`` has the
-    table.
+    Compared are the mean, the last and the first token, a ramp (w_t ~ t), mean, last and first side by side
+    (``"concat"``), mean and standard deviation (``"std"``), all tokens side by side (``"flat"``), a position kernel
+    between that and the mean (``"positions"``), the mean with the covariances of the tokens (``"covariance"``), and
+    the mean with one or several learned queries (``"query"``, ``"queries"``). The function
+    :func:`spikepool.pooling.catalogue.poolings` lists them.
 
-    A learned pooling that was compared is used as it was compared: its weights are the average of those that agree
-    among the fits to the other folds of each fold, and to all rows, the unseen rows deciding where folds disagree.
-    One that is asked for by name is learned once, on all rows.
-
-    Weights are learned by ridge in the leading components of the tokens (z) and then applied to the tokens as they
-    are; the final ridge is on standardised pooled features.
-
-    X takes the forms of :class:`SpectralPooling`; a 2-D array without `n_positions` and `table` is one position. Rows
-    with equal tokens, and rows of one of the `groups` given to ``fit``, stay in one fold. Positions are counted over
-    observed tokens: holes in a mask move what follows. Where a place is a time, fill them instead.
+    Each candidate predicts every row from the other folds. The predictions are combined with non-negative weights, and
+    the combination is used if its squared error is below that of the mean by one standard error; otherwise the fit is
+    mean pooling with ridge. ``candidates_`` has the table, ``decision_`` the single best candidate, whose features
+    `transform` gives.
 
     Parameters
     ----------
-    ridge : "gcv" or float, default="gcv"
-        Penalty lam of (1/n)‖y − S beta‖² + lam‖beta‖² on standardised features S, or its choice by generalised
-        cross-validation.
-    pooling : {"auto", "mean", "last", "first", "ramp", "max", "concat", "positions", "query"}, default="auto"
-        ``"auto"`` compares; any other name is used without a comparison.
+    ridge : "cv" or float, default="cv"
+        Penalty lam of (1/n)‖y − S beta‖² + lam‖beta‖² on standardised features S, or its choice for each candidate by
+        the out-of-fold squared error.
+    pooling : str, default="auto"
+        ``"auto"`` compares; any other registered name is used without a comparison.
     n_heads : int, default=4
-        Heads of ``"positions"``.
+        Queries of ``"queries"``.
     n_components : int, default=32
-        Leading components of the tokens in which weights are learned.
+        Leading components of the tokens in which queries are learned and covariances taken.
     sink : "auto" or bool, default="auto"
-        Whether learned weights pass over the first token of a sequence; ``"auto"``: when it is an attention sink
-        (median norm above three times that of the others, and nearly the same in every sequence).
+        Whether poolings other than the fixed rules pass over the first token of a sequence; ``"auto"``: when it is an
+        attention sink (median norm above three times that of the others, and nearly the same in every sequence).
     n_positions : int, optional
         T, for X of shape (n, T*d).
     table : array of shape (V, d), optional
@@ -59,46 +55,64 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     padding : int, optional
         Token id that stands for no token (only with `table`).
     folds : int, default=4
-        Folds of the cross-validation that compares the candidates.
+        Folds of the cross-validation.
     max_steps : int, default=25
-        Steps of the optimiser.
+        Steps of the optimiser of queries.
     max_samples : int or None, default=3000
-        Poolings are compared and weights learned on at most this many rows (of a larger or stored input: and half a
-        gigabyte); the ridge uses all.
+        Poolings are compared on at most this many rows (of a larger or stored input: and half a gigabyte); the ridges
+        in use are fitted on all.
     empty : {"error", "zero"}, default="error"
         Rows in which nothing is observed: an error that names them, or features of zero.
     progress : bool, optional
         Show a progress bar; by default only for long work on a terminal.
     random_state : int, RandomState or None, default=0
         Subset of rows and folds.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, as in scikit-learn.
 
     Attributes
     ----------
     decision_ : str
-        Name of the pooling in use.
+        The single candidate of least out-of-fold squared error, or the mean where the stack is not used.
+    layer_ : hashable or None
+        Layer of ``decision_``; None where X has one layer. ``layers_`` has all of them.
+    stacked_ : bool
+        Whether predictions are those of the stack.
     candidates_ : tuple of Candidate
-        Every candidate with ``name``, ``score`` (cross-validated), ``gain`` over the mean and its standard ``error``;
-        empty unless ``pooling="auto"``.
+        Every candidate with ``name``, ``layer``, ``score`` (cross-validated), ``gain`` over the mean and its standard
+        ``error``, ``loss`` and ``weight`` in the stack; empty unless several were compared.
     reason_ : str
         "compared", or why poolings were not.
     weights_ : array of shape (T,)
-        Weight of each position, averaged over heads: that of a full row for fixed rules, the average over the training
-        rows for learned ones.
+        Weight of each position under ``decision_``, averaged over heads: that of a full row for fixed rules, the
+        average over the training rows for queries, the size of the ridge coefficients for ``"flat"`` and
+        ``"positions"``.
     head_weights_ : array of shape (heads, T)
-        The same for each head.
+        The same for each head; of queries the last is the mean.
+    queries_, components_, token_mean_ : arrays of shape (heads, d), (d, p) and (d,)
+        For learned queries: with c = x − token_mean_, token x has the scores queries_ @ c / rms(components_.T @ c).
     improvement_, improvement_error_ : float
-        Cross-validated gain in accuracy of the pooling in use over the mean and its standard error; 0 for the mean, NaN
+        Cross-validated gain in accuracy of the predictions over the mean's and its standard error; 0 for the mean, NaN
         when nothing was compared.
+    class_scores_ : tuple of ClassScores
+        Support, recall and precision of each class, on rows left out; empty where no row could be.
     sink_, sink_ratio_ : bool and float
-        Whether the first token is passed over, and its median norm over that of the others (NaN when not looked at).
+        Whether the first token is an attention sink, and its median norm over that of the others.
     classes_ : array
         Class labels.
-    coef_, intercept_ : arrays of shape (k, heads·d) and (k,)
-        Ridge coefficients on the pooled features; k = 1 for two classes.
+    coef_, intercept_ : arrays of shape (k, F) and (k,)
+        Ridge coefficients on the features of ``decision_``; k = 1 for two classes.
     ridge_ : float
-        Penalty in use.
+        Its penalty.
     n_features_in_, n_positions_, n_features_out_ : int
         Sizes seen in fit.
+
+    Notes
+    -----
+    X takes the forms of :class:`SpectralPooling`, and several layers as (n, layers, T, d) or as a mapping of names to
+    (n, T, d), the last layer last. A 2-D array without `n_positions` and `table` is one position. Rows with equal
+    tokens, and rows of one of the `groups` given to ``fit``, stay in one fold. Positions are counted over observed
+    tokens: holes in a mask move what follows. ``predict`` and ``transform`` take sequences of any length.
 
     Examples
     --------
@@ -108,18 +122,58 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     >>> y = (X[:, 2] + X[:, 3] - X[:, 6]) @ np.ones(5) > 0  # three positions carry the label
     >>> fitted = sp.LearnedPoolingClassifier().fit(X[:400], y[:400])
     >>> fitted.decision_
-    'positions'
+    'flat'
     """
 
     _score_name = "accuracy"
     __metadata_request__decision_function = {"mask": True}  # noqa: RUF012  read by scikit-learn
+    __metadata_request__predict_proba = {"mask": True}  # noqa: RUF012
 
-    def fit(self, X: Any, y: Any, mask: Any = None, groups: Any = None) -> LearnedPoolingClassifier:
-        """Choose the pooling, learn its weights, fit the ridge.
+    def __init__(
+        self,
+        ridge: Any = "cv",
+        *,
+        pooling: str = "auto",
+        n_heads: int = 4,
+        n_components: int = 32,
+        sink: Any = "auto",
+        n_positions: int | None = None,
+        table: Any = None,
+        padding: int | None = None,
+        folds: int = 4,
+        max_steps: int = 25,
+        max_samples: int | None = 3000,
+        empty: str = "error",
+        progress: bool | None = None,
+        random_state: Any = 0,
+        class_weight: Any = None,
+    ) -> None:
+        super().__init__(
+            ridge,
+            pooling=pooling,
+            n_heads=n_heads,
+            n_components=n_components,
+            sink=sink,
+            n_positions=n_positions,
+            table=table,
+            padding=padding,
+            folds=folds,
+            max_steps=max_steps,
+            max_samples=max_samples,
+            empty=empty,
+            progress=progress,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
+    def fit(
+        self, X: Any, y: Any, mask: Any = None, groups: Any = None, sample_weight: Any = None
+    ) -> LearnedPoolingClassifier:
+        """Compare poolings and layers, and fit the ridges in use.
 
         Parameters
         ----------
-        X : array or Dask array
+        X : array, mapping or Dask array
             Tokens, in any of the accepted forms.
         y : array of shape (n,)
             Class labels.
@@ -127,23 +181,41 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
             True where a token is observed.
         groups : array of shape (n,), optional
             Rows of one group stay in one fold of the comparison.
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; those of weight zero are left out.
         """
-        source, target = self._read(X, y, mask)
+        sources, target = self._read(X, y, mask)
         try:
             check_classification_targets(target)
         except ValueError as err:
             raise named(err, "Pass classes, none of them missing, all text or all numbers") from err
-        self.classes_, codes = np.unique(target, return_inverse=True)
+        weights = self._row_weights(sample_weight, len(target))
+        seen = weights > 0
+        self.classes_ = np.unique(target[seen])
         if len(self.classes_) < 2:
             raise InvalidInputError("a classifier needs at least two classes in y, not one class", self.classes_[0])
+        codes = np.where(seen, np.searchsorted(self.classes_, target).clip(0, len(self.classes_) - 1), 0)
+        if self.class_weight is not None:
+            try:
+                factors = compute_sample_weight(self.class_weight, target[seen])
+            except ValueError as err:
+                raise named(err, "Pass class_weight as a mapping of labels to weights, or 'balanced'") from err
+            weights[seen] *= factors
         k = len(self.classes_)
         Y = np.where(codes == 1, 1.0, -1.0)[:, None] if k == 2 else np.where(codes[:, None] == np.arange(k), 1.0, -1.0)
 
         def correct(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(self._decide(values) == codes[rows], dtype=np.float64)
 
-        self._fit(source, Y, codes, groups, correct)
-        self.coef_, self.intercept_ = self._values.coef.T, self._values.intercept
+        task = self._fit(sources, Y, codes, groups, weights, correct)
+        values = self.__dict__.pop("_values_out")
+        own = np.where(task.Y[:, 0] > 0, 1, 0) if k == 2 else task.Y.argmax(axis=1)
+        judged = np.isfinite(values).all()
+        self.scale_ = fit_scale(values, own, task.weights) if judged else DEFAULT_SCALE
+        self.class_scores_: tuple[ClassScores, ...] = (
+            class_scores_table(self.classes_, own, self._decide(values), task.weights) if judged else ()
+        )
+        self.coef_, self.intercept_ = self._ridge.coef.T, self._ridge.intercept
         return self
 
     def _decide(self, values: FloatArray) -> IntArray:
@@ -159,35 +231,42 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         values = self._predict_values(X, mask)
         return np.asarray(self.classes_[self._decide(values)])
 
+    def predict_proba(self, X: Any, mask: Any = None) -> FloatArray:
+        """Probabilities of the classes (n, K): softmax(scale_·values), the scale fitted to out-of-fold values."""
+        check_is_fitted(self, "weights_")
+        return probabilities(self._predict_values(X, mask), self.scale_)
+
     def score(self, X: Any, y: Any, mask: Any = None, sample_weight: Any = None) -> float:
         """Mean accuracy."""
         return float(accuracy_score(y, self.predict(X, mask=mask), sample_weight=sample_weight))
 
 
 class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[misc]
-    """Ridge regression on pooled tokens, with the pooling that serves it best.
+    """Ridge regression on token sequences, with the pooling and the layer that serve it best.
 
-    As :class:`LearnedPoolingClassifier`, with the same parameters, for a real-valued y; candidates are compared by
-    squared error in units of the variance of y, so that scores are R².
+    As :class:`LearnedPoolingClassifier`, with the same parameters but `class_weight`, for a real-valued y; scores
+    are R².
 
     Attributes
     ----------
-    decision_, candidates_, reason_, weights_, head_weights_, sink_, sink_ratio_, ridge_ :
+    decision_, layer_, stacked_, candidates_, reason_, weights_, head_weights_, sink_, sink_ratio_, ridge_ :
         As in :class:`LearnedPoolingClassifier`.
     improvement_, improvement_error_ : float
-        Cross-validated gain in R² of the pooling in use over the mean, and its standard error.
-    coef_, intercept_ : array of shape (heads·d,) and float
-        Ridge coefficients on the pooled features.
+        Cross-validated gain in R² of the predictions over the mean's, and its standard error.
+    coef_, intercept_ : array of shape (F,) and float
+        Ridge coefficients on the features of ``decision_``.
     """
 
     _score_name = "R²"
 
-    def fit(self, X: Any, y: Any, mask: Any = None, groups: Any = None) -> LearnedPoolingRegressor:
-        """Choose the pooling, learn its weights, fit the ridge.
+    def fit(
+        self, X: Any, y: Any, mask: Any = None, groups: Any = None, sample_weight: Any = None
+    ) -> LearnedPoolingRegressor:
+        """Compare poolings and layers, and fit the ridges in use.
 
         Parameters
         ----------
-        X : array or Dask array
+        X : array, mapping or Dask array
             Tokens, in any of the accepted forms.
         y : array of shape (n,)
             Targets.
@@ -195,16 +274,20 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
             True where a token is observed.
         groups : array of shape (n,), optional
             Rows of one group stay in one fold of the comparison.
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; those of weight zero are left out.
         """
-        source, target = self._read(X, y, mask)
+        sources, target = self._read(X, y, mask)
         Y = check.finite_array(target, "y", ndim=1)[:, None]
-        variance = float(Y.var()) or 1.0
+        weights = self._row_weights(sample_weight, len(Y))
+        variance = float(weights @ (Y[:, 0] - weights @ Y[:, 0] / weights.sum()) ** 2 / weights.sum()) or 1.0
 
         def closeness(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(1 - (values[:, 0] - Y[rows, 0]) ** 2 / variance)
 
-        self._fit(source, Y, np.zeros(len(Y), dtype=np.intp), groups, closeness)
-        self.coef_, self.intercept_ = self._values.coef[:, 0], float(self._values.intercept[0])
+        self._fit(sources, Y, np.zeros(len(Y), dtype=np.intp), groups, weights, closeness)
+        del self._values_out
+        self.coef_, self.intercept_ = self._ridge.coef[:, 0], float(self._ridge.intercept[0])
         return self
 
     def predict(self, X: Any, mask: Any = None) -> FloatArray:

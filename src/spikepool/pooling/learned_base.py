@@ -1,38 +1,35 @@
-"""What the learned poolings share: parameters, the choice of the pooling, the ridge on all rows, and the report."""
+"""What the learned poolings share: parameters, the comparison of poolings, predictions, and the report."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state, estimator_html_repr
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
-from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens
+from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens, refuse_empty_rows
 from spikepool.data.labels import group_array
 from spikepool.data.map_merge import map_chunks
 from spikepool.data.row_map import ChunkFunction, map_any, map_rows
-from spikepool.data.tokens import TokenInput
-from spikepool.errors import InvalidInputError
+from spikepool.data.tokens import Block, TokenInput
+from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.kit.gcv import RidgeFit, RidgeSums, fit_ridge
-from spikepool.kit.threads import Map, task_threads
+from spikepool.kit.fold_ridge import StreamedRidge
+from spikepool.kit.gcv import RidgeFit
+from spikepool.kit.threads import task_threads
 from spikepool.pooling.candidates import Candidate, candidate_html, candidate_table
-from spikepool.pooling.learning_rows import assign_folds, read_learning_rows, tie
-from spikepool.pooling.places import CONCAT
-from spikepool.pooling.poolings import (
-    FIXED,
-    LEARNED,
-    POOLINGS,
-    FeatureRows,
-    Pooling,
-    ValueRows,
-    WeightRows,
-    fixed_pooling,
-)
-from spikepool.pooling.selection import Choice, Learner, Score, choose_pooling
+from spikepool.pooling.catalogue import candidate_names, pooling_names
+from spikepool.pooling.layers import same_layers, split_layers
+from spikepool.pooling.learning_rows import LearningRows, assign_folds, numbered, read_learning_rows, row_copies, tie
+from spikepool.pooling.query import QueryPooling
+from spikepool.pooling.registry import Pooling
+from spikepool.pooling.rules import RulePooling
+from spikepool.pooling.selection import Choice, Fitted, Options, Task, compare
+from spikepool.pooling.sequence import SequencePooling, position_importance
 
 # Learning holds its rows as one array: that of the user where it takes them all, else a copy of at most this size.
 LEARNING_BYTES = 2**29
@@ -40,8 +37,54 @@ LEARNING_BYTES = 2**29
 ROWS_PER_FOLD = 4
 # Numbers in the learning rows from which the folds are worth threads of their own.
 THREADED_SIZE = 1 << 22
-# Folds run side by side as long as all together hold less than this many times the tokens of the learning rows.
-MEMORY_SHARE = 2
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRows:
+    """Features of blocks of rows; small, and sent to workers in place of an estimator."""
+
+    pooling: Pooling
+    empty: str
+
+    def __call__(self, block: Block, start: int) -> FloatArray:
+        """(b, F) for a block whose first row is number `start`; zeros for a row without tokens."""
+        x, observed = block
+        refuse_empty_rows(observed, start, self.empty)
+        found = self.pooling.features(x, observed)
+        nothing = ~observed.any(axis=1)
+        if nothing.any():
+            found[nothing] = 0.0
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ValueRows:
+    """The sum of what ridges on several poolings predict, each with its weight."""
+
+    parts: tuple[tuple[float, Pooling, RidgeFit], ...]
+    empty: str
+
+    def __call__(self, block: Block, start: int) -> FloatArray:
+        """(b, k) for a block whose first row is number `start`."""
+        found = [
+            weight * ridge.predict(FeatureRows(pooling, self.empty)(block, start))
+            for weight, pooling, ridge in self.parts
+        ]
+        return np.asarray(sum(found[1:], found[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightRows:
+    """Weights of the tokens, flattened."""
+
+    pooling: Pooling
+    importance: FloatArray | None = None
+
+    def __call__(self, block: Block, start: int) -> FloatArray:
+        """(b, heads·T)."""
+        if self.importance is None or not isinstance(self.pooling, SequencePooling):
+            return self.pooling.weights(*block).reshape(len(block[0]), -1)
+        return self.pooling.token_importance(self.importance, *block)
 
 
 class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,12 +97,10 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__score = {"mask": True}  # noqa: RUF012
 
     _score_name = "score"
-    _values: RidgeFit
-    _pooling: Pooling
 
     def __init__(
         self,
-        ridge: Any = "gcv",
+        ridge: Any = "cv",
         *,
         pooling: str = "auto",
         n_heads: int = 4,
@@ -90,9 +131,9 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.progress = progress
         self.random_state = random_state
 
-    def _check_parameters(self) -> Learner:
+    def _options(self) -> Options:
         check.choice(self.empty, "empty", EMPTY)
-        check.choice(self.pooling, "pooling", POOLINGS)
+        check.choice(self.pooling, "pooling", pooling_names())
         check.size(self.folds, "folds", minimum=2)
         check.size(self.n_components, "n_components")
         if self.max_samples is not None:
@@ -103,23 +144,48 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             check.flag(self.sink, "sink")
         ridge: float | None = None
         if isinstance(self.ridge, str):
-            check.choice(self.ridge, "ridge", ("gcv",))
+            check.choice(self.ridge, "ridge", ("cv", "gcv"))
         else:
             ridge = check.positive(self.ridge, "ridge")
-        return Learner(check.size(self.n_heads, "n_heads"), check.size(self.max_steps, "max_steps"), ridge)
+        return Options(check.size(self.n_heads, "n_heads"), check.size(self.max_steps, "max_steps"), ridge)
 
-    def _read(self, X: Any, y: Any, mask: Any) -> tuple[TokenInput, AnyArray]:
+    def _read(self, X: Any, y: Any, mask: Any) -> tuple[dict[Any, TokenInput], AnyArray]:
+        """Every layer's tokens, and the targets as one array."""
         if y is None:
             raise InvalidInputError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
             )
-        source = read_tokens(self, X, mask, reset=True)
+        sources = {layer: read_tokens(self, part, mask, reset=True) for layer, part in split_layers(X).items()}
+        first = next(iter(sources.values()))
+        for layer, source in sources.items():
+            if (source.n, source.T) != (first.n, first.T):
+                raise ShapeError(f"layer {layer} has another number of rows or tokens", source.n, "Match the layers")
+        shape = np.asarray(y).shape
+        if len(shape) == 2 and shape[1] > 1:
+            raise InvalidInputError(
+                "y should be a 1d array of one label per row: multilabel and multi-output targets are not supported",
+                shape,
+                "Fit one estimator for each column of y",
+            )
         try:
             target = column_or_1d(y, warn=True)
-            check_consistent_length(source.source, target)
+            check_consistent_length(first.source, target)
         except ValueError as err:
-            raise named(err, "Pass one label a row") from err
-        return source, target
+            raise named(err, "Pass one label per row") from err
+        return sources, target
+
+    def _row_weights(self, sample_weight: Any, n: int) -> FloatArray:
+        if sample_weight is None:
+            return np.ones(n)
+        try:
+            weights = np.asarray(_check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64))
+        except ValueError as err:
+            raise named(err, "Pass one non-negative number per row") from err
+        if (weights < 0).any() or not weights.any():
+            raise InvalidInputError(
+                "sample_weight must be non-negative, and positive for some row", weights.min(), "Drop the row instead"
+            )
+        return weights
 
     def _seed(self) -> int:
         """scikit-learn's notion of a seed, with our error."""
@@ -130,103 +196,131 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "random_state must be an int, a RandomState or None", self.random_state, "Pass an integer seed"
             ) from err
 
-    def _fit(self, source: TokenInput, Y: FloatArray, strata: IntArray, groups: Any, score: Score) -> None:
-        """Choose and learn the pooling on at most `max_samples` rows, then fit the ridge on all of them.
+    def _fit(
+        self,
+        sources: dict[Any, TokenInput],
+        Y: FloatArray,
+        strata: IntArray,
+        groups: Any,
+        weights: FloatArray,
+        score: Any,
+    ) -> Task:
+        """Compare poolings on at most `max_samples` rows, then fit the ridges in use on all of them.
 
         Parameters
         ----------
-        source : TokenInput
-            All sequences.
+        sources : dict of TokenInput
+            All sequences, by layer.
         Y : array (n, k)
             Targets.
         strata : array (n,) of int
             Classes, spread evenly over folds and subsets.
         groups : array (n,) or None
             As given by the user.
+        weights : array (n,)
+            Row weights; rows of weight zero are left out.
         score : callable
-            Score of rows, given predicted values and their numbers.
+            ``score(values, rows)``: score of rows, given predicted values and their numbers.
         """
-        learner = self._check_parameters()
-        seed = self._seed()
+        options, seed = self._options(), self._seed()
+        last = list(sources)[-1]
+        source = sources[last]
         cluster = _group_numbers(groups, source.n)
-        self.n_positions_ = source.T
-        self.sink_, self.sink_ratio_ = False, float("nan")
-        self._choice: Choice | None = None
-        self._why = "asked for"
-        large = source.n * source.T * source.d > THREADED_SIZE
-        with task_threads(large=large, most=self._folds_at_once(source, learner)) as over_tasks:
-            if self.pooling in FIXED:
-                self._pooling = fixed_pooling(self.pooling)
-                self.head_weights_ = _rule_head_weights(self._pooling, source)
-            else:
-                self._choose(source, Y, strata, cluster, score, learner, seed, over_tasks)
-            self.decision_ = self._pooling.name
-            self.weights_ = self.head_weights_.mean(axis=0)
-            self.n_features_out_ = len(self._pooling.heads) * source.d
-            self._values = self._fit_all(source, Y, learner.ridge)
-        self.ridge_ = self._values.ridge
-        candidates: tuple[Candidate, ...] = () if self._choice is None else self._choice.candidates
-        chosen = next((c for c in candidates if c.name == self.decision_), None)
-        self.candidates_ = candidates
-        self.reason_ = self._why if self._choice is None else "compared"
-        self.improvement_ = float("nan") if chosen is None else chosen.gain
-        self.improvement_error_ = float("nan") if chosen is None else chosen.error
-
-    def _choose(
-        self,
-        source: TokenInput,
-        Y: FloatArray,
-        strata: IntArray,
-        cluster: IntArray | None,
-        score: Score,
-        learner: Learner,
-        seed: int,
-        over_tasks: Map,
-    ) -> None:
-        """Set the pooling in use, learned where it is a learned one, with its weights by position."""
-        self._pooling = fixed_pooling("mean")
-        rows = self._learning_rows(source, strata, seed)
+        rows = self._learning_rows(source, strata, weights, seed)
         part = _in_memory(source, rows)
-        rows, part = _with_tokens(rows, part)
-        if source.T == 1:
-            self._why = "a single position leaves nothing to weigh"
-        elif not (Y[rows] != Y[rows][:1]).any():
-            self._why = "the targets do not vary"
-        elif self.pooling == "auto" and len(rows) < ROWS_PER_FOLD * int(self.folds):
-            self._why = f"{len(rows)} rows are too few to compare poolings"
+        rows, part = self._with_tokens(rows, part)
+        streamed = len(rows) < int((weights > 0).sum()) and source.n > self._learning_limit(source)
+        rows, part, merged, clusters = _distinct(rows, part, Y, cluster, weights)
+        count = len(np.unique(clusters))
+        names, self.reason_ = self._candidates(part, Y[rows], count, len(sources))
+        if count < 2:  # no row can be left out
+            folds = np.full(len(rows), -1, dtype=np.intp)
+            options = options if options.ridge else replace(options, ridge=1.0)
+        elif count < ROWS_PER_FOLD * int(self.folds):  # one cluster at a time
+            folds = np.unique(clusters, return_inverse=True)[1].reshape(-1)
         else:
-            data = read_learning_rows(part, int(self.n_components), None if self.sink == "auto" else bool(self.sink))
-            self.sink_, self.sink_ratio_ = data.space.sink, data.space.sink_ratio
-            clusters = tie(data.copies, None if cluster is None else cluster[rows])
-            name = self.pooling
-            if name == "auto" and len(np.unique(clusters)) < int(self.folds):
-                name, self._why = "mean", "there are fewer different rows (or groups) than folds"
-            elif name == "auto":
-                self._choice = choose_pooling(
-                    data,
-                    Y[rows],
-                    assign_folds(strata[rows], clusters, int(self.folds), seed),
-                    clusters,
-                    lambda values, which: score(values, rows[which]),
-                    learner,
-                    over_tasks,
-                    self.progress,
-                )
-                name = self._choice.name
-            if name in LEARNED:
-                compared = None if self._choice is None else self._choice.pooling
-                self._pooling = compared or learner.learn(name, data, Y[rows], np.arange(len(rows)))
-                self.head_weights_ = data.head_weights(self._pooling)
-                return
-            self._pooling = fixed_pooling(name)
-        self.head_weights_ = _rule_head_weights(self._pooling, source)
+            folds = assign_folds(strata[rows], clusters, int(self.folds), seed)
+        task = Task(Y[rows], merged, folds, clusters)
 
-    def _folds_at_once(self, source: TokenInput, learner: Learner) -> int:
-        """Folds that may be in memory together: each has its features, and two matrices for the ridge on them."""
-        n = min(source.n, self._learning_limit(source))
-        F = max(learner.heads, len(CONCAT)) * source.d
-        components = 8 * source.T * min(int(self.n_components), source.d)
-        return max(1, n * (MEMORY_SHARE * _row_bytes(source) - components) // (8 * (n * F + 2 * min(n, F) ** 2)))
+        def reader(layer: Any) -> Any:
+            def read() -> LearningRows:
+                mine = part if layer == last else _in_memory(sources[layer], rows)
+                sink = None if self.sink == "auto" else bool(self.sink)
+                found = read_learning_rows(mine, merged, int(self.n_components), sink, streamed=streamed)
+                self._rows = (layer, found)
+                return found
+
+            return read
+
+        def row_score(values: FloatArray) -> FloatArray:
+            return np.asarray(score(values, rows))
+
+        with task_threads(large=part.n * part.T * part.d > THREADED_SIZE, most=2) as over_tasks:
+            choice = compare(
+                {layer: reader(layer) for layer in sources},
+                task,
+                names,
+                row_score,
+                options,
+                over_tasks,
+                self.progress,
+            )
+            if streamed:
+                choice = self._fit_all(choice, sources, Y, weights, float(merged.sum()))
+        self._conclude(choice, sources, reader)
+        return task
+
+    def _candidates(self, part: TokenInput, Y: FloatArray, count: int, layers: int) -> tuple[tuple[str, ...], str]:
+        """Poolings to compare, and why there is only one."""
+        if self.pooling != "auto":
+            return (self.pooling,), "asked for"
+        if not (Y[:1] != Y).any():
+            return ("mean",), "the targets do not vary"
+        if count < ROWS_PER_FOLD * int(self.folds):
+            return ("mean",), f"{count} different rows (or groups) are too few to compare poolings"
+        if part.T == 1:
+            return ("mean",), "compared" if layers > 1 else "a single position leaves nothing to weigh"
+        return candidate_names(), "compared"
+
+    def _conclude(self, choice: Choice, sources: dict[Any, TokenInput], reader: Any) -> None:
+        """The fitted attributes."""
+        best = choice.best
+        source = sources[best.layer]
+        layer, rows = self._rows
+        if layer != best.layer:
+            rows = reader(best.layer)()
+        del self._rows
+        self._values_out = choice.values
+        self._parts = tuple((weight, fit.layer, fit.pooling, fit.ridge) for weight, fit in choice.parts)
+        self._pooling, self._ridge = best.pooling, best.ridge
+        self.layers_ = tuple(sources)
+        self.layer_ = best.layer
+        self.decision_ = best.pooling.name
+        self.stacked_ = choice.stacked
+        self.candidates_: tuple[Candidate, ...] = choice.candidates
+        self.n_positions_, self._d = source.T, source.d
+        self.n_features_out_ = len(best.pooling.feature_names(source.d))
+        self.sink_, self.sink_ratio_ = rows.space.sink, rows.space.sink_ratio
+        self.ridge_ = best.ridge.ridge
+        self.improvement_, self.improvement_error_ = (choice.gain, choice.error) if choice.stacked else (0.0, 0.0)
+        if not choice.candidates:
+            self.improvement_ = self.improvement_error_ = float("nan")
+        if isinstance(best.pooling, SequencePooling):
+            self._importance: FloatArray | None = position_importance(best.pooling, best.ridge.coef)
+            self.head_weights_ = best.pooling.full_row_importance(self._importance, source.T)
+        else:
+            self._importance = None
+            fixed = isinstance(best.pooling, RulePooling)
+            self.head_weights_ = (
+                _rule_head_weights(best.pooling, source) if fixed else rows.average_weights(best.pooling)
+            )
+        heads = self.head_weights_
+        self.weights_ = heads[:-1].mean(axis=0) if isinstance(best.pooling, QueryPooling) else heads.mean(axis=0)
+        for name in ("queries_", "components_", "token_mean_"):
+            self.__dict__.pop(name, None)
+        if isinstance(best.pooling, QueryPooling):
+            self.queries_ = best.pooling.full_queries
+            self.components_, self.token_mean_ = rows.space.directions, rows.space.mean
 
     def _learning_limit(self, source: TokenInput) -> int:
         most = source.n if self.max_samples is None else int(self.max_samples)
@@ -234,38 +328,88 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return most
         return min(most, max(1, LEARNING_BYTES // _row_bytes(source)))
 
-    def _learning_rows(self, source: TokenInput, strata: IntArray, seed: int) -> IntArray:
+    def _learning_rows(self, source: TokenInput, strata: IntArray, weights: FloatArray, seed: int) -> IntArray:
         limit = self._learning_limit(source)
-        if source.n <= limit:
-            return np.arange(source.n)
+        positive = np.flatnonzero(weights > 0)
+        if len(positive) <= limit:
+            return positive
         # equal shares of every class, at random within each
-        order = np.random.default_rng(seed).permutation(source.n)
+        order = positive[np.random.default_rng(seed).permutation(len(positive))]
         order = order[np.argsort(strata[order], kind="stable")]
-        return np.sort(order[np.linspace(0, source.n - 1, limit).astype(np.intp)])
+        return np.sort(order[np.linspace(0, len(order) - 1, limit).astype(np.intp)])
 
-    def _fit_all(self, source: TokenInput, Y: FloatArray, ridge: float | None) -> RidgeFit:
-        """Ridge on the pooled features of all rows; with more rows than features those never exist at once."""
-        pool = FeatureRows(self._pooling, self.empty)
-        if source.n < self.n_features_out_:
-            pooled = map_rows(source, pool, self.n_features_out_, "pooling", self.progress)
-            return fit_ridge(pooled, Y, ridge, standardize=True)
-        sums = RidgeSums(Y, standardize=True)
-        chunks = map_chunks(ChunkFunction(source.form, pool), source.sources, label="pooling", show=self.progress)
-        for start, pooled in chunks:
-            sums.add(pooled, Y[start : start + len(pooled)])
-        return sums.fit(ridge)
+    def _with_tokens(self, rows: IntArray, part: TokenInput) -> tuple[IntArray, TokenInput]:
+        """Without the rows in which nothing is observed, or an error that names them."""
+        keep = np.concatenate([observed.any(axis=1) for _, observed in part.blocks()])
+        if keep.all():
+            return rows, part
+        if self.empty == "error":
+            hidden = np.ones((int(rows.max()) + 1, 1), dtype=bool)
+            hidden[rows[~keep]] = False
+            refuse_empty_rows(hidden, 0, self.empty)
+        if not keep.any():
+            raise InvalidInputError("no token is observed in any row", remedy="Pass a mask that shows some tokens")
+        return rows[keep], part.take(np.flatnonzero(keep))
+
+    def _fit_all(
+        self, choice: Choice, sources: dict[Any, TokenInput], Y: FloatArray, weights: FloatArray, total: float
+    ) -> Choice:
+        """The ridges in use, on the features of all rows, which never exist at once.
+
+        `total` is the weight of the learning rows. The penalty stays what it was for them: what it balances, noise
+        against signal, does not grow with the rows.
+        """
+
+        def again(fit: Fitted) -> Fitted:
+            source = sources[fit.layer]
+            a = fit.ridge.ridge * total
+            sums = StreamedRidge(scaled=not isinstance(fit.pooling, SequencePooling))
+            task = ChunkFunction(source.form, FeatureRows(fit.pooling, self.empty))
+            for start, C in map_chunks(task, source.sources, label="pooling", show=self.progress):
+                rows = slice(start, start + len(C))
+                sums.add(C, Y[rows], weights[rows])
+            ridge = sums.fit(a)
+            return replace(fit, finish=lambda: ridge)
+
+        fitted = {fit.label: again(fit) for fit in [choice.best, *(f for _, f in choice.parts)]}
+        parts = tuple((weight, fitted[fit.label]) for weight, fit in choice.parts)
+        return replace(choice, parts=parts, best=fitted[choice.best.label])
+
+    def _sources(self, X: Any, mask: Any, wanted: tuple[Any, ...]) -> dict[Any, TokenInput]:
+        """Tokens of the layers asked for, of any length."""
+        check_is_fitted(self, "weights_")
+        given = split_layers(X)
+        same_layers(self.layers_, given)
+        found = {}
+        for layer in wanted:
+            source = read_tokens(self, given[layer], mask, reset=False, any_length=True)
+            if source.d != self._d:
+                raise ShapeError(
+                    f"X has {source.T * source.d} features, but {type(self).__name__} is expecting "
+                    f"{self._d} features per token as input",
+                    source.d,
+                    "Pass tokens of the dimension seen in fit",
+                )
+            found[layer] = source
+        return found
 
     def _source(self, X: Any, mask: Any) -> TokenInput:
-        check_is_fitted(self, "weights_")
-        return read_tokens(self, X, mask, reset=False)
+        return self._sources(X, mask, (self.layer_,) if hasattr(self, "weights_") else ())[self.layer_]
 
     def _predict_values(self, X: Any, mask: Any) -> FloatArray:
-        source = self._source(X, mask)
-        values = ValueRows(FeatureRows(self._pooling, self.empty), self._values)
-        return map_rows(source, values, len(self._values.intercept), "predicting", self.progress)
+        check_is_fitted(self, "weights_")
+        wanted = tuple(dict.fromkeys(layer for _, layer, _, _ in self._parts))
+        total: FloatArray | None = None
+        for layer, source in self._sources(X, mask, wanted).items():
+            parts = tuple((w, pooling, ridge) for w, mine, pooling, ridge in self._parts if mine == layer)
+            width = len(parts[0][2].intercept)
+            values = map_rows(source, ValueRows(parts, self.empty), width, "predicting", self.progress)
+            total = values if total is None else total + values
+        assert total is not None
+        return total
 
     def transform(self, X: Any, mask: Any = None) -> Any:
-        """Pooled features (n, heads·d), head by head; a lazy Dask array when X is one.
+        """Features (n, F) of the pooling in ``decision_``, in the layer ``layer_``; a lazy Dask array when X is one.
 
         Stored data are read chunk by chunk; the result is in memory. To write it to a store instead:
         :func:`spikepool.write_pooled`, or ``spikepool pool X --labels y --out P.zarr``.
@@ -282,41 +426,56 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit(X, y, mask=mask, groups=groups).transform(X, mask=mask)
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
-        """Names of the pooled features: ``pooled0``, ... or, with several heads, ``mean_0``, ``head1_0``, ..."""
+        """Names of the features: ``pooled0``, ... or, with several heads, ``mean_0``, ``query1_0``, ..."""
         check_is_fitted(self, "weights_")
-        heads = self._pooling.heads
-        d = self.n_features_out_ // len(heads)
-        if len(heads) == 1:
-            return feature_names("pooled", d, getattr(self, "feature_names_in_", None))
-        return np.asarray([f"{head}_{i}" for head in heads for i in range(d)], dtype=object)
+        names = self._pooling.feature_names(self._d)
+        if names[0] == "pooled0":
+            return feature_names("pooled", len(names), getattr(self, "feature_names_in_", None))
+        return np.asarray(names, dtype=object)
 
     def token_weights(self, X: Any, mask: Any = None) -> FloatArray:
-        """Weight of every token in every head, (n, heads, T); unit sum over the observed tokens of a row."""
+        """Weight of every token in every head, (n, heads, T); unit sum over the observed tokens of a row.
+
+        For queries the softmax weights, the mean last; for ``"flat"`` and ``"positions"`` the size of the ridge
+        coefficients at the place of the token.
+        """
         source = self._source(X, mask)
-        H = len(self._pooling.heads)
-        flat = map_rows(source, WeightRows(self._pooling), H * source.T, "weights", self.progress)
+        H = len(self.head_weights_)
+        rows = WeightRows(self._pooling, self._importance)
+        flat = map_rows(source, rows, H * source.T, "weights", self.progress)
         return flat.reshape(source.n, H, source.T)
 
     def summary(self) -> str:
         """The table of candidates, then one line: which pooling is in use, and why."""
         check_is_fitted(self, "weights_")
-        line = f"{self.decision_} pooling: {self._reason()}"
+        line = (
+            f"{self.decision_} pooling" if self.layer_ is None else f"{self.decision_} pooling of layer {self.layer_}"
+        )
+        line += f": {self._reason()}"
         if self.sink_:
             line += f"; position 0 masked as a sink (norm ratio {self.sink_ratio_:.3g})"
-        if self._choice is None:
+        if isinstance(self._pooling, SequencePooling) and self._pooling.components:
+            line += f"; tokens cut to {self._pooling.components} components"
+        if not self.candidates_:
             return line
-        return candidate_table(self.candidates_, self.decision_, self._score_name) + "\n" + line
+        return candidate_table(self.candidates_, self._chosen, self._score_name) + "\n" + line
+
+    @property
+    def _chosen(self) -> str:
+        return self.decision_ if self.layer_ is None else f"{self.decision_} @ {self.layer_}"
 
     def _reason(self) -> str:
-        if self._choice is None:
-            return self._why
-        if self.decision_ == "mean":
-            best = max((c for c in self.candidates_ if c.name != "mean"), key=lambda c: c.gain)
-            return f"nothing was better by two standard errors (best: {best.name} {_with_error(best.gain, best.error)})"
-        text = f"{_with_error(self.improvement_, self.improvement_error_)} over the mean"
-        if self._choice.rival not in ("mean", self.decision_):
-            text += f", {_with_error(self._choice.rival_gain, self._choice.rival_error)} over {self._choice.rival}"
-        return text
+        if not self.candidates_:
+            return self.reason_
+        if not self.stacked_:
+            best = max(self.candidates_[1:], key=lambda c: c.gain)
+            return (
+                "the stack of candidates was not better by one standard error "
+                f"(best single candidate: {best.label} {_with_error(best.gain, best.error)})"
+            )
+        used = sum(c.weight > 0 for c in self.candidates_)
+        gain = _with_error(self.improvement_, self.improvement_error_)
+        return f"best of {used} in the stack, which is {gain} over the mean"
 
     def plot(
         self, ax: Any = None, what: str | None = None, *, X: Any = None, mask: Any = None, tokens: Any = None
@@ -327,9 +486,10 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         ax : matplotlib axes, optional
             A new figure's by default.
-        what : {"candidates", "weights", "tokens"}, optional
-            The candidates with their standard errors; the weights by position of each head; or the weights of the
-            tokens of given sequences. By default the candidates where some were compared, else the weights.
+        what : {"candidates", "weights", "tokens", "layers"}, optional
+            The candidates with their standard errors; the weights by position of each head; the weights of the
+            tokens of given sequences; or the score of each layer. By default the candidates where some were compared,
+            else the weights.
         X, mask : optional
             A few sequences, for ``"tokens"``.
         tokens : list of lists of str, optional
@@ -339,26 +499,36 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         check_is_fitted(self, "weights_")
         what = what or ("candidates" if self.candidates_ else "weights")
-        check.choice(what, "what", ("candidates", "weights", "tokens"))
+        check.choice(what, "what", ("candidates", "weights", "tokens", "layers"))
         if what == "tokens":
             if X is None:
                 raise InvalidInputError(
                     "the weights of tokens need sequences", None, "Pass X, and mask if it has padding"
                 )
-            weights = self.token_weights(X, mask).mean(axis=1)
-            return drawing.draw_token_weights(ax, weights, tokens)
+            weights = self.token_weights(X, mask)
+            heads = weights[:, :-1] if isinstance(self._pooling, QueryPooling) else weights
+            return drawing.draw_token_weights(ax, heads.mean(axis=1), tokens)
         if what == "weights":
-            return drawing.draw_position_weights(ax, self.head_weights_, self._pooling.heads)
-        if not self.candidates_:
-            raise InvalidInputError(f"no candidates were compared: {self._why}", remedy="Fit with pooling='auto'")
-        return drawing.draw_candidates(ax, self.candidates_, self.decision_, self._score_name)
+            return drawing.draw_position_weights(ax, self.head_weights_, self._head_names())
+        if not self.candidates_ or (what == "layers" and self.layers_ == (None,)):
+            wanted = "layers" if what == "layers" else "candidates"
+            raise InvalidInputError(
+                f"no {wanted} were compared: {self.reason_}", remedy="Fit with pooling='auto', and several layers"
+            )
+        if what == "layers":
+            return drawing.draw_layers(ax, self.candidates_, self.layers_, self._score_name)
+        return drawing.draw_candidates(ax, self.candidates_, self._chosen, self._score_name)
+
+    def _head_names(self) -> tuple[str, ...]:
+        heads = getattr(self._pooling, "heads", None)
+        return (self.decision_,) * len(self.head_weights_) if heads is None else heads
 
     def _repr_html_(self) -> str:
         """scikit-learn's diagram, and the table of candidates once fitted."""
         diagram = str(estimator_html_repr(self))
         if not getattr(self, "candidates_", ()):
             return diagram
-        return diagram + candidate_html(self.candidates_, self.decision_, self._score_name)
+        return diagram + candidate_html(self.candidates_, self._chosen, self._score_name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -387,10 +557,21 @@ def _in_memory(source: TokenInput, rows: IntArray) -> TokenInput:
     return source if source.in_memory and len(rows) == source.n else source.take(rows)
 
 
-def _with_tokens(rows: IntArray, part: TokenInput) -> tuple[IntArray, TokenInput]:
-    """Without the rows in which nothing is observed."""
-    keep = np.concatenate([observed.any(axis=1) for _, observed in part.blocks()])
-    return (rows, part) if keep.all() else (rows[keep], part.take(np.flatnonzero(keep)))
+def _distinct(
+    rows: IntArray, part: TokenInput, Y: FloatArray, groups: IntArray | None, weights: FloatArray
+) -> tuple[IntArray, TokenInput, FloatArray, IntArray]:
+    """Rows of equal tokens, targets and group as one row of their common weight; and clusters of the rest."""
+    copies = row_copies(part)
+    mine = None if groups is None else groups[rows]
+    targets = np.unique(Y[rows], axis=0, return_inverse=True)[1].reshape(-1)
+    keys = np.column_stack([copies, targets, copies if mine is None else mine])
+    number = numbered(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))
+    merged = np.asarray(np.bincount(number, weights[rows]), dtype=np.float64)
+    if len(merged) == len(rows):
+        return rows, part, merged, tie(copies, mine)
+    first = np.unique(number, return_index=True)[1]
+    kept = None if mine is None else mine[first]
+    return rows[first], part.take(first), merged, tie(numbered(copies[first]), kept)
 
 
 def _rule_head_weights(pooling: Pooling, source: TokenInput) -> FloatArray:

@@ -1,9 +1,11 @@
-"""The rows on which pooling weights are learned and compared, read once: components, repeated rows, folds."""
+"""The rows on which poolings are learned and compared, read once: components, repeated rows, folds."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,9 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
 from spikepool.data.tokens import TokenInput
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
-from spikepool.pooling.poolings import Pooling
+from spikepool.pooling.covariances import token_covariances
+from spikepool.pooling.registry import Pooling
+from spikepool.pooling.sequence import MOST_FEATURES, MOST_STREAMED
 from spikepool.pooling.token_space import TokenSpace, fit_token_space
 
 
@@ -31,8 +35,10 @@ class LearningRows:
         Tokens in components.
     observed, usable : arrays (n, T)
         Where there are tokens, and which of them learned weights may use.
-    copies : array (n,) of int
-        Equal numbers for rows that hold the same tokens.
+    shares : array (n,)
+        Row weights of unit sum.
+    streamed : bool
+        Whether there are more rows than these, so that the final ridge is fitted in one pass over all.
     """
 
     source: TokenInput
@@ -40,27 +46,59 @@ class LearningRows:
     z: FloatArray
     observed: BoolArray
     usable: BoolArray
-    copies: IntArray
+    shares: FloatArray
+    streamed: bool = False
+
+    @cached_property
+    def covariances(self) -> FloatArray:
+        """Covariances of the components within each sequence, (n, p(p+1)/2)."""
+        return token_covariances(self.z, self.usable)
 
     def features(self, pooling: Pooling) -> FloatArray:
-        """Pooled features of all rows, (n, heads·d)."""
-        out = np.empty((self.source.n, len(pooling.heads) * self.source.d))
+        """Features of all rows, (n, F)."""
+        out: FloatArray | None = None
         start = 0
         for x, observed in self.source.blocks():
-            out[start : start + len(x)] = pooling.features(x, observed)
+            part = pooling.features(x, observed)
+            if out is None:
+                out = np.empty((self.source.n, part.shape[1]))
+            out[start : start + len(x)] = part
             start += len(x)
+        assert out is not None
         return out
 
-    def head_weights(self, pooling: Pooling) -> FloatArray:
+    def gather(self, index: IntArray) -> FloatArray:
+        """Tokens (n, m, d) at positions `index` (n, m), in single precision where the input has no more."""
+        array, table = self._array, self.source.form.table
+        rows = np.arange(len(index))[:, None]
+        if table is None:
+            found = array.reshape(len(array), self.source.T, self.source.d)[rows, index]
+        else:
+            ids = np.where(self.observed[rows, index], array[rows, index], 0)
+            found = table[ids.astype(np.intp)]
+        single = found.dtype.kind == "f" and found.dtype.itemsize <= 4
+        return np.asarray(found, dtype=np.float32 if single else np.float64)
+
+    @cached_property
+    def _array(self) -> NDArray[Any]:
+        """The rows as one array; that of the user where it is in memory."""
+        source = self.source.source
+        array = getattr(source, "array", None)
+        return np.asarray(source.take(np.arange(len(source))) if array is None else array)
+
+    def average_weights(self, pooling: Pooling) -> FloatArray:
         """Average weight of each position over the rows, (heads, T)."""
         total = sum(pooling.weights(x, observed).sum(axis=0) for x, observed in self.source.blocks())
         return np.asarray(total) / self.source.n
 
 
-def read_learning_rows(source: TokenInput, components: int, sink: bool | None) -> LearningRows:
-    """Three passes over tokens in memory: norms, components, coordinates; repeated rows are noticed in the last."""
-    space = fit_token_space(source.blocks, source.d, components, sink)
-    hashes: list[int] = []
+def read_learning_rows(
+    source: TokenInput, weights: FloatArray, components: int, sink: bool | None, *, streamed: bool
+) -> LearningRows:
+    """Three passes over tokens in memory: norms, components, coordinates."""
+    most = MOST_STREAMED if streamed else MOST_FEATURES
+    wide = 0 if 2 * source.T * source.d <= most else max(1, most // source.T)
+    space = fit_token_space(source.blocks, source.d, components, sink, wide)
     observed, usable = (np.empty((source.n, source.T), dtype=bool) for _ in range(2))
     z = np.empty((source.n, source.T, space.directions.shape[1]))
     start = 0
@@ -68,12 +106,18 @@ def read_learning_rows(source: TokenInput, components: int, sink: bool | None) -
         rows = slice(start, start + len(x))
         observed[rows], usable[rows] = part, space.usable(x, part)
         z[rows] = space.coordinates(x, usable[rows])
-        hashes.extend(hash((row.tobytes(), o.tobytes())) for row, o in zip(x, part, strict=True))
         start += len(x)
-    return LearningRows(source, space, z, observed, usable, _numbered(np.array(hashes)))
+    shares = weights / weights.sum()
+    return LearningRows(source, space, z, observed, usable, shares, streamed)
 
 
-def _numbered(values: NDArray[np.int64]) -> IntArray:
+def row_copies(source: TokenInput) -> IntArray:
+    """Equal numbers for rows that hold the same tokens, (n,)."""
+    hashes = [hash((row.tobytes(), o.tobytes())) for x, part in source.blocks() for row, o in zip(x, part, strict=True)]
+    return numbered(np.array(hashes))
+
+
+def numbered(values: NDArray[np.int64]) -> IntArray:
     """Equal values as equal numbers, counted in order of appearance (hashes differ between processes, this not)."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.intp)
@@ -81,15 +125,18 @@ def _numbered(values: NDArray[np.int64]) -> IntArray:
     return rank[inverse.reshape(-1)]
 
 
-def tie(copies: IntArray, groups: IntArray | None) -> IntArray:
-    """Clusters of rows that share a group, or tokens, or are linked by such rows."""
-    if groups is None:
-        return copies
-    n = len(copies)
-    rows = np.arange(n)
-    links = np.concatenate([n + copies, n + copies.max() + 1 + groups])
-    size = int(links.max()) + 1
-    graph = coo_array((np.ones(2 * n), (np.concatenate([rows, rows]), links)), shape=(size, size))
+def tie(*labels: IntArray | None) -> IntArray:
+    """Clusters of rows that share an entry of any of the labels, or are linked by such rows."""
+    given = [label for label in labels if label is not None]
+    n = len(given[0])
+    if len(given) == 1:
+        return given[0]
+    links, offset = [], n
+    for label in given:
+        links.append(offset + label)
+        offset += int(label.max()) + 1
+    rows = np.tile(np.arange(n), len(given))
+    graph = coo_array((np.ones(len(rows)), (rows, np.concatenate(links))), shape=(offset, offset))
     return np.asarray(connected_components(graph, directed=False)[1][:n], dtype=np.intp)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool.errors import InvalidInputError
 from spikepool.kit.arrays import BoolArray, FloatArray
 
 # Rules that are one weight vector a row; "concat" is the first three side by side.
@@ -32,8 +33,10 @@ def rule_weights(rule: str, observed: BoolArray) -> FloatArray:
         raw = (observed & (end == 0)).astype(np.float64)
     elif rule == "first":
         raw = (observed & (start == 0)).astype(np.float64)
-    else:
+    elif rule == "ramp":
         raw = np.where(observed, start + 1.0, 0.0)
+    else:
+        raise InvalidInputError("not a rule of fixed weights", rule, f"Choose one of {', '.join(WEIGHT_RULES)}")
     return np.asarray(raw / np.maximum(raw.sum(axis=1, keepdims=True), 1.0))
 
 

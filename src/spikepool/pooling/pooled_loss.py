@@ -1,16 +1,16 @@
-r"""The loss that learned pooling minimises: ridge on what a few scores pool, with the ridge solved in closed form.
+r"""The loss that learned queries minimise: ridge on what they pool, with the ridge solved in closed form.
 
-    f(theta) = (1/n)<Y, Y − C beta> + rho‖theta‖²,    beta = (C'C + lam I)^{-1} C'Y,    lam = c·tr(C'C)/F,
+    f(Q) = (1/n)<Y, Y − C beta> + rho‖Q‖²,    beta = (C'C + lam I)^{-1} C'Y,    lam = c·tr(C'C)/F,
 
-    C = [Σ_t P_nth z_nt]_h, centred (n, F = heads·p),    P = softmax of the scores s over observed tokens.
+    C = [Σ_t P_nth z_nt for every query h, mean of z_n], centred (n, F),    P = softmax of s_nth = q_h·ẑ_nt.
 
 The first term is the ridge's own minimum, so that only the explicit dependence on C enters the gradient (envelope):
 
     D = df/dC = −(2/n)(Y − C beta)beta' + (2c/(nF))‖beta‖² C,
-    df/ds_nth = P_nth (D_nh·z_nt − Σ_u P_nuh D_nh·z_nu).
+    df/ds_nth = P_nth (D_nh·z_nt − Σ_u P_nuh D_nh·z_nu),    df/dq_h = Σ_nt (df/ds_nth) ẑ_nt.
 
-The penalty is relative to the trace, so that weights cannot escape it by pooling to larger features. Tokens are given
-by their leading components: a step costs O(n·T·p·heads + n·F² + F³) whatever the dimension of the embedding.
+Rows of C and Y are multiplied by the square root of their weight. The penalty is relative to the trace, so that weights
+cannot escape it by pooling to larger features.
 """
 
 from __future__ import annotations
@@ -22,77 +22,125 @@ from scipy.optimize import minimize
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import BoolArray, FloatArray
 from spikepool.kit.gcv import gcv_penalty, live_part
-from spikepool.pooling.scores import Scores, softmax_weights
+from spikepool.pooling.places import rule_weights
 
-# Largest c. Where the start holds nothing cross-validation asks for all the penalty there is, and nothing would move.
+# Penalty on the queries, for targets of unit variance.
+QUERY_PENALTY = 5e-3
+# Largest c. Where the mean holds nothing cross-validation asks for all the penalty there is, and nothing would move.
 MOST_PENALTY = 0.3
 
 
+def inverse_rms(z: FloatArray) -> FloatArray:
+    """1/rms of each token (n, T); 0 for a token of zeros."""
+    rms = np.sqrt(np.einsum("ntp,ntp->nt", z, z) / z.shape[2])
+    return np.asarray(np.divide(1.0, rms, out=np.zeros_like(rms), where=rms > 0))
+
+
+def softmax_weights(scores: FloatArray, observed: BoolArray) -> FloatArray:
+    """Weights (n, heads, T): the softmax of the scores over observed tokens; zeros in a row without any."""
+    seen = observed[:, None, :]
+    top = np.max(scores, axis=-1, keepdims=True, where=seen, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0.0)
+    weights = np.exp(np.minimum(scores - top, 0.0)) * seen
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.asarray(weights / np.where(total > 0, total, 1.0))
+
+
 class PooledRidgeLoss:
-    """f and its gradient for given sequences, targets and kind of scores.
+    """f and its gradient for given sequences and targets.
 
     Parameters
     ----------
     z : array (n, T, p)
-        Tokens in their leading components, zeros where nothing is observed.
-    observed : array (n, T)
+        Tokens in their leading components, zeros where they cannot be used.
+    usable : array (n, T)
         Tokens that may get weight; a row without any is pooled to zero, the mean token.
     Y : array (n, k)
-        Targets; scaled to unit total variance here.
-    scores : Scores
-        Of the same sequences.
+        Targets; centred and scaled to unit total variance here.
+    weights : array (n,)
+        Row weights.
     rho : float
-        Penalty on the parameters of the scores.
+        Penalty on the queries.
     """
 
-    def __init__(self, z: FloatArray, observed: BoolArray, Y: FloatArray, scores: Scores, rho: float) -> None:
-        self.z, self.observed, self.model, self.rho = z, observed, scores, rho
-        Y = Y - Y.mean(axis=0)
+    def __init__(
+        self, z: FloatArray, usable: BoolArray, Y: FloatArray, weights: FloatArray, rho: float = QUERY_PENALTY
+    ) -> None:
+        self.z, self.usable, self.weights, self.rho = z, usable, weights, rho
+        self.scaled = z * inverse_rms(z)[..., None]
+        self.root = np.sqrt(weights / weights.mean())[:, None]
+        self.share = weights / weights.sum()
+        Y = self.root * (Y - self.share @ Y)
         energy = float((Y**2).sum())
         self.Y = Y / np.sqrt(energy / len(Y)) if energy > 0 else Y
-        self.F = scores.heads * z.shape[2]
-        self.c = self._relative_penalty(scores.start())
+        self.mean = np.matmul(rule_weights("mean", usable)[:, None], z)[:, 0]
+        self.c = self._relative_penalty()
 
-    def pooled(self, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Weights P (n, heads, T) and the centred features C (n, F)."""
-        P = softmax_weights(self.model.scores(parameters), self.observed)
-        C = np.matmul(P, self.z).reshape(len(self.z), self.F)
-        return P, C - C.mean(axis=0)
+    def pooled(self, queries: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Weights P (n, H, T) and the centred and weighted features C (n, (H + 1)·p)."""
+        P = softmax_weights(np.matmul(queries, self.scaled.transpose(0, 2, 1)), self.usable)
+        C = np.concatenate([np.matmul(P, self.z).reshape(len(self.z), -1), self.mean], axis=1)
+        return P, self.root * (C - self.share @ C)
 
-    def _relative_penalty(self, parameters: FloatArray) -> float:
-        """c, by generalised cross-validation at the start; it stays what it is while the weights move."""
-        _, C = self.pooled(parameters)
+    def _relative_penalty(self) -> float:
+        """c, by generalised cross-validation at the mean; it stays what it is while the weights move."""
+        C = self.root * (self.mean - self.share @ self.mean)
         values, vectors = np.linalg.eigh(C.T @ C)
         live = live_part(values, len(C))
         energy = ((vectors[:, live].T @ (C.T @ self.Y)) ** 2).sum(axis=1) / values[live]
-        penalty = gcv_penalty(values[live], energy, float((self.Y**2).sum()), len(C), self.F)
-        return min(penalty * self.F / float(values[live].sum()), MOST_PENALTY) if penalty > 0 else 0.0
+        penalty = gcv_penalty(values[live], energy, float((self.Y**2).sum()), len(C), C.shape[1])
+        return min(penalty * C.shape[1] / float(values[live].sum()), MOST_PENALTY) if penalty > 0 else 0.0
 
-    def evaluate(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """F and its gradient."""
-        n = len(self.z)
-        P, C = self.pooled(parameters)
+    def _ridge(self, C: FloatArray) -> FloatArray | None:
+        """Coefficients beta (F, k), or None where nothing varies."""
         gram = C.T @ C
         trace = float(np.trace(gram))
-        if trace <= 0:  # nothing varies: no weights change that
-            return float((self.Y**2).sum() / n + self.rho * parameters @ parameters), 2 * self.rho * parameters
-        gram[np.diag_indices(self.F)] += self.c * trace / self.F
-        beta = cho_solve(cho_factor(gram, overwrite_a=True), C.T @ self.Y)
-        residual = self.Y - C @ beta
-        value = float((self.Y * residual).sum() / n + self.rho * parameters @ parameters)
-        D = (-2 / n) * (residual @ beta.T) + (2 * self.c * float((beta**2).sum()) / (n * self.F)) * C
-        pull = np.matmul(D.reshape(n, self.model.heads, -1), self.z.transpose(0, 2, 1))
-        by_score = P * (pull - (P * pull).sum(axis=-1, keepdims=True))
-        return value, self.model.pull_back(by_score) + 2 * self.rho * parameters
+        if trace <= 0:
+            return None
+        gram[np.diag_indices(len(gram))] += max(self.c, 1e-9) * trace / len(gram)
+        return np.asarray(cho_solve(cho_factor(gram, overwrite_a=True), C.T @ self.Y))
 
-    def minimise(self, max_steps: int) -> FloatArray:
-        """Parameters after at most `max_steps` of L-BFGS from the start.
+    def mean_residual(self) -> FloatArray:
+        """What the mean leaves of the targets, (n, k), without row weights."""
+        C = self.root * (self.mean - self.share @ self.mean)
+        beta = self._ridge(C)
+        return np.asarray((self.Y if beta is None else self.Y - C @ beta) / self.root)
+
+    def value(self, queries: FloatArray) -> float:
+        """F alone."""
+        _, C = self.pooled(queries)
+        beta = self._ridge(C)
+        residual = self.Y if beta is None else self.Y - C @ beta
+        return float((self.Y * residual).sum() / len(C) + self.rho * (queries**2).sum())
+
+    def evaluate(self, queries: FloatArray) -> tuple[float, FloatArray]:
+        """F and its gradient (H, p)."""
+        n, H, p = len(self.z), len(queries), self.z.shape[2]
+        P, C = self.pooled(queries)
+        beta = self._ridge(C)
+        if beta is None:  # nothing varies: no weights change that
+            return float((self.Y**2).sum() / n + self.rho * (queries**2).sum()), 2 * self.rho * queries
+        residual = self.Y - C @ beta
+        value = float((self.Y * residual).sum() / n + self.rho * (queries**2).sum())
+        first = H * p  # the columns that the queries move
+        c = max(self.c, 1e-9)
+        D = (-2 / n) * (residual @ beta[:first].T) + (2 * c * float((beta**2).sum()) / (n * len(beta))) * C[:, :first]
+        pull = np.matmul((self.root * D).reshape(n, H, p), self.z.transpose(0, 2, 1))
+        by_score = P * (pull - (P * pull).sum(axis=-1, keepdims=True))
+        gradient = by_score.transpose(1, 0, 2).reshape(H, -1) @ self.scaled.reshape(-1, p)
+        return value, gradient + 2 * self.rho * queries
+
+    def minimise(self, start: FloatArray, max_steps: int) -> FloatArray:
+        """Queries after at most `max_steps` of L-BFGS from the start.
 
         Few steps are meant: what they leave undone is fitted to the rows at hand rather than to the population.
         """
-        found = minimize(
-            self.evaluate, self.model.start(), jac=True, method="L-BFGS-B", options={"maxiter": int(max_steps)}
-        )
+
+        def flat(parameters: FloatArray) -> tuple[float, FloatArray]:
+            value, gradient = self.evaluate(parameters.reshape(start.shape))
+            return value, gradient.reshape(-1)
+
+        found = minimize(flat, start.reshape(-1), jac=True, method="L-BFGS-B", options={"maxiter": int(max_steps)})
         if not np.isfinite(found.fun) or not np.isfinite(found.x).all():
             raise ConvergenceError("the loss of pooled ridge is not finite", remedy="Rescale X, or pass pooling='mean'")
-        return np.asarray(found.x)
+        return np.asarray(found.x.reshape(start.shape))

@@ -1,186 +1,263 @@
-r"""Which pooling serves a linear model best: cross-validation with the weights relearned in every fold.
+r"""Compare poolings and layers by cross-validation, combine them, and keep the mean where that is not better.
 
-Every candidate pools the same rows, a ridge on the pooled features is fitted on the other folds, and each row is scored
-once under each candidate; differences are therefore paired. The mean stays unless something is better beyond doubt:
+Every candidate predicts each row from the other folds, with its weights learned without the fold and its penalty chosen
+by the same out-of-fold squared error (:mod:`spikepool.kit.fold_ridge`). The predictions are combined by non-negative
+weights (:mod:`spikepool.pooling.stacking`). The combination is used if its squared error, with weights found without
+each fold, is below that of the mean by more than ``ERRORS_REQUIRED`` standard errors of the paired difference;
+otherwise the mean is used alone. The single candidate of least squared error is the one that `transform` gives.
 
-1. a fixed rule replaces it when its gain exceeds ``Z_REQUIRED`` standard errors;
-2. a learned candidate replaces what stands then when it is better by ``Z_REQUIRED`` standard errors more. Its weights
-   are those that its folds found (:mod:`spikepool.pooling.fold_agreement`).
-
-Standard errors count clusters (groups, repeated rows) and not rows, and are a little larger than the plain ones: as if
-the largest difference had been seen once more in each direction. Five rows that differ, all in favour, are no proof.
+Of several layers all are compared by their mean; the best two and the last are compared in full. The ranking is made
+without each fold as well, so that the judgement of a fold's stack has not seen its labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.gcv import fit_ridge
+from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
+from spikepool.kit.fold_ridge import FeatureRidge, KernelRidge, out_of_fold
+from spikepool.kit.gcv import RidgeFit
 from spikepool.kit.progress import Progress
 from spikepool.kit.threads import Map
 from spikepool.pooling.candidates import Candidate
-from spikepool.pooling.fold_agreement import agreeing_pooling
+from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.learning_rows import LearningRows
-from spikepool.pooling.pooled_loss import PooledRidgeLoss
-from spikepool.pooling.poolings import LEARNED, LearnedWeights, PositionPooling, QueryPooling, fixed_pooling
-from spikepool.pooling.scores import PositionScores, QueryScores, Scores
+from spikepool.pooling.registry import Pooling, PoolingSpec
+from spikepool.pooling.sequence import SequencePooling
+from spikepool.pooling.stacking import cross_fitted, paired
 
-Score = Callable[[FloatArray, IntArray], FloatArray]
+# Standard errors of squared error by which the stack must be better than the mean.
+ERRORS_REQUIRED = 1.0
+# Layers that are compared in full, beside the last.
+BEST_LAYERS = 2
 
-FIXED_CANDIDATES = ("mean", "last", "first", "ramp", "concat")
-# Two standard errors at each step: over 46 samples of 26 tasks one loss beyond a standard error (−.6 ± .6 points).
-Z_REQUIRED = 2.0
-# Penalties on the parameters of the scores, for targets of unit variance.
-QUERY_PENALTY = 5e-3
-HEADS_PENALTY = 5e-4
+# Score of each row, larger is better, given predicted values.
+Score = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
-class Learner:
-    """How weights are learned."""
+class Options:
+    """How poolings are learned: number of queries, steps of the optimiser, and a fixed ridge if one was asked for."""
 
     heads: int
     max_steps: int
     ridge: float | None
 
-    def learn(self, name: str, data: LearningRows, Y: FloatArray, rows: IntArray) -> LearnedWeights:
-        """The learned pooling `name` from some of the rows."""
-        z = data.z[rows]
-        if name == "query":
-            scores: Scores = QueryScores(z)
-            rho = QUERY_PENALTY
-        else:
-            scores, rho = PositionScores.of(data.observed[rows], self.heads), HEADS_PENALTY
-        found = PooledRidgeLoss(z, data.usable[rows], Y[rows], scores, rho).minimise(self.max_steps)
-        if name == "query":
-            return QueryPooling(found[None], data.space)
-        return PositionPooling(found.reshape(1, self.heads, 2, -1), data.space)
+    def penalty(self, total: float) -> float:
+        """The fixed penalty for rows of this weight together."""
+        assert self.ridge is not None
+        return total * self.ridge
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Targets (n, k), row weights, folds and clusters of the learning rows."""
+
+    Y: FloatArray
+    weights: FloatArray
+    folds: IntArray
+    clusters: IntArray
+
+    def loss(self, values: FloatArray) -> FloatArray:
+        """Squared error of each row."""
+        return np.asarray(((values - self.Y) ** 2).sum(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A pooling with its ridge on all learning rows, and out-of-fold values (n, k)."""
+
+    layer: Any
+    pooling: Pooling
+    finish: Callable[[], RidgeFit]
+    values: FloatArray
+    learned: bool
+
+    @cached_property
+    def ridge(self) -> RidgeFit:
+        """The ridge on all learning rows; worked out only for candidates that are used."""
+        return self.finish()
+
+    @property
+    def label(self) -> str:
+        """Name, with the layer where there are several."""
+        return self.pooling.name if self.layer is None else f"{self.pooling.name} @ {self.layer}"
+
+
+@dataclass(frozen=True, eq=False)
 class Choice:
-    """The pooling chosen, what it was compared with, and the fixed rule that it had to beat.
+    """What a comparison found.
 
-    A learned one comes with what its folds found.
+    Attributes
+    ----------
+    parts : tuple of (weight, Fitted)
+        The candidates whose predictions are added.
+    best : Fitted
+        The single candidate in use for `transform`; the mean where the stack is not used.
+    values : array (n, k)
+        Out-of-fold values of what is in use.
+    candidates : tuple of Candidate
+        The table.
+    gain, error : float
+        Score of the stack minus that of the mean, and its standard error.
+    stacked : bool
+        Whether the stack is used.
     """
 
-    name: str
+    parts: tuple[tuple[float, Fitted], ...]
+    best: Fitted
+    values: FloatArray
     candidates: tuple[Candidate, ...]
-    rival: str
-    rival_gain: float
-    rival_error: float
-    pooling: LearnedWeights | None = None
+    gain: float
+    error: float
+    stacked: bool
 
 
-def choose_pooling(
-    data: LearningRows,
-    Y: FloatArray,
-    folds: IntArray,
-    clusters: IntArray,
+def fit_candidate(
+    spec: PoolingSpec, layer: Any, rows: LearningRows, task: Task, options: Options, over_tasks: Map
+) -> Fitted:
+    """Fit one pooling on all rows, with out-of-fold values."""
+    n = len(task.Y)
+    everything = np.arange(n)
+    fixed = None if options.ridge is None else options.penalty
+    given = (task.Y, task.weights, task.folds, fixed)
+
+    def learned_without(k: int) -> Any:
+        train = everything if k < 0 else np.flatnonzero(task.folds != k)
+        return spec.fit(rows, task.Y, task.weights, train, options)
+
+    count = int(task.folds.max()) + 1
+    if spec.learned:
+        *without, pooling = over_tasks(lambda k: learned_without(k if k < count else -1), count + 1)
+        whole = FeatureRidge(rows.features(pooling), task.Y, task.weights, np.full(n, -1))
+        problems = []
+        for k, fold in enumerate(without):
+            only = np.where(task.folds == k, 0, -1)
+            problems += FeatureRidge(rows.features(fold), task.Y, task.weights, only).problems
+        values, a = out_of_fold(problems, whole.unit, *given)
+        return Fitted(layer, pooling, _constant(whole.fit(a)), values, learned=True)
+    pooling = learned_without(-1)
+    if isinstance(pooling, SequencePooling) and pooling.size > n:
+        products = KernelRidge(pooling.products(rows), task.Y, task.weights, task.folds, pooling.size)
+        values, a = out_of_fold(products.problems, products.unit, *given)
+        alpha, level = products.fit(a)
+
+        def finish() -> RidgeFit:
+            coef, centre = pooling.coefficients(rows, alpha)
+            return RidgeFit(coef, level - centre @ coef, a / float(task.weights.sum()))
+
+        return Fitted(layer, pooling, finish, values, learned=False)
+    scaled = not isinstance(pooling, SequencePooling)
+    ridge = FeatureRidge(rows.features(pooling), task.Y, task.weights, task.folds, scaled=scaled)
+    values, a = out_of_fold(ridge.problems, ridge.unit, *given)
+    return Fitted(layer, pooling, _constant(ridge.fit(a)), values, learned=False)
+
+
+def _constant(ridge: RidgeFit) -> Callable[[], RidgeFit]:
+    return lambda: ridge
+
+
+def compare(
+    layers: Mapping[Any, Callable[[], LearningRows]],
+    task: Task,
+    names: Sequence[str],
     score: Score,
-    learner: Learner,
+    options: Options,
     over_tasks: Map,
     progress: bool | None = None,
 ) -> Choice:
-    """Compare all candidates and choose; see the module's docstring.
+    """Fit every candidate and choose; see the module's docstring.
 
     Parameters
     ----------
-    data : LearningRows
-        The sequences.
-    Y : array (n, k)
-        Targets.
-    folds, clusters : arrays (n,) of int
-        Fold and cluster of each row.
+    layers : mapping
+        Name of each layer, the last one last, to a function that reads its learning rows; None for a single one.
+    task : Task
+        Targets, weights and folds.
+    names : sequence of str
+        Poolings to compare, the mean first.
     score : callable
-        ``score(values, rows)``: score of each of `rows`, larger is better, given predicted values.
-    learner : Learner
-        How weights are learned.
+        Score of each row from predicted values.
+    options : Options
+        How poolings are learned.
     over_tasks : callable
-        Map over the folds of a candidate; they share nothing, so threads do not change the numbers.
+        Map over the folds of a learned candidate; they share nothing, so threads do not change the numbers.
     progress : bool, optional
         Show a progress bar.
     """
-    count = int(folds.max()) + 1
-    scores: dict[str, FloatArray] = {}
-    found: dict[str, list[LearnedWeights]] = {}
-    names = (*FIXED_CANDIDATES, *LEARNED)
-    with Progress(len(names), "comparing poolings", show=progress) as bar:
-        for name in names:
-            # features of one candidate at a time: together they would be as large as the tokens
-            fixed = None if name in LEARNED else data.features(fixed_pooling(name))
-            scores[name], found[name] = _fold_scores(name, fixed, data, Y, folds, count, score, learner, over_tasks)
+    specs = poolings()
+    fits: list[Fitted] = []
+    last = list(layers)[-1]
+    full = min(len(layers), BEST_LAYERS + 1)
+    with Progress(len(layers) + full * (len(names) - 1), "comparing poolings", show=progress) as bar:
+        held: dict[Any, LearningRows] = {}
+        for layer, read in layers.items():
+            rows = read()
+            fits.append(fit_candidate(specs[names[0]], layer, rows, task, options, over_tasks))
+            held = {layer: rows}  # one layer at a time
             bar.advance()
-    choice = decide(scores, clusters)
-    if choice.name not in LEARNED:
-        return choice
-    whole = learner.learn(choice.name, data, Y, np.arange(len(Y)))
-    gain = scores[choice.name] - scores[choice.rival]
-    return replace(choice, pooling=agreeing_pooling(found[choice.name], whole, data, gain, folds))
+        means = {fit.layer: fit for fit in fits}
+        ranks = _layer_ranks(fits, task) if len(layers) > 1 else np.zeros((1, 1))
+        chosen = _chosen_layers(ranks.sum(axis=0), list(layers))
+        for layer in chosen:
+            rows = held.pop(layer) if layer in held else layers[layer]()
+            for name in names[1:]:
+                fits.append(fit_candidate(specs[name], layer, rows, task, options, over_tasks))
+                if len(layers) > 1:
+                    _ = fits[-1].ridge  # so that the rows of the layer can go
+                bar.advance()
+    order = [means[last], *(f for f in fits if f is not means[last])]
+    allowed = None
+    if len(layers) > 1:
+        keep = [_chosen_layers(ranks.sum(axis=0) - ranks[k], list(layers)) for k in range(len(ranks))]
+        allowed = np.array([[f.layer in which for f in order] for which in keep])
+    return _decide(order, task, score, allowed, compared=len(order) > 1)
 
 
-def _fold_scores(
-    name: str,
-    fixed: FloatArray | None,
-    data: LearningRows,
-    Y: FloatArray,
-    folds: IntArray,
-    count: int,
-    score: Score,
-    learner: Learner,
-    over_tasks: Map,
-) -> tuple[FloatArray, list[LearnedWeights]]:
-    """Score of every row under one candidate, from the other folds; and the pooling of each fold, where learned."""
-
-    def one_fold(k: int) -> tuple[FloatArray, LearnedWeights | None]:
-        train, test = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
-        pooling: LearnedWeights | None = None
-        if fixed is None:
-            pooling = learner.learn(name, data, Y, train)
-            C = data.features(pooling)
-        else:
-            C = fixed
-        seen, unseen = C[train], C[test]
-        del C
-        fitted = fit_ridge(seen, Y[train], learner.ridge, standardize=True, overwrite=True)
-        return score(fitted.predict(unseen), test), pooling
-
-    result = np.empty(len(Y))
-    found = []
-    for k, (values, pooling) in enumerate(over_tasks(one_fold, count)):
-        result[folds == k] = values
-        if pooling is not None:
-            found.append(pooling)
-    return result, found
+def _layer_ranks(means: Sequence[Fitted], task: Task) -> FloatArray:
+    """Squared error of the mean by fold and layer."""
+    losses = np.stack([task.weights * task.loss(fit.values) for fit in means], axis=1)
+    return np.stack([losses[task.folds == k].sum(axis=0) for k in range(int(task.folds.max()) + 1)])
 
 
-def decide(scores: dict[str, FloatArray], clusters: IntArray) -> Choice:
-    """The choice from the score of every row under every candidate."""
-    against_mean = {name: paired(s - scores["mean"], clusters) for name, s in scores.items()}
-    rival = _best({n: g for n, g in against_mean.items() if n not in LEARNED}, "mean")
-    against_rival = {name: paired(scores[name] - scores[rival], clusters) for name in scores if name in LEARNED}
-    name = _best(against_rival, rival)
-    candidates = tuple(Candidate(n, n in LEARNED, float(s.mean()), *against_mean[n]) for n, s in scores.items())
-    return Choice(name, candidates, rival, *paired(scores[name] - scores[rival], clusters))
+def _chosen_layers(losses: FloatArray, layers: Sequence[Any]) -> list[Any]:
+    """The layers of least loss, and the last."""
+    best = [layers[i] for i in np.argsort(losses, kind="stable")[:BEST_LAYERS]]
+    return [layer for layer in layers if layer in best or layer == layers[-1]][::-1]
 
 
-def _best(gains: dict[str, tuple[float, float]], incumbent: str) -> str:
-    """The candidate of largest gain among those that are clearly better, else the incumbent."""
-    better = {n: gain for n, (gain, error) in gains.items() if gain > Z_REQUIRED * error and gain > 0}
-    return max(better, key=lambda n: better[n]) if better else incumbent
-
-
-def paired(difference: FloatArray, clusters: IntArray) -> tuple[float, float]:
-    """Mean of a paired difference and its cautious standard error, with clusters as the independent units."""
-    mean = float(difference.mean())
-    totals = np.bincount(clusters, difference - mean)
-    units = len(np.unique(clusters))
-    if units < 2:
-        return mean, float("inf")
-    largest = float(np.abs(np.bincount(clusters, difference)).max())
-    energy = float((totals**2).sum()) * units / (units - 1) + 2 * largest**2
-    return mean, float(np.sqrt(energy)) / len(difference)
+def _decide(fits: Sequence[Fitted], task: Task, score: Score, allowed: BoolArray | None, *, compared: bool) -> Choice:
+    """The stack or the mean, which is the first of `fits`."""
+    mean = fits[0]
+    rows_mean, loss_mean = score(mean.values), task.loss(mean.values)
+    if not compared:
+        return Choice(((1.0, mean),), mean, mean.values, (), float("nan"), float("nan"), stacked=False)
+    weights, values = cross_fitted([f.values for f in fits], task.Y, task.weights, task.folds, allowed)
+    better, error = paired(loss_mean - task.loss(values), task.weights, task.clusters)
+    gain = paired(score(values) - rows_mean, task.weights, task.clusters)
+    stacked = better > ERRORS_REQUIRED * error
+    if not stacked:
+        weights = np.eye(len(fits))[0]
+    level = task.weights @ task.Y / task.weights.sum()
+    variance = float(task.weights @ ((task.Y - level) ** 2).sum(axis=1)) or 1.0
+    losses = [float(task.weights @ task.loss(f.values)) / variance for f in fits]
+    table = tuple(
+        Candidate(
+            f.pooling.name,
+            f.learned,
+            float(task.weights @ score(f.values) / task.weights.sum()),
+            *paired(score(f.values) - rows_mean, task.weights, task.clusters),
+            loss,
+            float(weight),
+            f.layer,
+        )
+        for f, loss, weight in zip(fits, losses, weights, strict=True)
+    )
+    best = fits[int(np.argmin(losses))] if stacked else mean
+    parts = tuple((float(v), f) for v, f in zip(weights, fits, strict=True) if v > 0)
+    return Choice(parts, best, values if stacked else mean.values, table, *gain, stacked=bool(stacked))

@@ -48,6 +48,8 @@ class TokenSpace:
         Median norm of first tokens over that of the others; NaN when there is nothing to compare.
     largest : float
         Norm above which a token is a sink wherever it stands; infinite without a sink.
+    wide : array (d, q) or None
+        More directions, where long sequences are cut to components of their tokens.
     """
 
     mean: FloatArray
@@ -55,12 +57,29 @@ class TokenSpace:
     sink: bool
     sink_ratio: float
     largest: float = np.inf
+    wide: FloatArray | None = None
+
+    def leading(self, k: int) -> FloatArray:
+        """The first `k` directions, (d, k), where so many were asked for."""
+        wide = self.directions if self.wide is None else self.wide
+        return wide[:, :k]
 
     def usable(self, x: FloatArray, observed: BoolArray) -> BoolArray:
         """Tokens that learned weights may use."""
         if not self.sink:
             return observed
         return np.asarray(without_first(observed) & (_norms(x) <= self.largest))
+
+    def pooled(self, weights: FloatArray, x: FloatArray, observed: BoolArray, usable: BoolArray) -> FloatArray:
+        """Tokens pooled with weights (b, heads, T), (b, heads·d), head by head.
+
+        A row of sinks only gets the mean of all other tokens; an empty one stays zero.
+        """
+        found = np.matmul(weights, x).reshape(len(x), -1)
+        if self.sink:
+            lost = observed.any(axis=1) & ~usable.any(axis=1)
+            found[lost] = np.tile(self.mean, weights.shape[1])
+        return np.asarray(found)
 
     def coordinates(self, x: FloatArray, usable: BoolArray) -> FloatArray:
         """Tokens (b, T, d) in components, (b, T, p); zeros where they cannot be used."""
@@ -69,7 +88,9 @@ class TokenSpace:
         return np.asarray(z)
 
 
-def fit_token_space(blocks: Callable[[], Iterable[Block]], d: int, components: int, sink: bool | None) -> TokenSpace:
+def fit_token_space(
+    blocks: Callable[[], Iterable[Block]], d: int, components: int, sink: bool | None, wide: int = 0
+) -> TokenSpace:
     """Leading components from two passes over blocks of tokens: one for their norms, one for their moments.
 
     Parameters
@@ -82,6 +103,8 @@ def fit_token_space(blocks: Callable[[], Iterable[Block]], d: int, components: i
         How many; at most d are found.
     sink : bool or None
         Whether the first token is left out; None: when it looks like a sink.
+    wide : int
+        Directions to keep beyond these, for :attr:`TokenSpace.wide`; 0 for none.
     """
     first: list[FloatArray] = []
     others: list[FloatArray] = []
@@ -98,13 +121,15 @@ def fit_token_space(blocks: Callable[[], Iterable[Block]], d: int, components: i
     if count and sum(map(len, others)):
         ratio, constant = sink_signs(np.concatenate(first), np.concatenate(others), first_sum / count)
         typical = float(np.median(np.concatenate(others)))
-    found = is_sink(ratio, constant)
-    left_out = found if sink is None else bool(sink)
+    sunk = is_sink(ratio, constant)
+    left_out = sunk if sink is None else bool(sink)
     space = TokenSpace(
-        np.zeros(d), np.zeros((d, 0)), left_out, ratio, SINK_RATIO * typical if left_out and found else np.inf
+        np.zeros(d), np.zeros((d, 0)), left_out, ratio, SINK_RATIO * typical if left_out and sunk else np.inf
     )
     mean, covariance = _moments(blocks, space, d)
-    return replace(space, mean=mean, directions=_leading(covariance, min(components, d)))
+    p = min(components, d)
+    found = _leading(covariance, min(max(p, wide), d))
+    return replace(space, mean=mean, directions=found[:, :p].copy(), wide=found if wide > p else None)
 
 
 def _norms(x: FloatArray) -> FloatArray:

@@ -6,8 +6,8 @@ from scipy.optimize import approx_fprime
 from sklearn.linear_model import Ridge
 
 import spikepool as sp
-from spikepool.pooling.joint_ridge import JointRidge, choose_method
-from spikepool.pooling.learn_weights import learn_weights, softmax
+from spikepool.simulation.joint_ridge import JointRidge, choose_method
+from spikepool.simulation.learn_weights import learn_weights, softmax
 
 
 def tokens(n, T, d, k, missing, seed=0):

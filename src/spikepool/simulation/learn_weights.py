@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from spikepool.data.tokens import check_mask
 from spikepool.errors import ConvergenceError, ShapeError
 from spikepool.kit import validation as check
-from spikepool.kit.arrays import FloatArray
+from spikepool.kit.arrays import BoolArray, FloatArray
 from spikepool.kit.threads import single_threaded_blas
-from spikepool.pooling.joint_ridge import METHODS, JointRidge
+from spikepool.simulation.joint_ridge import METHODS, JointRidge
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def learn_weights(
         check.choice(method, "method", METHODS)
     restarts = check.size(restarts, "restarts")
     max_iter = check.size(max_iter, "max_iter")
-    observed = None if mask is None else check_mask(mask, n, T)
+    observed = None if mask is None else _observed(mask, n, T)
     if observed is not None and not observed.any(axis=1).all():
         rows = np.flatnonzero(~observed.any(axis=1))[:10]
         raise ShapeError("rows without any observed token", rows, "Drop them")
@@ -128,8 +127,16 @@ def _masked(X: ArrayLike, mask: ArrayLike) -> FloatArray:
     x = np.array(X, dtype=np.float64)
     if x.ndim != 3:
         raise ShapeError("X must have 3 dimensions", x.shape, "Pass (n, T, d)")
-    x[~check_mask(mask, x.shape[0], x.shape[1])] = 0.0
+    x[~_observed(mask, x.shape[0], x.shape[1])] = 0.0
     return check.finite_array(x, "X", ndim=3)
+
+
+def _observed(mask: ArrayLike, n: int, T: int) -> BoolArray:
+    """`mask` as a boolean (n, T) array."""
+    given = np.asarray(mask)
+    if given.shape != (n, T) or given.dtype.kind not in "biuf" or not np.isin(given, (0, 1)).all():
+        raise ShapeError(f"mask must be boolean of shape ({n}, {T})", given.shape, "Use True where a token is present")
+    return given.astype(np.bool_)
 
 
 def minimise(problem: JointRidge, starts: list[FloatArray], max_iter: int) -> LearnedWeights:

@@ -1,0 +1,48 @@
+"""Several layers of an encoder: (n, layers, T, d), or a mapping of names to (n, T, d), as one input for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scipy.sparse import issparse
+
+from spikepool.data.opening import is_stored, open_blocks
+from spikepool.errors import InvalidInputError, ShapeError, require
+
+
+def split_layers(X: Any) -> dict[Any, Any]:
+    """Each layer's tokens by name, the last layer last; ``{None: X}`` where X has one layer.
+
+    A layer of a stored array is a lazy slice of it, so that one layer is read at a time.
+    """
+    if isinstance(X, Mapping) and not issparse(X):  # a sparse matrix of keys is a mapping too
+        if not X:
+            raise InvalidInputError("X is a mapping without layers", remedy="Pass {name: (n, T, d)}")
+        return dict(X)
+    if getattr(X, "ndim", None) == 4:
+        return {k: X[:, k] for k in range(int(X.shape[1]))} if not _lazy(X) else _slices(X)
+    if is_stored(X) and not hasattr(X, "ndim") and open_blocks(X).ndim == 4:
+        return _slices(X)
+    return {None: X}
+
+
+def _lazy(X: Any) -> bool:
+    """Whether slicing an array would read it: a Zarr array, which has a store."""
+    return hasattr(X, "store")
+
+
+def _slices(X: Any) -> dict[Any, Any]:
+    array = require("dask.array", "sweeps").from_zarr(X)
+    return {k: array[:, k] for k in range(int(array.shape[1]))}
+
+
+def same_layers(fitted: tuple[Any, ...], given: dict[Any, Any]) -> None:
+    """Raise unless the layers are those of the fit."""
+    missing = [layer for layer in fitted if layer not in given]
+    if missing or len(given) < len(fitted) or (None in given) != (None in fitted):
+        raise ShapeError(
+            f"the fit saw layers {', '.join(map(str, fitted))}" if None not in fitted else "the fit saw one layer",
+            tuple(given),
+            "Pass the same layers",
+        )
