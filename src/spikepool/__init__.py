@@ -79,6 +79,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "pooling.learned": ("LearnedPoolingClassifier", "LearnedPoolingRegressor"),
     "trust.diagnosis": ("diagnose", "Diagnosis"),
     "forecasting.forecast": ("forecast",),
+    "forecasting.curve_points": ("forecast_curve",),
     "forecasting.result": ("Forecast",),
     "forecasting.estimator": ("LearningCurveForecast",),
     "answers": ("report", "DataReport"),

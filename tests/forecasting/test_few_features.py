@@ -50,7 +50,7 @@ def test_copies_with_one_label_are_still_merged():
     y = np.arange(100) % 3
     given = read_pilot(np.vstack([X, X[:40]]), np.concatenate([y, y[:40]]))
     assert len(given.X) == 100
-    assert "40 of 140 rows repeat" in given.notes[0]
+    assert "40 of 140 rows repeat" in given.warnings[0]
 
 
 def test_rows_that_were_labelled_twice_are_left_out_together():
@@ -58,7 +58,7 @@ def test_rows_that_were_labelled_twice_are_left_out_together():
     given = read_pilot(X, np.tile([0, 1, 0, 0], 30))
     assert len(given.X) == 120
     assert (given.groups[::2] == given.groups[1::2]).all()
-    assert "left out together" in given.notes[0]
+    assert "left out together" in given.warnings[0]
 
 
 def near_copies(seed=0):
@@ -71,28 +71,28 @@ def near_copies(seed=0):
 def test_near_copies_are_named_unless_groups_hold_them_together():
     """Labels at chance, four near copies of each row: leave-one-out finds them all right."""
     X, y, groups = near_copies()
-    assert "100% of the rows have a near copy" in " ".join(read_pilot(X, y).notes)
-    assert not read_pilot(X, y, groups=groups).notes
+    assert "100% of the rows have a near copy" in " ".join(read_pilot(X, y).warnings)
+    assert not read_pilot(X, y, groups=groups).warnings
 
 
 @pytest.mark.parametrize("d", [2, 4, 8, 60])
 def test_independent_rows_are_close_by_chance_only(d):
     X = np.random.default_rng(d).standard_normal((500, d))
     X[:, 0] *= 3
-    assert not read_pilot(X, np.arange(500) % 2).notes
+    assert not read_pilot(X, np.arange(500) % 2).warnings
 
 
 def test_windows_of_a_series_are_in_an_order_and_sorted_classes_are_not():
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(20), 20)
     X = rng.standard_normal((20, 50))[y] + rng.standard_normal((400, 50))
-    assert not read_pilot(X, y).notes
+    assert not read_pilot(X, y).warnings
     series = np.cumsum(rng.standard_normal(4100))
     windows = np.stack([series[10 * i : 10 * i + 50] for i in range(400)])
-    assert "consecutive rows are alike" in " ".join(read_pilot(windows, y).notes)
+    assert "consecutive rows are alike" in " ".join(read_pilot(windows, y).warnings)
     order = rng.permutation(400)
-    assert "consecutive" not in " ".join(read_pilot(windows[order], y[order]).notes)
-    assert "consecutive" not in " ".join(read_pilot(windows, y, groups=np.arange(400) // 20).notes)
+    assert "consecutive" not in " ".join(read_pilot(windows[order], y[order]).warnings)
+    assert "consecutive" not in " ".join(read_pilot(windows, y, groups=np.arange(400) // 20).warnings)
 
 
 def test_amounts_that_are_whole_numbers_are_no_classes_without_a_word():

@@ -167,8 +167,6 @@ def test_bad_input_is_named(digits):
         sp.forecast(X, y, target=1.2)
     with pytest.raises(sp.InvalidInputError, match="task"):
         sp.forecast(X, y, task="ranking")
-    with pytest.raises(sp.ShapeError, match="unlabelled"):
-        sp.forecast(X, y, unlabelled=X[:, :5])
     with pytest.raises(sp.ShapeError, match="mask"):
         sp.forecast(X, y, mask=np.ones((100, 3)))
     with pytest.raises(sp.InvalidInputError, match="pooling"):
@@ -177,7 +175,7 @@ def test_bad_input_is_named(digits):
         sp.forecast(X, np.array([1, "a"] * 50, dtype=object))
 
 
-# tokens, unlabelled rows, files
+# tokens, files
 
 
 def test_columns_in_unlike_units_are_said():

@@ -1,4 +1,4 @@
-"""Margins: the smooth count of right rows, the agreement of training sets, and what the link makes of it."""
+"""Margins: the smooth count of right rows, and the link from R² to accuracy."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from scipy.special import ndtr, ndtri
 
 from spikepool.forecasting.curve import fit_curve
 from spikepool.forecasting.link import ManyClassLink, fit_link
-from spikepool.forecasting.margins import agreement, likely_right, margins
+from spikepool.forecasting.margins import likely_right, margins
 from spikepool.forecasting.pilot import measure_pilot
 
 
@@ -44,25 +44,19 @@ def test_smooth_count_needs_no_normal_margins():
     assert likely_right(skewed).mean() == pytest.approx(np.exp(-0.7), abs=0.01)
 
 
-def test_agreement_is_the_share_of_variance_between_rows():
-    rng = np.random.default_rng(3)
-    rows = np.tile(np.arange(2000), 6)
-    own = rng.standard_normal(2000)
-    for share in (0.0, 0.4, 0.9):
-        m = np.sqrt(share) * own[rows] + np.sqrt(1 - share) * rng.standard_normal(len(rows))
-        assert agreement(rows, m) == pytest.approx(share, abs=0.03)
-    assert agreement(np.arange(10), rng.standard_normal(10)) is None  # no row twice
-    assert agreement(rows, np.ones(len(rows))) is None  # nothing varies
-
-
-def test_link_rises_more_slowly_where_training_sets_agree():
-    pilot = pilot_of(np.random.default_rng(4))
-    steep, flat = (fit_link(replace(pilot, agreement=a), np.ones(pilot.rows)) for a in (0.2, 0.8))
+def test_link_of_gaussian_classes_is_steeper():
+    """Gaussian rows around class centres are recognised, and rows of unequal scale are not."""
+    rng = np.random.default_rng(4)
+    pilot = pilot_of(rng)
+    assert pilot.gaussian
+    labels = rng.integers(0, 5, 300)
+    X = (rng.standard_normal((300, 30)) + rng.standard_normal((5, 30))[labels]) * rng.exponential(size=(300, 1))
+    Y = np.where(labels[:, None] == np.arange(5), 1.0, -1.0)
+    assert not measure_pilot(X, Y, labels, np.arange(300), rng).gaussian
+    steep, flat = (fit_link(replace(pilot, gaussian=g), np.ones(pilot.rows)) for g in (True, False))
     assert isinstance(steep, ManyClassLink)
     assert isinstance(flat, ManyClassLink)
-    assert steep.slope > flat.slope + 0.2
-    r2 = np.array([0.9])
-    assert steep(r2) > flat(r2)
+    assert steep.slope > flat.slope + 0.1
 
 
 def test_link_counts_classes_by_their_weight():
@@ -83,4 +77,4 @@ def test_curve_keeps_most_of_the_level_that_the_pilot_shows():
     assert draw.shift == pytest.approx(0.8 * (measured - alone), abs=1e-9)
     centre = curve.transformed([pilot.rows])[0, 0]
     assert min(alone, measured) - 0.02 < centre < max(alone, measured) + 0.02
-    assert curve.limit == pytest.approx(curve.score(curve.transformed([10**9]))[0, 0], abs=0.005)
+    assert curve.limit == pytest.approx(curve.to_score(curve.transformed([10**9]))[0, 0], abs=0.005)

@@ -25,11 +25,11 @@ class _Undecided(ClassifierMixin, BaseEstimator):
 def test_folds_keep_the_choice_of_the_whole_pilot():
     rng = np.random.default_rng(4)
     tokens, labels = rng.standard_normal((100, 6, 5)), rng.integers(0, 2, 100)
-    features, _ = pool_pilot(_Undecided(), tokens, labels)
+    features = pool_pilot(_Undecided(), tokens, labels)
     np.testing.assert_allclose(features, tokens[:, -1], atol=1e-6)
-    features, _ = pool_pilot(_Undecided(), tokens[:99], labels[:99])
+    features = pool_pilot(_Undecided(), tokens[:99], labels[:99])
     np.testing.assert_allclose(features, tokens[:99].mean(axis=1), atol=1e-6)
-    features, _ = pool_pilot(_Undecided("mean"), tokens, labels)
+    features = pool_pilot(_Undecided("mean"), tokens, labels)
     np.testing.assert_allclose(features, tokens.mean(axis=1), atol=1e-6)
 
 
@@ -71,8 +71,8 @@ def test_a_masked_array_carries_its_mask_and_bad_poolings_are_named():
     spoiled = np.where(observed[..., None], X, 1e3)
     masked = np.ma.array(spoiled, mask=np.broadcast_to(~observed[..., None], X.shape))
     for pooling in (sp.SpectralPooling(weights="mean"), sp.LearnedPoolingClassifier(pooling="mean")):
-        carried, _ = pool_pilot(pooling, masked, y)
-        told, _ = pool_pilot(pooling, X, y, mask=observed)
+        carried = pool_pilot(pooling, masked, y)
+        told = pool_pilot(pooling, X, y, mask=observed)
         np.testing.assert_allclose(carried, told, atol=1e-9)
     with pytest.raises(sp.InvalidInputError, match="estimator"):
         pool_pilot(sp.SpectralPooling, X, y)

@@ -5,7 +5,7 @@ import pytest
 from coloured import detection_threshold, log_uniform, rows
 
 import spikepool as sp
-from spikepool.tables.edge import find_edge
+from spikepool.kit.bulk_edge import find_edge
 
 MULTIPLES = np.array([1.5, 2.0, 3.0])
 
@@ -69,3 +69,16 @@ def test_below_the_threshold_nothing_is_claimed():
         spikes = 0.9 * detection_threshold(noise, 0.5) * np.ones(3)
         found.append(find_edge(eigenvalues(np.concatenate([spikes, noise]), 400, rng)).n_outliers)
     assert np.count_nonzero(found) <= 1
+
+
+@pytest.mark.parametrize(("d", "V", "planted"), [(200, 4000, 25), (120, 2000, 13), (100, 2000, 40)])
+def test_more_than_a_tenth_of_the_directions_planted(d, V, planted):
+    """The scan for outliers does not stop at a tenth of the eigenvalues, nor does ScreeNOT's null."""
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((V, d))
+    table[:, :planted] *= np.sqrt(50)
+    fit = sp.TableSpectrum(null_draws=1, repetitions=19).fit(table)
+    assert fit.n_outliers_ == planted
+    assert fit.counts_["screenot"] == planted
+    assert fit.stable_
+    assert "second group" in fit.verdict_

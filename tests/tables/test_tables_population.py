@@ -3,8 +3,8 @@ import pytest
 from coloured import log_uniform, rows, sample_eigenvalues
 
 from spikepool.errors import SizeError
+from spikepool.kit.bulk_edge import find_edge
 from spikepool.laws.marchenko_pastur import MarchenkoPastur
-from spikepool.tables.edge import find_edge
 from spikepool.tables.heldout import gaussian_eigenvalues
 from spikepool.tables.population import TablePopulation, fit_population, plug_in
 from spikepool.tables.screenot import impute, screenot_threshold

@@ -224,6 +224,6 @@ def _plan(
         else:
             found = forecast(features, labels, target=target, groups=groups, **options)
         verdict, advice = sentences.plan(found)
-        return Answer(PLAN, verdict, advice, found, notes=tuple(found.notes), pictures=(lambda ax: found.plot(ax),))
+        return Answer(PLAN, verdict, advice, found, notes=tuple(found.warnings), pictures=(lambda ax: found.plot(ax),))
 
     return _asked(PLAN, ask)

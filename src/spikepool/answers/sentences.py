@@ -128,18 +128,24 @@ def plan(found: Any) -> tuple[str, str]:
             "Check that labels and rows belong together; then try other features or label several times as many rows.",
         )
     rows, score = np.asarray(found.n), np.asarray(found.score)
-    here, there = _at(found, rows[0]), _at(found, rows[min(2, len(rows) - 1)])
-    text = f"{found.score_name.capitalize()} {here}; {there}"
-    text += "." if found.target is None else f". Target: {found.target_line()}."
+    there = min(2, len(rows) - 1)
+    text = f"{_capital(found.estimator)}: {found.score_name} {_at(found, rows[0])}; {_at(found, rows[there])}."
+    if found.target is not None:
+        text += f" {_capital(found.target_line())}."
     if not found.self_check.ok:
-        return text, "Believe the forecast less than its interval says: the curve misses the pilot's own points."
-    gain = float(score[min(2, len(rows) - 1)] - score[0])
+        return text, "Rely on the forecast less than its interval says: the curve misses the pilot's own points."
+    gain = float(score[there] - score[0]) * (1 if found.higher_is_better else -1)
     if gain < LITTLE_GAIN:
         return (
             text,
-            f"More rows like these bring little (the limit is about {found.limit:.2f}): improve features or labels.",
+            f"More rows like these bring {found.estimator} little (its limit is about {found.limit:.2f}): "
+            "try other features (layer, encoder), another model, or cleaner labels.",
         )
-    return text, f"Label more rows: four times as many promise {100 * gain:+.1f} points."
+    return text, f"Label more rows: {rows[there] / rows[0]:.2g} times as many promise {100 * gain:+.1f} points."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _at(found: Any, n: int) -> str:

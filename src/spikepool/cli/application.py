@@ -9,6 +9,7 @@ import typer
 from spikepool import __version__
 from spikepool.cli import (
     compare_command,
+    curve_command,
     data_commands,
     explore_command,
     model_commands,
@@ -74,6 +75,7 @@ for module in (
     data_commands,
     spectrum_command,
     compare_command,
+    curve_command,
     model_commands,
     plan_command,
     run_commands,

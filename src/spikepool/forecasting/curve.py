@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from spikepool.forecasting.crossing import MULTIPLES, crossing
 from spikepool.forecasting.equivalents import equivalents
 from spikepool.forecasting.link import Link, fit_link
 from spikepool.forecasting.pilot import Pilot, weighted_mean
@@ -36,8 +37,6 @@ _POWER_LAW_WEIGHT, _POWER_LAW_REACH = 0.25, 8.0
 _LEVEL_KEPT = 0.8
 # Accuracies are kept this far from 0 and 1 on the probit scale.
 _EDGE = 1e-5
-# Sizes, as multiples of the pilot, between which a target is looked for.
-_MULTIPLES = 2.0 ** np.arange(-5, 10.01, 0.125)
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,17 @@ class LearningCurve:
             z[:, j] = (1 - omega) * draw.probit(1 - mse[:, j], chance) + omega * _probit(draw.law.accuracy(sizes))
         return z
 
-    def score(self, transformed: FloatArray) -> FloatArray:
+    @property
+    def rows(self) -> float:
+        """Rows of the pilot."""
+        return float(self.pilot.rows)
+
+    def draw(self, n: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+        """Curves (count, len(n)) of transformed scores that might be the true one: the band's, each at one quantile."""
+        centre, _, high = self.band(n, 0.9)
+        return np.asarray(centre + rng.standard_normal((count, 1)) * (high - centre) / ndtri(0.95))
+
+    def to_score(self, transformed: FloatArray) -> FloatArray:
         """Accuracy or R² from the transformed scale."""
         return np.asarray(ndtr(transformed) if self.classification else 1 - np.exp(-transformed))
 
@@ -108,22 +117,22 @@ class LearningCurve:
 
     def required(self, target: float, level: float) -> tuple[float | None, float | None, float | None]:
         """Rows at which the upper end, the centre and the lower end of the band reach the target; None if never."""
-        sizes = np.maximum(self.pilot.rows * _MULTIPLES, 4.0)
+        sizes = np.maximum(self.pilot.rows * MULTIPLES, 4.0)
         goal = float(ndtri(target)) if self.classification else -float(np.log(1 - target))
         centre, low, high = self.band(sizes, level)
-        first, best, last = (_crossing(sizes, np.maximum.accumulate(curve), goal) for curve in (high, centre, low))
+        first, best, last = (crossing(sizes, curve, goal) for curve in (high, centre, low))
         return first, best, last
 
     @property
     def limit(self) -> float:
         """Score that the curve approaches: its largest among the sizes at which a target is looked for."""
         fitted = LearningCurve(self.pilot, self.design, self.draws[:1])
-        return float(self.score(fitted.transformed(self.pilot.rows * _MULTIPLES).max()))
+        return float(self.to_score(fitted.transformed(self.pilot.rows * MULTIPLES).max()))
 
 
 def fit_curve(pilot: Pilot, rng: np.random.Generator, progress: Progress | None = None) -> LearningCurve:
     """Fit the curve to a pilot and to reweightings of its rows."""
-    spectrum = fit_spectrum(pilot.eigenvalues, pilot.spectrum_rows, pilot.dimension, pilot.row_norm)
+    spectrum = fit_spectrum(pilot.eigenvalues, pilot.rows, pilot.dimension, pilot.row_norm)
     design = design_pilot(pilot, spectrum)
     own = equivalents(spectrum, design.bands, pilot.rows, design.penalties).mse * (1 + 1 / pilot.rows)
     draws = []
@@ -146,18 +155,6 @@ def _fit_draw(pilot: Pilot, design: PilotDesign, own: FloatArray, weights: Float
     measured = np.clip(weighted_mean(pilot.sizes[0].chosen_likely, weights), edge, 1 - edge)
     shift = _LEVEL_KEPT * float(_probit(np.asarray(measured)) - expected)
     return _Draw(power, link, fit_power_law(pilot, weights), shift)
-
-
-def _crossing(sizes: FloatArray, curve: FloatArray, goal: float) -> float | None:
-    """Smallest size at which a rising curve reaches the goal, log-linear between its points."""
-    reached = np.flatnonzero(curve >= goal)
-    if len(reached) == 0:
-        return None
-    i = int(reached[0])
-    if i == 0:
-        return float(sizes[0])
-    part = (goal - curve[i - 1]) / (curve[i] - curve[i - 1])
-    return float(np.exp(np.log(sizes[i - 1]) + part * np.log(sizes[i] / sizes[i - 1])))
 
 
 def _probit(accuracy: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from spikepool.forecasting.forecast import fit_pilot, summarise
+from spikepool.forecasting.forecast import fit_pilot, read, summarise
 from spikepool.forecasting.result import Forecast
 from spikepool.kit.arrays import FloatArray
 
@@ -30,8 +30,8 @@ class LearningCurveForecast(BaseEstimator):  # type: ignore[misc]  # scikit-lear
         The fitted curve, with the pilot's statistics.
     limit_ : float
         Score that it approaches.
-    notes_ : tuple of str
-        What to know about the pilot.
+    warnings_ : tuple of str
+        What may be wrong with the pilot.
 
     Examples
     --------
@@ -58,22 +58,18 @@ class LearningCurveForecast(BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self.level = level
         self.random_state = random_state
 
-    def fit(
-        self, X: Any, y: Any, *, groups: Any = None, mask: Any = None, unlabelled: Any = None
-    ) -> LearningCurveForecast:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, mask: Any = None) -> LearningCurveForecast:
         """Measure the pilot and fit the curve."""
-        self.curve_, self.notes_ = fit_pilot(
+        pilot, self.warnings_ = read(
             X,
             y,
             task=self.task,
             groups=groups,
-            unlabelled=unlabelled,
             pooling=self.pooling,
             mask=mask,
             standardize=self.standardize,
-            random_state=self.random_state,
-            progress=None,
         )
+        self.curve_ = fit_pilot(pilot, random_state=self.random_state, progress=None)
         self.limit_ = self.curve_.limit
         return self
 
@@ -84,7 +80,7 @@ class LearningCurveForecast(BaseEstimator):  # type: ignore[misc]  # scikit-lear
     def forecast(self, n: ArrayLike | None = None, target: float | None = None) -> Forecast:
         """The full forecast at `n` rows and for a target."""
         check_is_fitted(self, "curve_")
-        return summarise(self.curve_, n, target, level=self.level, notes=self.notes_)
+        return summarise(self.curve_, n, target, level=self.level, warnings=self.warnings_)
 
     def plot(self, ax: Any = None) -> Any:
         """The curve with its interval and the points of the pilot; returns the axes."""

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from spikepool.errors import ShapeError
 from spikepool.forecasting.curve import REWEIGHTINGS, LearningCurve, fit_curve
 from spikepool.forecasting.pilot import FRACTIONS, Pilot, explained, measure_pilot, weighted_mean
-from spikepool.forecasting.pilot_input import ForecastWarning, read_features, read_pilot
+from spikepool.forecasting.pilot_input import ForecastWarning, PilotInput, read_pilot
 from spikepool.forecasting.pooled_tokens import looks_at_labels, pool_pilot
-from spikepool.forecasting.result import Forecast, Rows, SelfCheck
+from spikepool.forecasting.result import Curve, CurveFit, Forecast, Rows
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
@@ -41,41 +41,48 @@ def forecast(
     *,
     task: str = "auto",
     groups: Any = None,
-    unlabelled: Any = None,
+    estimator: Any = None,
+    scoring: Any = None,
     pooling: Any = None,
     mask: Any = None,
     standardize: bool = False,
     level: float = 0.9,
+    n_jobs: int | None = None,
     random_state: Any = 0,
     progress: bool | None = None,
 ) -> Forecast:
-    """Accuracy of ridge on `n` labelled rows, forecast from a pilot of fewer.
+    """Forecast the score of a model on `n` labelled rows from a pilot of fewer.
 
-    Ridge regression on ±1 class indicators, penalty by generalised cross-validation, is what is forecast: a strong
-    and the usual linear model on embeddings. The pilot's leave-one-out errors over penalties show in which principal
+    The default is the accuracy (R² for real targets) of ridge regression on ±1 class indicators with a penalty by
+    generalised cross-validation. The pilot's leave-one-out errors over penalties show in which principal
     directions the target's power lies, the sample's spectrum shows how fast ridge learns each of them
     (:mod:`spikepool.forecasting.equivalents`), and the pilot's own sizes show how explained variance turns into
     accuracy. An inverse power law through the pilot enters with a quarter of the weight near it.
 
+    With `estimator` or `scoring` the score of that model is forecast: it is cross-validated at sizes below the pilot
+    (:mod:`spikepool.forecasting.estimator_curve`; 35 fits), and the measured curve is continued as by
+    :func:`spikepool.forecast_curve`.
+
     Parameters
     ----------
     C : array_like (n0, d), or tokens with `pooling`
-        Pooled features of the pilot, one row a document; at least 20 distinct rows, better 200. Also a path or URL
+        Pooled features of the pilot, one row per document; at least 20 distinct rows, better 200. Also a path or URL
         (npy, Zarr, Parquet, Arrow), a memory map, a Zarr or a Dask array.
     y : array_like (n0,)
         Labels of two or more classes, or real numbers; or a path (npy, csv, txt, json, Parquet).
     n : array_like of int, optional
         Numbers of labelled rows to forecast; 1, 2, 4 and 8 times the pilot by default. They may be below the pilot.
     target : float, optional
-        Accuracy (or R²) for which rows are wanted.
+        Score for which rows are wanted.
     task : {"auto", "classification", "regression"}
         By default a y with fractions is regression, anything else classification.
     groups : array_like (n0,), optional
         Rows that belong together (sentences of one document, recordings of one person) and must not be on both sides
         of a split. Identical rows are grouped in any case, and identical rows with the same label merged.
-    unlabelled : array_like (m, d), optional
-        More rows without labels, which enter the population spectrum. No gain was measured on short texts; see the
-        how-to page.
+    estimator : scikit-learn estimator, optional
+        Any classifier, regressor or pipeline; ridge by default.
+    scoring : str or callable, optional
+        Any scorer of scikit-learn; "accuracy" for classifiers and "r2" for regressors by default.
     pooling : estimator, optional
         With tokens (n0, T, d) as `C`: an estimator with ``fit`` and ``transform``. A clone is fitted to the pilot; one
         that uses labels is fitted in folds, so that no row is pooled by weights that have seen its label.
@@ -85,6 +92,8 @@ def forecast(
         Divide features by their standard deviation first; the forecast is then for ridge on features scaled so.
     level : float
         Level of the intervals.
+    n_jobs : int, optional
+        Processes for the fits of `estimator`; one by default.
     random_state : int, Generator, ...
         Seeds the draws of training sets and the reweightings.
     progress : bool, optional
@@ -98,12 +107,11 @@ def forecast(
     -----
     ForecastWarning
         Repeated rows, small pilots, classes with hardly a row, labels at chance, a curve that misses the pilot's own
-        points: each also in ``notes``, ``verdict`` or ``self_check`` of the result.
+        points: each also in ``warnings``, ``verdict`` or ``self_check`` of the result.
 
     Notes
     -----
-    The forecast assumes that the rows to come are drawn like the pilot. It knows nothing of a population that shifts,
-    and of classes the pilot has not met.
+    The forecast assumes that future rows come from the same population as the pilot, with the same classes.
 
     Examples
     --------
@@ -114,80 +122,65 @@ def forecast(
     >>> bool((f.accuracy > 0.85).all() and (f.accuracy < 1).all())
     True
     """
-    curve, notes = fit_pilot(
-        C,
-        y,
-        task=task,
-        groups=groups,
-        unlabelled=unlabelled,
-        pooling=pooling,
-        mask=mask,
-        standardize=standardize,
-        random_state=random_state,
-        progress=progress,
-    )
-    result = summarise(curve, n, target, level=level, notes=notes)
-    for note in warnings_of(result):
-        warnings.warn(note, ForecastWarning, stacklevel=2)
+    pilot, told = read(C, y, task=task, groups=groups, pooling=pooling, mask=mask, standardize=standardize)
+    if estimator is None and scoring in (None, "accuracy" if pilot.labels is not None else "r2"):
+        curve = fit_pilot(pilot, random_state=random_state, progress=progress)
+        result = summarise(curve, n, target, level=level, warnings=told)
+    else:
+        from spikepool.forecasting.estimator_curve import forecast_estimator
+
+        result = forecast_estimator(
+            pilot,
+            estimator,
+            scoring,
+            n,
+            target,
+            level=level,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            progress=progress,
+            warnings=told,
+        )
+    for text in warnings_of(result):
+        warnings.warn(text, ForecastWarning, stacklevel=2)
     return result
 
 
-def fit_pilot(
-    C: Any,
-    y: Any,
-    *,
-    task: str,
-    groups: Any,
-    unlabelled: Any,
-    pooling: Any,
-    mask: Any,
-    standardize: bool,
-    random_state: Any,
-    progress: bool | None,
-) -> tuple[LearningCurve, tuple[str, ...]]:
-    """Read, measure and fit; the curve and the notes on the pilot."""
-    rng = check.generator(random_state)
+def read(
+    C: Any, y: Any, *, task: str, groups: Any, pooling: Any, mask: Any, standardize: bool
+) -> tuple[PilotInput, tuple[str, ...]]:
+    """The pilot, pooled if it is tokens, and what to say of it."""
     check.flag(standardize, "standardize")
+    told: tuple[str, ...] = ()
     if pooling is not None:
-        C, unlabelled = pool_pilot(pooling, C, y, mask=mask, groups=groups, unlabelled=unlabelled)
+        C = pool_pilot(pooling, C, y, mask=mask, groups=groups)
+        if looks_at_labels(pooling):
+            told = (
+                "the pooling is as good as the pilot makes it: more rows may teach it better weights, "
+                "and the score may then lie above the interval",
+            )
     elif mask is not None:
         raise ShapeError("mask belongs to tokens and needs a pooling", remedy="Pass pooling=, or drop the mask")
     given = read_pilot(C, y, groups=groups, task=task, standardize=standardize)
-    more = None
-    if unlabelled is not None:
-        more = read_features(unlabelled, "unlabelled")
-        if more.shape[1] != given.X.shape[1]:
-            raise ShapeError(f"unlabelled must have {given.X.shape[1]} columns", more.shape, "Pass the same features")
-        more = more / given.scale
+    return given, given.warnings + told
+
+
+def fit_pilot(given: PilotInput, *, random_state: Any, progress: bool | None) -> LearningCurve:
+    """Measure ridge on the pilot and fit its curve."""
+    rng = check.generator(random_state)
     with Progress(len(FRACTIONS) + REWEIGHTINGS + 1, "forecast", show=progress) as bar:
-        pilot = measure_pilot(given.X, given.Y, given.labels, given.groups, rng, unlabelled=more, progress=bar)
-        notes = given.notes
-        if pooling is not None and looks_at_labels(pooling):
-            notes += (
-                "the pooling is as good as the pilot makes it: more rows may teach it better weights, "
-                "and accuracy may then lie above the interval",
-            )
-        return fit_curve(pilot, rng, bar), notes
+        pilot = measure_pilot(given.X, given.Y, given.labels, given.groups, rng, progress=bar)
+        return fit_curve(pilot, rng, bar)
 
 
 def summarise(
-    curve: LearningCurve, n: ArrayLike | None, target: float | None, *, level: float, notes: tuple[str, ...] = ()
+    curve: LearningCurve, n: ArrayLike | None, target: float | None, *, level: float, warnings: tuple[str, ...] = ()
 ) -> Forecast:
-    """The forecast of a fitted curve at the sizes and for the target asked for."""
+    """The forecast of a fitted curve of ridge at the sizes and for the target asked for."""
     pilot = curve.pilot
-    level = check.fraction(level, "level", closed=False)
-    sizes = _sizes(n, pilot.rows)
     if target is not None:
         target = check.fraction(target, "target", closed=False)
-    required: Rows | None = None
-    if target is not None:
-        low, best, high = (None if x is None else int(np.ceil(x)) for x in curve.required(target, level))
-        required = (low, best, high)
     measured_n, measured, error = _measured(pilot)
-    ends = [*sizes.tolist(), *measured_n.tolist(), *(rows for rows in required or () if rows is not None)]
-    grid = np.geomspace(min(ends), min(max(ends), 64 * max(pilot.rows, int(sizes.max()))), 80)
-    score, interval = _scores(curve, sizes, level)
-    curve_score, curve_interval = _scores(curve, grid, level)
     gain = -pilot.sizes[0].chosen_excess / pilot.energy.mean()
     learned = float(gain.mean()) > _SIGNIFICANCE * float(gain.std(ddof=1)) / np.sqrt(pilot.rows) + 1e-9
     chance = 0.0 if pilot.shares is None else float(pilot.shares.max())
@@ -195,16 +188,12 @@ def summarise(
         own = pilot.level_error  # which knows of groups
         deviation = max(float(error[0]), float(np.sqrt(own.tested + own.trained)))
         learned = learned or float(measured[0]) - chance > _BEYOND_CHANCE * deviation + 1e-9
+    sizes = asked_sizes(n, pilot.rows)
     return Forecast(
+        estimator="ridge",
+        score_name="accuracy" if curve.classification else "R²",
         task="classification" if curve.classification else "regression",
-        n=sizes,
-        score=score,
-        interval=interval,
         mse=curve.mse(sizes)[:, 0],
-        level=level,
-        target=target,
-        required_samples=required,
-        limit=curve.limit,
         chance=chance,
         pilot_rows=pilot.rows,
         dimension=pilot.dimension,
@@ -214,24 +203,51 @@ def summarise(
         measured_error=error,
         verdict="learning" if learned else "at chance",
         self_check=_self_check(curve, measured_n, measured),
-        notes=notes,
-        curve_n=grid,
-        curve_score=curve_score,
-        curve_interval=curve_interval,
+        warnings=warnings,
+        **curve_fields(curve, sizes, target, level, measured_n, pilot.rows),
     )
+
+
+def curve_fields(
+    curve: Curve, sizes: IntArray, target: float | None, level: float, measured_n: IntArray, rows: int
+) -> dict[str, Any]:
+    """The fields of a :class:`Forecast` that any fitted curve gives."""
+    level = check.fraction(level, "level", closed=False)
+    required: Rows | None = None
+    if target is not None:
+        low, best, high = (None if x is None else int(np.ceil(x)) for x in curve.required(target, level))
+        required = (low, best, high)
+    ends = [*sizes.tolist(), *measured_n.tolist(), *(found for found in required or () if found is not None)]
+    grid = np.geomspace(min(ends), min(max(ends), 64 * max(rows, int(sizes.max()))), 80)
+    score, interval = _scores(curve, sizes, level)
+    curve_score, curve_interval = _scores(curve, grid, level)
+    return {
+        "n": sizes,
+        "score": score,
+        "interval": interval,
+        "level": level,
+        "target": target,
+        "required_samples": required,
+        "limit": curve.limit,
+        "curve_n": grid,
+        "curve_score": curve_score,
+        "curve_interval": curve_interval,
+        "curve": curve,
+    }
 
 
 def warnings_of(result: Forecast) -> list[str]:
     """What a caller who does not print the forecast should hear."""
-    found = list(result.notes)
+    found = list(result.warnings)
     if result.verdict == "at chance":
         found.append("the pilot's labels are at chance: no signal to extrapolate")
     if not result.self_check.ok:
-        found.append("the fitted curve misses the pilot's own points by more than on any task the method was made on")
+        found.append("the fitted curve misses the pilot's own points by more than on the development tasks")
     return found
 
 
-def _sizes(n: ArrayLike | None, rows: int) -> IntArray:
+def asked_sizes(n: ArrayLike | None, rows: int) -> IntArray:
+    """Sizes to forecast: those asked for, or 1, 2, 4 and 8 times the rows."""
     if n is None:
         return np.array([rows * k for k in _DEFAULT_MULTIPLES], dtype=np.intp)
     values = np.atleast_1d(check.finite_array(n, "n"))
@@ -244,9 +260,9 @@ def _sizes(n: ArrayLike | None, rows: int) -> IntArray:
     return values.astype(np.intp)
 
 
-def _scores(curve: LearningCurve, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
-    centre, low, high = curve.band(n, level)
-    return curve.score(centre), np.stack([curve.score(low), curve.score(high)], axis=1)
+def _scores(curve: Curve, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
+    centre, low, high = (curve.to_score(part) for part in curve.band(n, level))
+    return centre, np.stack([np.minimum(low, high), np.maximum(low, high)], axis=1)
 
 
 def _measured(pilot: Pilot) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -267,13 +283,13 @@ def _measured(pilot: Pilot) -> tuple[IntArray, FloatArray, FloatArray]:
     return n.astype(np.intp), score, error
 
 
-def _self_check(curve: LearningCurve, n: IntArray, measured: FloatArray) -> SelfCheck:
+def _self_check(curve: LearningCurve, n: IntArray, measured: FloatArray) -> CurveFit:
     pilot = curve.pilot
     weight = n**2 / (n**2).sum()
     centre, _, _ = curve.band(n, 0.9)
-    score_error = float(np.sqrt(weight @ (curve.score(centre) - measured) ** 2))
+    score_error = float(np.sqrt(weight @ (curve.to_score(centre) - measured) ** 2))
     r2 = np.array([float(explained(pilot, s.chosen_excess, s.tested)) for s in pilot.sizes if s.tested.sum() > 0])
     r2_error = float(np.sqrt(weight @ (1 - curve.mse(n)[:, 0] - r2) ** 2))
     fixed, falling = _USUAL_ERROR if curve.classification else _USUAL_R2_ERROR
     usual = fixed + falling / np.sqrt(pilot.rows)
-    return SelfCheck(score_error, r2_error, bool(score_error <= usual))
+    return CurveFit(score_error, r2_error, bool(score_error <= usual))

@@ -1,13 +1,11 @@
-r"""What margins tell beyond right or wrong: a steadier accuracy, and how far training sets agree.
+r"""What margins tell beyond right or wrong: a steadier accuracy.
 
 The margin of a tested row is the fitted value of its class less the largest of the others. Counting the positive ones
 is the usual accuracy; a smooth count is steadier, because rows near the boundary do not jump:
 
     accuracy ≈ mean of 2 Phi(m/h) − Phi(m/(sqrt(2) h)),      h = .3 sd(m),
 
-whose bias is of fourth order in h, whatever the distribution of m. The agreement is the part of the variance of m that
-lies between rows and not between training sets: where it is high, rows are right or wrong for good, and better fits
-turn into accuracy slowly.
+whose bias is of fourth order in h, whatever the distribution of m.
 """
 
 from __future__ import annotations
@@ -38,24 +36,3 @@ def likely_right(margin: FloatArray, spread: float | None = None) -> FloatArray:
     width = _WIDTH * max(float(margin.std()) if spread is None else spread, 1e-300)
     scaled = margin / width
     return np.asarray(2 * ndtr(scaled) - ndtr(scaled / np.sqrt(2)))
-
-
-def agreement(rows: IntArray, margin: FloatArray) -> float | None:
-    """Share of the variance of margins that lies between rows; None if no row was tested twice.
-
-    Parameters
-    ----------
-    rows : array
-        Which row each margin belongs to; rows tested by several training sets occur several times.
-    margin : array
-        Their margins.
-    """
-    times = np.bincount(rows)
-    twice = times > 1
-    total = float(margin.var())
-    if not twice.any() or total <= 0:
-        return None
-    first = np.bincount(rows, margin)
-    second = np.bincount(rows, margin**2)
-    within = float((second - first**2 / np.maximum(times, 1))[twice].sum()) / float((times - 1)[twice].sum())
-    return min(max(1 - within / total, 0.0), 1.0)

@@ -13,8 +13,10 @@ import numpy as np
 
 from spikepool.forecasting.leave_out import chosen_penalty, decompose, held_out_predictor, leave_group_out
 from spikepool.forecasting.level_error import NO_ERROR, LevelError, level_error
-from spikepool.forecasting.margins import agreement, likely_right, margins
+from spikepool.forecasting.margins import likely_right, margins
 from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.constants import constant
+from spikepool.kit.near_copies import norm_scatter
 from spikepool.kit.progress import Progress
 
 # Penalties in units of the mean squared norm of a centred row. One dominant direction (a decoder's attention sink)
@@ -31,11 +33,12 @@ _DRAWS_LARGE, _DRAWS_SMALL = 5, 10
 _LARGE_FRACTION = 0.35
 # Rows each of them is tested on: this many or a fifth of the pilot, whichever is more.
 _FEWEST_TESTED = 500
-# Fraction at which training sets are compared: nearly disjoint ones, and ten of them.
-_COMPARED = 3
-# Agreement of training sets in the middle of the development tasks (.2 to .8), and the rows at which half of what is
-# measured counts: training sets of fewer rows agree less, whatever the task.
-_USUAL_AGREEMENT, _AGREEMENT_ROWS = 0.5, 150
+GAUSSIAN_RATIO = constant(
+    "forecasting.pilot.GAUSSIAN_RATIO",
+    1.5,
+    "Rows look Gaussian within classes when their squared norms there vary as a Gaussian's within this factor",
+    "Gaussian kinds of `benchmarks/studies/plan_worlds.py` .9 to 1.1; corpora, digits, splice beyond 2.2 or below .45",
+)
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,11 @@ class Pilot:
     penalties : array
         Those of `sizes`.
     eigenvalues : array
-        Of X'X over `spectrum_rows` rows, labelled and unlabelled.
+        Of X'X.
     sizes : tuple of PilotSize
         The pilot itself (leave-one-out) first, then smaller ones.
-    agreement : float
-        How far training sets agree on which rows are right, shrunken towards the usual .5.
+    gaussian : bool
+        Whether rows look Gaussian, of one shape, within the classes.
     level_error : LevelError
         Variance of the leave-one-out accuracy (zero for regression).
     """
@@ -97,9 +100,8 @@ class Pilot:
     row_norm: float
     penalties: FloatArray
     eigenvalues: FloatArray
-    spectrum_rows: int
     sizes: tuple[PilotSize, ...]
-    agreement: float = _USUAL_AGREEMENT
+    gaussian: bool = False
     level_error: LevelError = NO_ERROR
 
     @property
@@ -131,7 +133,6 @@ def measure_pilot(
     groups: IntArray,
     rng: np.random.Generator,
     *,
-    unlabelled: FloatArray | None = None,
     progress: Progress | None = None,
 ) -> Pilot:
     """Leave-one-group-out at the pilot's size and random training sets at fractions of it.
@@ -146,8 +147,6 @@ def measure_pilot(
         Class of each row, from 0; None for regression.
     groups : array (n,)
         Rows of one group are never on both sides.
-    unlabelled : array (m, d), optional
-        More rows, for the spectrum only.
     """
     n, d = X.shape
     level = Y.mean(axis=0)
@@ -174,24 +173,36 @@ def measure_pilot(
         error = level_error(parts, Y, labels, groups, float(penalties[chosen]))
     own = PilotSize(round(n - leaving), np.ones(n), excess[:, kept], excess[:, chosen], correct, likely)
 
-    values, rows = parts.squared, n
-    if unlabelled is not None:
-        together = np.vstack([X, unlabelled])
-        values, rows = decompose(together - together.mean(axis=0)).squared, len(together)
     if d > parts.rank:  # the same inner products in fewer columns
         X = parts.left * np.sqrt(parts.squared)
-    sizes, seen = [own], None
-    for index, fraction in enumerate(FRACTIONS):
+    sizes = [own]
+    for fraction in FRACTIONS:
         if round(fraction * n) >= _FEWEST_ROWS:
-            size, agreed = _measure_fraction(X, Y, labels, groups, float(fraction), penalties[kept], rng)
-            sizes.append(size)
-            seen = agreed if index == _COMPARED else seen
+            sizes.append(_measure_fraction(X, Y, labels, groups, float(fraction), penalties[kept], rng))
         if progress is not None:
             progress.advance()
     shares = None if labels is None else np.bincount(labels) / n
-    known = 0.0 if seen is None else (seen - _USUAL_AGREEMENT) * n / (n + _AGREEMENT_ROWS)
-    agreed = _USUAL_AGREEMENT + known
-    return Pilot(n, d, shares, energy, row_norm, penalties[kept], values, rows, tuple(sizes), agreed, error)
+    gaussian = labels is not None and _looks_gaussian(centred, labels)
+    return Pilot(n, d, shares, energy, row_norm, penalties[kept], parts.squared, tuple(sizes), gaussian, error)
+
+
+def _looks_gaussian(centred: FloatArray, labels: IntArray) -> bool:
+    """Whether squared norms about the class means vary as those of Gaussian rows of one shape, ``2 tr(S²)/tr(S)²``."""
+    sizes = np.bincount(labels)
+    means = np.zeros((len(sizes), centred.shape[1]))
+    np.add.at(means, labels, centred)
+    inside = sizes[labels] > 1
+    counts = sizes[labels][inside, None]
+    rest = (centred[inside] - (means / sizes[:, None])[labels[inside]]) * np.sqrt(counts / (counts - 1))
+    freedom = len(rest) - int((sizes > 1).sum())
+    if freedom < 2:
+        return False
+    norms = np.einsum("ij,ij->i", rest, rest)
+    gram = rest.T @ rest if len(rest) > rest.shape[1] else rest @ rest.T
+    expected = norm_scatter(float(norms.sum()), float((gram**2).sum()), freedom)
+    if not expected > 0 or not norms.mean() > 0:
+        return False
+    return bool(1 / GAUSSIAN_RATIO < norms.var() / norms.mean() ** 2 / expected < GAUSSIAN_RATIO)
 
 
 def _measure_fraction(
@@ -202,8 +213,8 @@ def _measure_fraction(
     fraction: float,
     penalties: FloatArray,
     rng: np.random.Generator,
-) -> tuple[PilotSize, float | None]:
-    """Errors of training sets of a fraction of the rows on rows outside their groups, and the sets' agreement."""
+) -> PilotSize:
+    """Errors of training sets of a fraction of the rows on rows outside their groups."""
     n, level = len(Y), Y.mean(axis=0)
     size = round(fraction * n)
     tested, correct, chosen_excess = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -233,13 +244,11 @@ def _measure_fraction(
                     tests.append((test, margins(f + level, labels[test])))
         trained.append(len(train))
     times = np.maximum(tested, 1)
-    likely, agreed = np.zeros(n), None
+    likely = np.zeros(n)
     if tests:
-        rows = np.concatenate([test for test, _ in tests])
         margin = np.concatenate([found for _, found in tests])
-        np.add.at(likely, rows, likely_right(margin))
-        agreed = agreement(rows, margin)
-    measured = PilotSize(
+        np.add.at(likely, np.concatenate([test for test, _ in tests]), likely_right(margin))
+    return PilotSize(
         round(float(np.mean(trained))) if trained else size,
         tested,
         excess / times[:, None],
@@ -247,7 +256,6 @@ def _measure_fraction(
         correct / times,
         likely / times,
     )
-    return measured, agreed
 
 
 def _excess(f: FloatArray, centred: FloatArray) -> FloatArray:

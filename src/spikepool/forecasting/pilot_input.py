@@ -61,8 +61,10 @@ class PilotInput:
         Which of the given rows these are.
     scale : array (d,)
         What the features were divided by.
-    notes : tuple of str
-        What the reader of the forecast should know of the pilot.
+    standardized : bool
+        Whether that is their standard deviation, as was asked for.
+    warnings : tuple of str
+        What may be wrong with the rows.
     """
 
     X: FloatArray
@@ -72,7 +74,8 @@ class PilotInput:
     groups: IntArray
     kept: IntArray
     scale: FloatArray
-    notes: tuple[str, ...]
+    standardized: bool
+    warnings: tuple[str, ...]
 
 
 def in_memory(rows: Any, name: str) -> Any:
@@ -198,7 +201,7 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
     X = X / scale
     if not draws:
         notes += dependence_notes(X, labels, number, groups is None, np.random.default_rng(0))
-    return PilotInput(X, Y, labels, classes, number, kept, scale, tuple(notes))
+    return PilotInput(X, Y, labels, classes, number, kept, scale, standardize, tuple(notes))
 
 
 def _row_numbers(X: FloatArray) -> IntArray:

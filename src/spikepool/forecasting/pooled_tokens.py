@@ -19,10 +19,8 @@ from spikepool.kit.gcv import fit_ridge
 FOLDS = 5
 
 
-def pool_pilot(
-    pooling: Any, tokens: Any, y: Any, *, mask: Any = None, groups: Any = None, unlabelled: Any = None
-) -> tuple[FloatArray, FloatArray | None]:
-    """Pooled features (n, d) of the pilot and of unlabelled tokens.
+def pool_pilot(pooling: Any, tokens: Any, y: Any, *, mask: Any = None, groups: Any = None) -> FloatArray:
+    """Pooled features (n, d) of the pilot.
 
     A pooling that does not look at labels is fitted once, to the pilot's tokens. One that does would carry the labels
     of the left-out rows into their features, and leave-one-out would flatter: it is fitted in five folds, and each
@@ -50,20 +48,15 @@ def pool_pilot(
 
     everything = np.arange(len(source))
     whole = fitted(pooling, everything)
-    more = (
-        None
-        if unlabelled is None
-        else np.asarray(whole.transform(in_memory(unlabelled, "unlabelled")), dtype=np.float64)
-    )
     if not looks_at_labels(pooling):
-        return np.asarray(whole.transform(source, **_masked(observed, everything)), dtype=np.float64), more
+        return np.asarray(whole.transform(source, **_masked(observed, everything)), dtype=np.float64)
     common = _pooled(whole, source, observed, everything)
     features, settled = np.empty_like(common), _as_decided(pooling, whole)
     for train, test in GroupKFold(FOLDS).split(everything, groups=read_groups(groups, len(source))):
         fold = fitted(settled, train)
         seen, unseen = _pooled(fold, source, observed, train), _pooled(fold, source, observed, test)
         features[test] = _carried(seen, common[train], unseen)
-    return features, more
+    return features
 
 
 def _as_decided(pooling: Any, fitted: Any) -> Any:

@@ -9,6 +9,9 @@ with s the eigenvalues of X'X (Silverstein 1995; Hastie, Montanari, Rosset, Tibs
 h: kappa = delta/(m − df) is seen in the sample for every delta, and the multiplicities are the non-negative least
 squares solution over a grid of lam. Holds for rows of independent-like coordinates after whitening; heavy-tailed rows
 bend it most at small penalties.
+
+A few directions beyond the bulk hardly change df, and often hold all of the target (the differences of class means).
+Their sample eigenvalues s are inverted one by one, lam = −1/m̲(s) with m̲ the companion transform of the others.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from scipy.optimize import nnls
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.bulk_edge import FEWEST, find_edge
 from spikepool.kit.roots import find_root
 
 _PENALTIES = 61
@@ -53,6 +57,11 @@ class PopulationSpectrum:
             raise ConvergenceError("the effective penalty of ridge was not found", remedy="Rescale the features")
         return np.asarray(np.exp(report.value).reshape(rows.shape))
 
+    def sorted(self) -> PopulationSpectrum:
+        """The same with eigenvalues in descending order."""
+        order = np.argsort(self.eigenvalues)[::-1]
+        return PopulationSpectrum(self.eigenvalues[order], self.multiplicities[order])
+
     def bands(self, edges: FloatArray) -> FloatArray:
         """Weights (bands, eigenvalues), rows summing to one, of the directions whose rank lies between two edges."""
         last = np.cumsum(self.multiplicities)
@@ -77,6 +86,33 @@ def fit_spectrum(squared: FloatArray, rows: int, dimension: int, row_norm: float
         Trace of the covariance; the fit keeps it, and the total multiplicity `dimension`.
     """
     m = rows - 1
+    squared = np.sort(squared)[::-1]
+    spikes = _spikes(squared, m)
+    if len(spikes) and spikes.sum() < row_norm:
+        rest = fit_bulk(
+            squared[len(spikes) :], m - len(spikes), dimension - len(spikes), row_norm - float(spikes.sum())
+        )
+        return PopulationSpectrum(
+            np.concatenate([spikes, rest.eigenvalues]), np.concatenate([np.ones(len(spikes)), rest.multiplicities])
+        ).sorted()
+    return fit_bulk(squared, m, dimension, row_norm)
+
+
+def _spikes(squared: FloatArray, m: int) -> FloatArray:
+    """Population eigenvalues behind sample eigenvalues beyond the bulk, descending; none for a small spectrum."""
+    if len(squared) < FEWEST:
+        return np.zeros(0)
+    values = squared / m
+    count = find_edge(values).n_outliers
+    bulk = values[count:]
+    companion = ((1 / (bulk - values[:count, None])).sum(axis=1) - (m - count - len(bulk)) / values[:count]) / (
+        m - count
+    )
+    return np.asarray(-1 / companion)
+
+
+def fit_bulk(squared: FloatArray, m: int, dimension: int, row_norm: float) -> PopulationSpectrum:
+    """The same for a spectrum without outliers, of `m` independent rows."""
     penalties = row_norm * np.logspace(-6, 2.5, _PENALTIES)
     freedom = (squared / (squared + penalties[:, None])).sum(axis=1)
     usable = m - freedom > _SMALLEST_FREEDOM * m

@@ -19,7 +19,7 @@ from spikepool.kit.arrays import FloatArray
 
 # Ranks of principal directions between which the power is taken as even. Powers of the eigenvalue as a basis fail
 # where one eigenvalue dominates.
-BAND_EDGES = np.array([0, 2, 6, 14, 30, 62, 126, 254, np.inf])
+BAND_EDGES = np.array([0, 1, 3, 7, 15, 31, 63, 127, 255, np.inf])
 # Index in Pilot.sizes of the sizes that are fitted: the pilot itself and .4 of it.
 _FITTED_SIZES = (0, 3)
 # Penalties within this much of the least error (in units of var(y)) enter the fit. Chosen on the development tasks:

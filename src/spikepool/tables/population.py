@@ -7,7 +7,7 @@ With m̲(z) the companion transform of the observed bulk, Silverstein's equation
 so H on a grid of values is a least-squares problem over points z near the spectrum with nonnegative weights (El
 Karoui 2008), solved exactly, with one addition: the second differences of the weights are penalised, because the
 inversion is ill-posed and its bare solution is a comb of spikes. The top of the grid is set so that
-the fitted law ends at the edge found by :mod:`spikepool.tables.edge`: the least-squares fit alone leaves a few
+the fitted law ends at the edge found by :mod:`spikepool.kit.bulk_edge`: the least-squares fit alone leaves a few
 parts in a thousand of mass far above the true support, where it moves the edge of the law by several Tracy-Widom units.
 
 On log-uniform populations over [.2, 5] with d = 300 the predicted spectrum of a new sample is closer to the

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.kit.bulk_edge import USUAL_SHARE
 from spikepool.kit.showing import html_table, number
 
 NEAR = 0.8  # share of the margin from which a rejected count is worth mentioning
@@ -19,7 +20,12 @@ def verdict(fit: Any) -> str:
     k = fit.n_outliers_
     noun = "eigenvalue stands" if k == 1 else "eigenvalues stand"
     text = f"{k or 'No'} {noun} beyond a bulk of unknown colour (edge {fit.edge_:.4g})."
-    rest = fit.statistics_[k:]
+    tenth = int(USUAL_SHARE * fit.rank_)
+    if k > tenth:
+        text += (
+            f" That is {k / fit.rank_:.0%} of the spectrum: a second group of directions rather than single outliers."
+        )
+    rest = fit.statistics_[k : max(k, tenth)]
     if len(rest) and rest.max() > NEAR * fit.margin_:
         more = k + int(rest.argmax()) + 1
         text += f" A margin of {rest.max():.3g} units instead of {fit.margin_:.3g} would count {more}."

@@ -17,9 +17,9 @@ from spikepool.data.table_input import as_table, open_table
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.bulk_edge import MARGIN, USUAL_SHARE, BulkEdge, find_edge, require_eigenvalues
 from spikepool.kit.progress import Progress
 from spikepool.tables import nulls, report
-from spikepool.tables.edge import MARGIN, BulkEdge, find_edge, require_eigenvalues
 from spikepool.tables.gram import Moments
 from spikepool.tables.half_moments import half_moments
 from spikepool.tables.heldout import fit_table_bulk, predict_held_out
@@ -76,9 +76,10 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     center : bool, default=True
         Subtract the mean of each column.
     margin : float, default=4.7
-        Least distance of an outlier beyond the edge; see :mod:`spikepool.tables.edge` for the choice.
+        Least distance of an outlier beyond the edge; see :mod:`spikepool.kit.bulk_edge` for the choice.
     max_outliers : int, optional
-        Most outliers considered; a tenth of the eigenvalues by default.
+        Most outliers considered; half of the eigenvalues by default. Beyond a tenth of them twice the margin is
+        required.
     population : {"inverse", "plug-in"}, default="inverse"
         How the population of the bulk is estimated: by inverting Silverstein's equation, or as the paper does by
         taking the observed eigenvalues for it.
@@ -299,7 +300,9 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         bar: Progress,
     ) -> None:
         d, draws = source.shape[1], self.null_draws
-        most = len(nonzero) // 10 if self.max_outliers is None else self.max_outliers
+        most = (
+            max(int(USUAL_SHARE * len(nonzero)), self.n_outliers_) if self.max_outliers is None else self.max_outliers
+        )
         found = [
             nulls.white(nonzero, d, rows),
             nulls.Null(

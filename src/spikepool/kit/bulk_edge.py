@@ -16,9 +16,10 @@ count is the largest k with T_k above a margin, so that the weakest outlier deci
 
 The idea is that of Onatski (2010) and of the imputation in ScreeNOT (Donoho, Gavish and Romanov 2023). The
 margin is empirical: with 300 dimensions, populations drawn log-uniformly on [.2, 5] and d/V of .01, .1, .5 and 1.5,
-scanning k up to a tenth of the eigenvalues, the largest T_k exceeds 4.7 in at most 1 of 600 draws at each ratio. That
-level is that of populations whose support ends: the tip of a tail (log-normal, power law) is counted as an
-outlier in most draws, see docs/tables.md. The 99 % point of the maximum grows as sqrt(100/n) below n = 100
+scanning k up to a tenth of the eigenvalues, the largest T_k exceeds 4.7 in at most 1 of 600 draws at each ratio.
+Further down, up to half of the eigenvalues, twice the margin is required: chance gaps of 40 to 300 eigenvalues stay
+below it. That level is that of populations whose support ends: the tip of a tail (log-normal, power law) is counted
+as an outlier in most draws, see docs/tables.md. The 99 % point of the maximum grows as sqrt(100/n) below n = 100
 eigenvalues, and the margin with it.
 """
 
@@ -35,6 +36,8 @@ MARGIN = 4.7
 FEWEST = 30  # below this the regression has nothing to stand on
 REGRESSION_LENGTH = 20
 RESIDUAL_WEIGHT = 2.0
+# Beyond this share of the eigenvalues outliers must stand apart by twice the margin.
+USUAL_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,12 @@ def find_edge(eigenvalues: FloatArray, margin: float = MARGIN, max_outliers: int
     margin : float
         Least T_k of an outlier, for 100 eigenvalues or more; scaled up for fewer.
     max_outliers : int, optional
-        Most outliers considered; a tenth of the eigenvalues by default.
+        Most outliers considered; half of the eigenvalues by default.
     """
     n = len(eigenvalues)
     require_eigenvalues(n)
     m = min(REGRESSION_LENGTH, n // 2)
-    most = n // 10 if max_outliers is None else min(max_outliers, n - m)
+    most = min(n // 2 if max_outliers is None else max_outliers, n - m)
     j = np.arange(1, m + 1)
     design = np.column_stack([np.ones(m), -((3 * np.pi * (4 * j - 3) / 8) ** (2 / 3))])
     solve = np.linalg.pinv(design)
@@ -98,7 +101,8 @@ def find_edge(eigenvalues: FloatArray, margin: float = MARGIN, max_outliers: int
     scale = np.maximum(scale, 1e-12 * eigenvalues[0])  # equal eigenvalues: no spread at all
     statistics = (eigenvalues[:most] - coefficients[1:, 0]) / scale[1:]
     margin *= max(1.0, float(np.sqrt(100 / n)))
-    beyond = np.flatnonzero(statistics > margin)
+    needed = np.where(np.arange(1, most + 1) <= USUAL_SHARE * n, margin, 2 * margin)
+    beyond = np.flatnonzero(statistics > needed)
     k = int(beyond[-1]) + 1 if len(beyond) else 0
     # What is kept in the bulk is not beyond its edge, nor beyond the threshold, whatever the regression says.
     edge = max(float(coefficients[k, 0]), float(eigenvalues[k]))

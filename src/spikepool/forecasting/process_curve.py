@@ -1,0 +1,147 @@
+"""A measured learning curve, continued by the damped-slope process, with what speaks against its points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from spikepool.forecasting.crossing import MULTIPLES, crossing
+from spikepool.forecasting.curve_process import CurvePosterior, posterior
+from spikepool.forecasting.score_scale import ScoreScale
+from spikepool.kit.arrays import FloatArray
+
+# Degrees of freedom of the variance of a point that its neighbours contribute.
+_BORROWED_FREEDOM = 6.0
+# Mean of −ln(chi²_4/4): logarithms of variances of five repeats are too small by this.
+_LOG_BIAS = 0.27
+# Standard errors by which a fall, or a point beside the curve, is mentioned.
+_CLEAR = 3.0
+
+
+@dataclass(frozen=True)
+class ProcessCurve:
+    """Points of a curve with their errors.
+
+    Attributes
+    ----------
+    n, score : array (p,)
+        Distinct sizes, increasing, and mean scores.
+    error : array (p,) or None
+        Standard errors of the mean scores; None if unknown.
+    scale : ScoreScale
+    shared : float
+        Variance, on the transformed scale, of an error of the level that all points share.
+    """
+
+    n: FloatArray
+    score: FloatArray
+    error: FloatArray | None
+    scale: ScoreScale
+    shared: float = 0.0
+
+    @property
+    def rows(self) -> float:
+        """The largest size."""
+        return float(self.n[-1])
+
+    @cached_property
+    def _points(self) -> tuple[FloatArray, FloatArray | None]:
+        z = self.scale.to_z(self.score)
+        return z, None if self.error is None else (self.error * self.scale.slope(self.score)) ** 2
+
+    def posterior(self, n: ArrayLike) -> CurvePosterior:
+        """Posterior of the transformed score at `n`."""
+        z, variance = self._points
+        return posterior(self.n, z, variance, np.atleast_1d(np.asarray(n, dtype=np.float64)), self.shared)
+
+    def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Median, lower and upper end on the transformed scale."""
+        found = self.posterior(n)
+        median, low, high = (found.quantile(q) for q in (0.5, (1 - level) / 2, (1 + level) / 2))
+        return median, low, high
+
+    def to_score(self, transformed: FloatArray) -> FloatArray:
+        """Scores from the transformed scale."""
+        return self.scale.to_score(transformed)
+
+    def required(self, target: float, level: float) -> tuple[float | None, float | None, float | None]:
+        """Sizes at which the better end of the band, the median and the worse end reach the target; None if never."""
+        sizes = np.maximum(self.rows * MULTIPLES, 4.0)
+        goal = float(self.scale.to_z(np.array([target]))[0])
+        centre, low, high = self.band(sizes, level)
+        first, best, last = (crossing(sizes, curve, goal) for curve in (high, centre, low))
+        return first, best, last
+
+    @property
+    def limit(self) -> float:
+        """Score at the largest size that is looked at."""
+        return float(self.scale.to_score(self.band([self.rows * MULTIPLES[-1]], 0.9)[0])[0])
+
+    def draw(self, n: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+        """Curves (count, len(n)) of transformed scores that might be the true one."""
+        return self.posterior(n).draw(count, rng)
+
+    def misfit(self) -> float:
+        """Root mean square difference of the scores and the fitted curve at the measured sizes."""
+        return float(np.sqrt(np.mean((self.to_score(self.band(self.n, 0.9)[0]) - self.score) ** 2)))
+
+    def warnings(self) -> list[str]:
+        """What in the points speaks against a rising, flattening curve."""
+        z, variance = self._points
+        fitted = self.band(self.n, 0.9)[0]
+        spread = np.sqrt(variance) if variance is not None else np.full(len(z), float(np.std(z - fitted)) + 1e-6)
+        found = []
+        best = np.maximum.accumulate(z)
+        best_spread = spread[[int(np.argmax(z[: i + 1])) for i in range(len(z))]]
+        drop = (best - z) / np.hypot(spread, best_spread)
+        if drop[-1] > _CLEAR:
+            found.append(
+                f"the score at {self.n[-1]:,.0f} rows is worse than at {self.n[int(np.argmax(z))]:,.0f}: the curve "
+                "falls, and the forecast assumes that more rows help; check the training at the larger sizes"
+            )
+        elif drop[1:-1].max(initial=0.0) > _CLEAR:
+            at = 1 + int(np.argmax(drop[1:-1]))
+            found.append(
+                f"the curve falls before {self.n[at]:,.0f} rows and rises after it (double descent): fit the points "
+                "after the dip alone"
+            )
+        elif len(z) > 4:
+            # a parabola in log n passes by any smooth curve; what is left is noise or disagreement
+            design = np.vander(np.log2(self.n) - np.log2(self.n[-1]), 3) / spread[:, None]
+            left = z / spread - design @ np.linalg.lstsq(design, z / spread, rcond=None)[0]
+            beside = np.abs(left) * spread
+            if variance is not None and float(left @ left) / (len(z) - 3) > _CLEAR**2:
+                found.append(
+                    "the points disagree by more than their repeats say; the score at "
+                    f"{self.n[int(np.argmax(beside))]:,.0f} rows is furthest off: check how it was measured"
+                )
+            elif variance is None and float(beside.max()) > 0.25 * float(np.ptp(z)) > 0:
+                found.append("the points scatter as much as the curve rises: measure each size several times")
+        return found
+
+
+def point_errors(n: FloatArray, scores: FloatArray) -> FloatArray:
+    """Standard errors (p,) of the means of repeats (p, r), NaN where one is missing.
+
+    The variance of a repeat is shrunken towards a power law of n through all of them: five repeats know theirs to a
+    factor of two.
+    """
+    times = np.isfinite(scores).sum(axis=1)
+    with np.errstate(all="ignore"):
+        own = np.nanvar(scores, axis=1, ddof=1)
+    known = (times > 1) & (own > 0)
+    if not known.any():
+        return np.full(len(n), 1e-6)
+    x, y = np.log(n / n[-1]), np.log(np.where(known, own, 1.0)) + _LOG_BIAS
+    centre = x[known] - x[known].mean()
+    spread = float(centre @ centre)
+    slope = float(np.clip(centre @ y[known] / spread, -1.0, 0.0)) if spread > 0 else 0.0
+    smooth = np.exp(y[known].mean() + slope * (x - x[known].mean()))
+    freedom = np.where(times > 1, times - 1, 0)
+    variance = (freedom * np.where(times > 1, np.nan_to_num(own), 0.0) + _BORROWED_FREEDOM * smooth) / (
+        freedom + _BORROWED_FREEDOM
+    )
+    return np.asarray(np.sqrt(variance / np.maximum(times, 1)))
