@@ -141,7 +141,10 @@ def plan(found: Any) -> tuple[str, str]:
             f"More rows like these bring {found.estimator} little (its limit is about {found.limit:.2f}): "
             "try other features (layer, encoder), another model, or cleaner labels.",
         )
-    return text, f"Label more rows: {rows[there] / rows[0]:.2g} times as many promise {100 * gain:+.1f} points."
+    promise = f"{rows[there] / rows[0]:.2g} times as many rows promise {100 * gain:+.1f} points"
+    if found.target is not None and found.required_samples[1] is None:
+        return text, f"Change the features or the model to reach the target; {promise}."
+    return text, f"Label more rows: {promise}."
 
 
 def _capital(text: str) -> str:

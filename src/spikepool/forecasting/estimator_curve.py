@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spikepool.errors import InvalidInputError, SizeError
-from spikepool.forecasting.forecast import asked_sizes, curve_fields
+from spikepool.forecasting.asked import asked_sizes, curve_fields
 from spikepool.forecasting.pilot_input import PilotInput
 from spikepool.forecasting.process_curve import ProcessCurve, point_errors
 from spikepool.forecasting.result import CurveFit, Forecast

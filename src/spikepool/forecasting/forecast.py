@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spikepool.errors import ShapeError
+from spikepool.forecasting.asked import asked_sizes, curve_fields
 from spikepool.forecasting.curve import REWEIGHTINGS, LearningCurve, fit_curve
 from spikepool.forecasting.pilot import FRACTIONS, Pilot, explained, measure_pilot, weighted_mean
 from spikepool.forecasting.pilot_input import ForecastWarning, PilotInput, read_pilot
 from spikepool.forecasting.pooled_tokens import looks_at_labels, pool_pilot
-from spikepool.forecasting.result import Curve, CurveFit, Forecast, Rows
+from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
 
-# Numbers of rows that are forecast when none are asked for, as multiples of the pilot.
-_DEFAULT_MULTIPLES = (1, 2, 4, 8)
-_SMALLEST_N = 8
 # Root mean square difference between curve and measured points, a + b/sqrt(n0), that no development task exceeded.
 # Below it the difference says nothing about the error of the forecast (rank correlations of −.03 to .18).
 _USUAL_ERROR = (0.015, 0.65)
@@ -208,34 +206,6 @@ def summarise(
     )
 
 
-def curve_fields(
-    curve: Curve, sizes: IntArray, target: float | None, level: float, measured_n: IntArray, rows: int
-) -> dict[str, Any]:
-    """The fields of a :class:`Forecast` that any fitted curve gives."""
-    level = check.fraction(level, "level", closed=False)
-    required: Rows | None = None
-    if target is not None:
-        low, best, high = (None if x is None else int(np.ceil(x)) for x in curve.required(target, level))
-        required = (low, best, high)
-    ends = [*sizes.tolist(), *measured_n.tolist(), *(found for found in required or () if found is not None)]
-    grid = np.geomspace(min(ends), min(max(ends), 64 * max(rows, int(sizes.max()))), 80)
-    score, interval = _scores(curve, sizes, level)
-    curve_score, curve_interval = _scores(curve, grid, level)
-    return {
-        "n": sizes,
-        "score": score,
-        "interval": interval,
-        "level": level,
-        "target": target,
-        "required_samples": required,
-        "limit": curve.limit,
-        "curve_n": grid,
-        "curve_score": curve_score,
-        "curve_interval": curve_interval,
-        "curve": curve,
-    }
-
-
 def warnings_of(result: Forecast) -> list[str]:
     """What a caller who does not print the forecast should hear."""
     found = list(result.warnings)
@@ -244,25 +214,6 @@ def warnings_of(result: Forecast) -> list[str]:
     if not result.self_check.ok:
         found.append("the fitted curve misses the pilot's own points by more than on the development tasks")
     return found
-
-
-def asked_sizes(n: ArrayLike | None, rows: int) -> IntArray:
-    """Sizes to forecast: those asked for, or 1, 2, 4 and 8 times the rows."""
-    if n is None:
-        return np.array([rows * k for k in _DEFAULT_MULTIPLES], dtype=np.intp)
-    values = np.atleast_1d(check.finite_array(n, "n"))
-    if values.ndim != 1:
-        raise ShapeError(
-            "n must be a number or a list of numbers of rows", values.shape, "Pass for example [500, 1000]"
-        )
-    for value in values:
-        check.size(float(value), "n", minimum=_SMALLEST_N)
-    return values.astype(np.intp)
-
-
-def _scores(curve: Curve, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
-    centre, low, high = (curve.to_score(part) for part in curve.band(n, level))
-    return centre, np.stack([np.minimum(low, high), np.maximum(low, high)], axis=1)
 
 
 def _measured(pilot: Pilot) -> tuple[IntArray, FloatArray, FloatArray]:
