@@ -14,7 +14,7 @@ from spikepool.simulation import drawn, simulate
 from spikepool.simulation.density import SpectrumDensity, spectrum_density
 from spikepool.simulation.results import SimulationResult
 from spikepool.theory import classes as class_theory
-from spikepool.theory import fluctuations, given_tokens, learned_attention, planning, uncentred
+from spikepool.theory import detection, fluctuations, given_tokens, learned_attention, planning, uncentred
 from spikepool.theory import ridge as ridge_theory
 from spikepool.theory.closed_form import predict_gains
 from spikepool.theory.prediction import Outlier, Prediction
@@ -98,6 +98,10 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
     def fluctuations(self, w: ArrayLike) -> fluctuations.Fluctuations:
         """Scatter of the outlier and of the alignment over draws; see :mod:`spikepool.theory.fluctuations`."""
         return fluctuations.fluctuations(self, w)
+
+    def detection_power(self, w: ArrayLike, level: float = 0.05) -> detection.DetectionPower:
+        """Power of tests for a signal; see :func:`spikepool.theory.detection.detection_power`."""
+        return detection.detection_power(self, w, level)
 
     def ridge_accuracy(self, w: ArrayLike, ridge: float = 1.0, n_train: int | None = None, **options: Any) -> float:
         """Test accuracy of the ridge classifier; see :func:`spikepool.theory.ridge.ridge_accuracy`."""

@@ -162,6 +162,16 @@ def draw_weights(weights: FloatArray, ax: Any = None) -> Any:
     return ax
 
 
+def draw_power(power: dict[str, float], level: float, ax: Any = None) -> Any:
+    """Power of several tests as bars, with the level that noise alone reaches."""
+    ax = plotting.own_axes(ax, width=4.0, height=2.6)
+    ax.bar(list(power), list(power.values()), color=METHODS["learned"].color, alpha=0.8, width=0.5)
+    ax.axhline(level, color=INK, linestyle=":", linewidth=1.2, label=f"level {level:g}")
+    ax.set(ylabel="power", ylim=(0, 1.05))
+    ax.legend()
+    return ax
+
+
 def draw_gains(gains: tuple[float, float], errors: tuple[float, float], ax: Any = None) -> Any:
     """Signal gain alpha and noise gain kappa with twice their errors; their ratio decides what is detectable."""
     ax = plotting.own_axes(ax, width=4.0, height=2.6)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import InvalidInputError, ShapeError, TokenError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.theory.noise_edge import Sizes
 from spikepool.theory.noise_law import Noise
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction
@@ -39,15 +40,19 @@ class GivenTokens:
         Law of the table's noise.
     alpha, kappa : float
         Signal and noise gain.
+    sizes : Sizes, optional
+        What p-values need.
     """
 
-    def __init__(self, usage: Usage, limit: Usage, noise: Noise, alpha: float, kappa: float) -> None:
+    def __init__(
+        self, usage: Usage, limit: Usage, noise: Noise, alpha: float, kappa: float, sizes: Sizes | None = None
+    ) -> None:
         if not (len(usage.top) or usage.values.any()):
             raise TokenError(
                 "the tokens leave nothing to analyse: every sequence pools to the same usage",
                 remedy="Pass more sequences, or centered=False",
             )
-        self.alpha, self.kappa = alpha, kappa
+        self.alpha, self.kappa, self.sizes = alpha, kappa, sizes
         self._sample, self._population = UsageBulk(usage, noise), UsageBulk(limit, noise)
 
     def predict(self, mu: float) -> Prediction:
@@ -78,10 +83,11 @@ class GivenTokens:
             validity=validity_of(
                 # mu² is what the excess is linear in
                 near_threshold(mu**2, sample.threshold**2, self._sample.noise.d),
-                neighbours(outliers, self._sample.noise.d),
+                neighbours(outliers, self._sample.noise.d, None if self.sizes is None else self.sizes.N),
                 unresolved(self._sample.unresolved),
                 small_sizes(d=self._sample.noise.d, V=self._sample.usage.V),
             ),
+            sizes=self.sizes,
         )
 
 
@@ -149,7 +155,7 @@ def prepare_tokens(
         class_centered=model.table == "class_centered",
         gaussian=model.latent == "gaussian",
     )
-    return GivenTokens(usage, limit, noise, alpha, kappa)
+    return GivenTokens(usage, limit, noise, alpha, kappa, Sizes(model.d, model.V, model.N, model.centered))
 
 
 def predict_tokens(
@@ -231,7 +237,8 @@ def predict_tokens(
         class_centered=table == "class_centered",
         gaussian=False,
     )
-    return GivenTokens(usage, limit, covariance, usage.gain, kappa).predict(strength)
+    sizes = Sizes(d, V, len(ids), bool(centered))
+    return GivenTokens(usage, limit, covariance, usage.gain, kappa, sizes).predict(strength)
 
 
 def _token_ids(tokens: ArrayLike, V: int) -> NDArray[np.int64]:

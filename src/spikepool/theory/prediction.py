@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from html import escape
 from typing import Any, Literal
 
+from numpy.typing import ArrayLike
+
+from spikepool.errors import InvalidInputError
 from spikepool.kit.showing import html_table, number, plain
 from spikepool.laws.base import SpectralLaw
+from spikepool.theory.noise_edge import NoiseEdge, Sizes, noise_edge
 from spikepool.theory.validity import SOUND, Validity
 
 
@@ -58,6 +63,8 @@ class Prediction:
         class means make one without any signal.
     validity : Validity
         Whether these numbers lie in the range where their theory holds, and why not.
+    sizes : Sizes or None
+        d, V, N and whether S is centred, which p-values need.
     """
 
     alpha: float
@@ -70,6 +77,7 @@ class Prediction:
     mu_population: float
     mu_sample: float
     validity: Validity = SOUND
+    sizes: Sizes | None = None
 
     def __str__(self) -> str:
         """The numbers in a few lines, with what speaks against them."""
@@ -86,6 +94,29 @@ class Prediction:
     def eigenvalue(self) -> float:
         """Predicted largest eigenvalue of S: the top outlier, or the bulk edge."""
         return self.outliers[0].eigenvalue if self.outliers else self.edge
+
+    @cached_property
+    def noise_edge(self) -> NoiseEdge:
+        """Law of the top eigenvalue under noise alone, the bulk without any outlier."""
+        if self.sizes is None:
+            raise InvalidInputError("this prediction does not know its sizes", remedy="Use model.predict")
+        return noise_edge(self.bulk, self.kappa, self.sizes)
+
+    def p_value(self, eigenvalue: ArrayLike) -> Any:
+        """Probability that noise alone has a larger top eigenvalue than `eigenvalue` (Tracy-Widom).
+
+        Parameters
+        ----------
+        eigenvalue : float or array_like
+            Observed largest eigenvalues of S.
+
+        Returns
+        -------
+        float or numpy.ndarray
+            Noise alone is the bulk of this prediction: neither a signal, nor class means of a sampled table, nor the
+            vocabulary mean of an S that is not centred.
+        """
+        return self.noise_edge.p_value(eigenvalue)
 
     @property
     def signal(self) -> Outlier | None:

@@ -1,0 +1,79 @@
+"""p-values of null draws, and the power of the top eigenvalue and of the trace, against draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+import spikepool as sp
+
+T = 20
+MEAN = sp.mean_weights(T)
+R = sp.prefix_correlation(T, 4)
+
+
+def top_of_noise(d, V, N, length, rng):
+    """Largest eigenvalue of S without a signal, in plain numpy: a class-centred table, uniform tokens, centred rows."""
+    table = rng.standard_normal((V, d))
+    for first in (0, 1):
+        table[first::2] -= table[first::2].mean(axis=0)
+    C = sum(table[rng.integers(0, V, N)] for _ in range(length)) / length
+    C -= C.mean(axis=0)
+    return np.linalg.eigvalsh(C.T @ C / N)[-1]
+
+
+@pytest.mark.parametrize("d", [100, 130, 170, 210, 260])
+def test_p_values_of_noise_are_uniform(d):
+    """400 draws at each size; benchmarks/studies/detection.py goes on to d = 2000."""
+    V, N, rng = 2 * round(0.8 * d), 2 * d, np.random.default_rng(d)
+    noise = sp.SequenceModel(d=d, V=V, N=N, R=np.eye(10), mu=0.0, table="class_centered")
+    top = [top_of_noise(d, V, N, 10, rng) for _ in range(400)]
+    assert kstest(noise.predict(sp.mean_weights(10)).p_value(top), "uniform").pvalue > 0.01
+
+
+@pytest.mark.parametrize("length", [3, 10])
+def test_p_values_given_the_tokens_are_uniform(length):
+    noise = sp.SequenceModel(d=200, V=320, N=400, R=np.eye(length), mu=0.0, table="class_centered")
+    w = sp.mean_weights(length)
+    top = noise.simulate(w, trials=300, k=1, rng=5).eigenvalues[:, 0]
+    assert kstest(noise.predict(w, exact=True, rng=0).p_value(top), "uniform").pvalue > 0.01
+
+
+def traces(model, count, seed):
+    """tr S of plain draws."""
+    found = []
+    for trial in range(count):
+        C = model.sample(rng=np.random.SeedSequence(seed, spawn_key=(trial,))).pooled(MEAN)
+        C = C - C.mean(axis=1, keepdims=True)
+        found.append(np.sum(C**2) / model.N)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("table", ["class_centered", "sampled"])
+def test_power_below_and_above_the_transition(table):
+    base = sp.SequenceModel(d=100, V=160, N=200, R=R, mu=1.0, table=table)
+    threshold = base.predict(MEAN).mu_sample
+    count = 300
+    null = traces(base.replace(mu=0.0), count, 0)
+    critical = null.mean() + 1.6449 * null.std(ddof=1)
+    for factor, tried in ((0.5, "top"), (0.9, "trace"), (1.2, "trace"), (1.7, "top"), (2.2, "top")):
+        model = base.replace(mu=factor * threshold)
+        power = model.detection_power(MEAN)
+        if tried == "trace":  # the critical value is itself estimated: its error moves the power by about .02
+            seen = np.mean(traces(model, count, 1) > critical)
+            assert power.trace == pytest.approx(seen, abs=3 * np.sqrt(0.25 / count) + 0.03)
+            continue
+        seen = np.mean(model.simulate(MEAN, trials=count, k=1, rng=2).eigenvalues[:, 0] > power.critical)
+        assert power.validity.ok or factor < 1
+        assert power.top == pytest.approx(seen, abs=3 * np.sqrt(max(seen * (1 - seen), 0.01) / count) + 0.02)
+    assert base.replace(mu=0.9 * threshold).detection_power(MEAN).trace > 0.1  # power below the transition
+    assert not base.replace(mu=1.02 * threshold).detection_power(MEAN).validity.ok
+
+
+def test_no_signal_has_the_power_of_the_level():
+    model = sp.SequenceModel(d=100, V=160, N=200, R=R, mu=0.0, table="class_centered")
+    power = model.detection_power(MEAN, level=0.03)
+    assert power.top == power.trace == 0.03
+    assert power.to_dict()["critical"] == pytest.approx(power.critical)
+    assert model.predict(MEAN).p_value(power.critical) == pytest.approx(0.03, rel=1e-6)
