@@ -77,6 +77,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "pooling.spectral": ("SpectralPooling",),
     "pooling.write_pooled": ("write_pooled",),
     "pooling.learned": ("LearnedPoolingClassifier", "LearnedPoolingRegressor"),
+    "pooling.saving": ("load",),
     "trust.diagnosis": ("diagnose", "Diagnosis"),
     "forecasting.forecast": ("forecast",),
     "forecasting.curve_points": ("forecast_curve",),

@@ -210,6 +210,10 @@ class TableFormatError(DataSourceError):
     """A file is malformed, of an unknown format, or does not hold what was asked for."""
 
 
+class ModelFormatError(DataSourceError):
+    """A folder is not a saved model, is damaged, or was written by a newer version."""
+
+
 class UnsafeFormatError(TableFormatError):
     """The file is of a format that executes code when loaded (a pickle); it was not loaded."""
 

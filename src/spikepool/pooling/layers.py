@@ -7,6 +7,7 @@ from typing import Any
 
 from scipy.sparse import issparse
 
+from spikepool.data.in_memory import as_array, is_tensor
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.errors import InvalidInputError, ShapeError, require
 
@@ -20,6 +21,8 @@ def split_layers(X: Any) -> dict[Any, Any]:
         if not X:
             raise InvalidInputError("X is a mapping without layers", remedy="Pass {name: (n, T, d)}")
         return dict(X)
+    if is_tensor(X):
+        X = as_array(X)
     if getattr(X, "ndim", None) == 4:
         return {k: X[:, k] for k in range(int(X.shape[1]))} if not _lazy(X) else _slices(X)
     if is_stored(X) and not hasattr(X, "ndim") and open_blocks(X).ndim == 4:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state, estimator_html_repr
+from sklearn.base import TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
 from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens, refuse_empty_rows
 from spikepool.data.labels import group_array
 from spikepool.data.map_merge import map_chunks
 from spikepool.data.row_map import ChunkFunction, map_any, map_rows
-from spikepool.data.tokens import Block, TokenInput
+from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.fold_ridge import StreamedRidge
-from spikepool.kit.gcv import RidgeFit
 from spikepool.kit.threads import task_threads
-from spikepool.pooling.candidates import Candidate, candidate_html, candidate_table
+from spikepool.pooling.candidates import Candidate
 from spikepool.pooling.catalogue import candidate_names, pooling_names
 from spikepool.pooling.layers import same_layers, split_layers
+from spikepool.pooling.learned_report import FittedReport
 from spikepool.pooling.learning_rows import LearningRows, assign_folds, numbered, read_learning_rows, row_copies, tie
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import Pooling
+from spikepool.pooling.row_functions import FeatureRows, ValueRows, WeightRows
 from spikepool.pooling.rules import RulePooling
 from spikepool.pooling.selection import Choice, Fitted, Options, Task, compare
 from spikepool.pooling.sequence import SequencePooling, position_importance
@@ -39,55 +40,7 @@ ROWS_PER_FOLD = 4
 THREADED_SIZE = 1 << 22
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureRows:
-    """Features of blocks of rows; small, and sent to workers in place of an estimator."""
-
-    pooling: Pooling
-    empty: str
-
-    def __call__(self, block: Block, start: int) -> FloatArray:
-        """(b, F) for a block whose first row is number `start`; zeros for a row without tokens."""
-        x, observed = block
-        refuse_empty_rows(observed, start, self.empty)
-        found = self.pooling.features(x, observed)
-        nothing = ~observed.any(axis=1)
-        if nothing.any():
-            found[nothing] = 0.0
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class ValueRows:
-    """The sum of what ridges on several poolings predict, each with its weight."""
-
-    parts: tuple[tuple[float, Pooling, RidgeFit], ...]
-    empty: str
-
-    def __call__(self, block: Block, start: int) -> FloatArray:
-        """(b, k) for a block whose first row is number `start`."""
-        found = [
-            weight * ridge.predict(FeatureRows(pooling, self.empty)(block, start))
-            for weight, pooling, ridge in self.parts
-        ]
-        return np.asarray(sum(found[1:], found[0]))
-
-
-@dataclass(frozen=True, eq=False)
-class WeightRows:
-    """Weights of the tokens, flattened."""
-
-    pooling: Pooling
-    importance: FloatArray | None = None
-
-    def __call__(self, block: Block, start: int) -> FloatArray:
-        """(b, heads·T)."""
-        if self.importance is None or not isinstance(self.pooling, SequencePooling):
-            return self.pooling.weights(*block).reshape(len(block[0]), -1)
-        return self.pooling.token_importance(self.importance, *block)
-
-
-class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class LearnedPooling(TransformerMixin, FittedReport):  # type: ignore[misc]
     """Base of the classifier and the regressor."""
 
     # masks travel through pipelines and searches without being asked for (where metadata routing is enabled)
@@ -95,8 +48,6 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__predict = {"mask": True}  # noqa: RUF012
     __metadata_request__transform = {"mask": True}  # noqa: RUF012
     __metadata_request__score = {"mask": True}  # noqa: RUF012
-
-    _score_name = "score"
 
     def __init__(
         self,
@@ -445,99 +396,30 @@ class LearnedPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         flat = map_rows(source, rows, H * source.T, "weights", self.progress)
         return flat.reshape(source.n, H, source.T)
 
-    def summary(self) -> str:
-        """The table of candidates, then one line: which pooling is in use, and why."""
+    def save(self, folder: Any, *, overwrite: bool = False) -> Any:
+        """Write the fitted model to a folder (JSON and safetensors) for :func:`spikepool.load`, and return its path."""
+        from spikepool.pooling.saving import save
+
         check_is_fitted(self, "weights_")
-        line = (
-            f"{self.decision_} pooling" if self.layer_ is None else f"{self.decision_} pooling of layer {self.layer_}"
-        )
-        line += f": {self._reason()}"
-        if self.sink_:
-            line += f"; position 0 masked as a sink (norm ratio {self.sink_ratio_:.3g})"
-        if isinstance(self._pooling, SequencePooling) and self._pooling.components:
-            line += f"; tokens cut to {self._pooling.components} components"
-        if not self.candidates_:
-            return line
-        return candidate_table(self.candidates_, self._chosen, self._score_name) + "\n" + line
+        return save(self, folder, overwrite=overwrite)
 
-    @property
-    def _chosen(self) -> str:
-        return self.decision_ if self.layer_ is None else f"{self.decision_} @ {self.layer_}"
+    def to_onnx(self, path: Any) -> Any:
+        """Write the fitted model as an ONNX file.
 
-    def _reason(self) -> str:
-        if not self.candidates_:
-            return self.reason_
-        if not self.stacked_:
-            best = max(self.candidates_[1:], key=lambda c: c.gain)
-            return (
-                "the stack of candidates was not better by one standard error "
-                f"(best single candidate: {best.label} {_with_error(best.gain, best.error)})"
-            )
-        used = sum(c.weight > 0 for c in self.candidates_)
-        gain = _with_error(self.improvement_, self.improvement_error_)
-        return f"best of {used} in the stack, which is {gain} over the mean"
-
-    def plot(
-        self, ax: Any = None, what: str | None = None, *, X: Any = None, mask: Any = None, tokens: Any = None
-    ) -> Any:
-        """Draw the fit and return the axes.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, optional
-            A new figure's by default.
-        what : {"candidates", "weights", "tokens", "layers"}, optional
-            The candidates with their standard errors; the weights by position of each head; the weights of the
-            tokens of given sequences; or the score of each layer. By default the candidates where some were compared,
-            else the weights.
-        X, mask : optional
-            A few sequences, for ``"tokens"``.
-        tokens : list of lists of str, optional
-            What to write for the tokens of each sequence, for ``"tokens"``; positions by default.
+        Inputs are ``tokens``, float32 (n, T, d), and ``mask``, bool (n, T), true where a token is observed; n and T are
+        free. With several layers ``tokens`` is (n, layers, T, d) in the order of ``layers_``; with a table it holds
+        int64 ids (n, T). Outputs are ``label``, the index into ``classes_``, and ``probabilities`` (n, K); those of a
+        regressor are ``values`` (n,).
         """
-        from spikepool.drawing import pooling as drawing
+        from spikepool.pooling.onnx_export import write_onnx
 
         check_is_fitted(self, "weights_")
-        what = what or ("candidates" if self.candidates_ else "weights")
-        check.choice(what, "what", ("candidates", "weights", "tokens", "layers"))
-        if what == "tokens":
-            if X is None:
-                raise InvalidInputError(
-                    "the weights of tokens need sequences", None, "Pass X, and mask if it has padding"
-                )
-            weights = self.token_weights(X, mask)
-            heads = weights[:, :-1] if isinstance(self._pooling, QueryPooling) else weights
-            return drawing.draw_token_weights(ax, heads.mean(axis=1), tokens)
-        if what == "weights":
-            return drawing.draw_position_weights(ax, self.head_weights_, self._head_names())
-        if not self.candidates_ or (what == "layers" and self.layers_ == (None,)):
-            wanted = "layers" if what == "layers" else "candidates"
-            raise InvalidInputError(
-                f"no {wanted} were compared: {self.reason_}", remedy="Fit with pooling='auto', and several layers"
-            )
-        if what == "layers":
-            return drawing.draw_layers(ax, self.candidates_, self.layers_, self._score_name)
-        return drawing.draw_candidates(ax, self.candidates_, self._chosen, self._score_name)
-
-    def _head_names(self) -> tuple[str, ...]:
-        heads = getattr(self._pooling, "heads", None)
-        return (self.decision_,) * len(self.head_weights_) if heads is None else heads
-
-    def _repr_html_(self) -> str:
-        """scikit-learn's diagram, and the table of candidates once fitted."""
-        diagram = str(estimator_html_repr(self))
-        if not getattr(self, "candidates_", ()):
-            return diagram
-        return diagram + candidate_html(self.candidates_, self._chosen, self._score_name)
+        return write_onnx(self, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
-
-
-def _with_error(gain: float, error: float) -> str:
-    return f"{gain:+.3f} (s.e. {error:.3f})"
 
 
 def _group_numbers(groups: Any, n: int) -> IntArray | None:

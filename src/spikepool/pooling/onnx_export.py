@@ -1,0 +1,265 @@
+"""A fitted pooling as an ONNX graph of basic operators, so that it runs without this package.
+
+Every pooling becomes features of the tokens, every ridge a product, the stack a sum. Numbers are single precision;
+tokens are centred first where squares or products of them are taken.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spikepool.errors import InvalidInputError, require
+from spikepool.kit.arrays import FloatArray
+from spikepool.pooling.covariances import CovariancePooling
+from spikepool.pooling.query import QueryPooling
+from spikepool.pooling.rules import MaxPooling, RulePooling, SpreadPooling
+from spikepool.pooling.sequence import SequencePooling
+from spikepool.pooling.token_space import TokenSpace
+
+OPSET, IR_VERSION = 17, 8
+LOWEST = -3.0e38  # of single precision
+MASKED = -1e9
+
+
+class Graph:
+    """Nodes and constants of a graph under construction; a name stands for a tensor."""
+
+    def __init__(self) -> None:
+        self.onnx = require("onnx", "onnx")
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self._known: dict[tuple[Any, ...], str] = {}
+
+    def const(self, value: Any, dtype: Any = np.float32) -> str:
+        """A constant; equal ones are kept once."""
+        array = np.asarray(value, dtype=dtype)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._known:
+            self._known[key] = f"constant{len(self._known)}"
+            self.constants.append(self.onnx.numpy_helper.from_array(array, self._known[key]))
+        return self._known[key]
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """The output of an operator."""
+        name = f"{kind.lower()}{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def axes(self, *axes: int) -> str:
+        """Axes as a constant."""
+        return self.const(axes, np.int64)
+
+    def total(self, x: str, axis: int) -> str:
+        """Sum over an axis that is kept."""
+        return self.op("ReduceSum", x, self.axes(axis), keepdims=1)
+
+    def cast(self, x: str, kind: str = "FLOAT") -> str:
+        """`x` as another type."""
+        return self.op("Cast", x, to=getattr(self.onnx.TensorProto, kind))
+
+
+class Tokens:
+    """Tokens (n, T, d) of a layer with what the poolings need of them, made when first asked for."""
+
+    def __init__(self, g: Graph, x: str, mask: str) -> None:
+        self.g, self.mask = g, mask
+        self.raw = x
+        self.x = g.op("Where", g.op("Unsqueeze", mask, g.axes(2)), x, g.const(0.0))
+        self._spaces: dict[int, dict[str, str]] = {}
+
+    def places(self, mask: str) -> dict[str, str]:
+        """Mask as numbers, length, and places from both ends, (n, T) or (n, 1)."""
+        g = self.g
+        m = g.cast(mask)
+        length = g.total(m, 1)
+        start = g.op("Sub", g.op("CumSum", m, g.const(1, np.int64)), g.const(1.0))
+        end = g.op("Sub", g.op("Sub", length, g.const(1.0)), start)
+        return {"m": m, "length": length, "start": start, "end": end}
+
+    def space(self, space: TokenSpace) -> dict[str, str]:
+        """Usable tokens, minus their mean, for one token space."""
+        if id(space) in self._spaces:
+            return self._spaces[id(space)]
+        g, usable = self.g, self.mask
+        if space.sink:
+            here = self.places(self.mask)
+            later = g.op("Greater", here["start"], g.const(0.5))
+            alone = g.op("Less", here["length"], g.const(1.5))
+            usable = g.op("And", usable, g.op("Or", later, alone))
+            if np.isfinite(space.largest):
+                norm = g.op("ReduceL2", self.x, axes=[2], keepdims=0)
+                usable = g.op("And", usable, g.op("LessOrEqual", norm, g.const(space.largest)))
+        found = self.places(usable)
+        centred = g.op("Sub", self.x, g.const(space.mean))
+        found["usable"] = usable
+        found["centred"] = g.op("Where", g.op("Unsqueeze", usable, g.axes(2)), centred, g.const(0.0))
+        share = g.op("Div", found["m"], g.op("Max", found["length"], g.const(1.0)))
+        found["share"] = g.op("Unsqueeze", share, g.axes(1))  # (n, 1, T)
+        self._spaces[id(space)] = found
+        return found
+
+
+@singledispatch
+def graph_features(pooling: Any, g: Graph, tokens: Tokens) -> str:
+    """Features (n, F) of the tokens, in the order of :meth:`Pooling.features`."""
+    raise InvalidInputError(
+        "this pooling cannot be written as ONNX", getattr(pooling, "name", pooling), "Use one of the package's poolings"
+    )
+
+
+@graph_features.register
+def _(pooling: RulePooling, g: Graph, tokens: Tokens) -> str:
+    here = tokens.places(tokens.mask)
+    rows = []
+    for rule in pooling.heads:
+        raw = here["m"]
+        if rule in ("last", "first"):
+            first = g.op("Less", here["start" if rule == "first" else "end"], g.const(0.5))
+            raw = g.op("Mul", raw, g.cast(first))
+        elif rule == "ramp":
+            raw = g.op("Mul", raw, g.op("Add", here["start"], g.const(1.0)))
+        w = g.op("Div", raw, g.op("Max", g.total(raw, 1), g.const(1.0)))
+        rows.append(g.op("Squeeze", g.op("MatMul", g.op("Unsqueeze", w, g.axes(1)), tokens.x), g.axes(1)))
+    return rows[0] if len(rows) == 1 else g.op("Concat", *rows, axis=1)
+
+
+@graph_features.register
+def _(pooling: MaxPooling, g: Graph, tokens: Tokens) -> str:
+    seen = g.op("Where", g.op("Unsqueeze", tokens.mask, g.axes(2)), tokens.x, g.const(LOWEST))
+    return g.op("ReduceMax", seen, axes=[1], keepdims=0)
+
+
+def _mean(g: Graph, here: dict[str, str], x: str) -> str:
+    return g.op("Squeeze", g.op("MatMul", here["share"], x), g.axes(1))
+
+
+@graph_features.register
+def _(pooling: SpreadPooling, g: Graph, tokens: Tokens) -> str:
+    here = tokens.space(pooling.space)
+    mean = _mean(g, here, here["centred"])
+    square = _mean(g, here, g.op("Mul", here["centred"], here["centred"]))
+    variance = g.op("Sub", square, g.op("Mul", mean, mean))
+    deviation = g.op("Sqrt", g.op("Max", variance, g.const(0.0)))
+    return g.op("Concat", g.op("Add", mean, g.const(pooling.space.mean)), deviation, axis=1)
+
+
+@graph_features.register
+def _(pooling: CovariancePooling, g: Graph, tokens: Tokens) -> str:
+    here = tokens.space(pooling.space)
+    z = g.op("MatMul", here["centred"], g.const(pooling.space.directions))
+    column = g.op("Transpose", here["share"], perm=[0, 2, 1])
+    second = g.op("MatMul", g.op("Transpose", g.op("Mul", z, column), perm=[0, 2, 1]), z)
+    m = g.op("MatMul", here["share"], z)  # (n, 1, p)
+    covariance = g.op("Sub", second, g.op("MatMul", g.op("Transpose", m, perm=[0, 2, 1]), m))
+    p = pooling.space.directions.shape[1]
+    i, j = np.triu_indices(p)
+    flat = g.op("Reshape", covariance, g.const([-1, p * p], np.int64))
+    upper = g.op("Gather", flat, g.const(i * p + j, np.int64), axis=1)
+    mean = g.op("Add", _mean(g, here, here["centred"]), g.const(pooling.space.mean))
+    return g.op("Concat", mean, upper, axis=1)
+
+
+@graph_features.register
+def _(pooling: QueryPooling, g: Graph, tokens: Tokens) -> str:
+    here, space = tokens.space(pooling.space), pooling.space
+    z = g.op("MatMul", here["centred"], g.const(space.directions))
+    size = g.op("ReduceMean", g.op("Mul", z, z), axes=[2], keepdims=1)
+    unit = g.op("Div", z, g.op("Sqrt", g.op("Max", size, g.const(1e-30))))
+    scores = g.op("Transpose", g.op("MatMul", unit, g.const(pooling.queries.T)), perm=[0, 2, 1])  # (n, H, T)
+    seen = g.op("Unsqueeze", here["usable"], g.axes(1))
+    weights = g.op("Softmax", g.op("Where", seen, scores, g.const(MASKED)), axis=2)
+    weights = g.op("Mul", weights, g.cast(seen))
+    pooled = g.op("MatMul", g.op("Concat", weights, here["share"], axis=1), here["centred"])
+    full = g.op("Add", pooled, g.const(space.mean))
+    return g.op("Reshape", full, g.const([-1, (len(pooling.queries) + 1) * len(space.mean)], np.int64))
+
+
+def _sequence_values(pooling: SequencePooling, coef: FloatArray, g: Graph, tokens: Tokens) -> str:
+    """Values without the intercept: coefficients are carried back to tokens, so that no recursion is needed."""
+    here = tokens.space(pooling.space)
+    B = pooling.position_coefficients(coef)
+    if pooling.components:
+        B = np.einsum("dp,atpk->atdk", pooling.space.leading(pooling.components), B)
+    d, k = B.shape[2], B.shape[3]
+    total = ""
+    for side, name in enumerate(pooling.sides):
+        place = g.op("Unsqueeze", here[name], g.axes(2))
+        distance = g.op("Abs", g.op("Sub", place, g.const(np.arange(pooling.T)[None, None])))
+        at = g.cast(g.op("Less", distance, g.const(0.5)))  # (n, T, places); tokens that are not used are zeros
+        packed = g.op("MatMul", g.op("Transpose", at, perm=[0, 2, 1]), here["centred"])
+        flat = g.op("Reshape", packed, g.const([-1, pooling.T * d], np.int64))
+        values = g.op("MatMul", flat, g.const(B[side].reshape(-1, k)))
+        total = g.op("Add", total, values) if total else values
+    return total
+
+
+def _values(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> str:
+    """Predicted values (n, k): the weighted sum over the stack, the intercept alone for a row without tokens."""
+    some = g.cast(g.op("Greater", g.total(g.cast(mask), 1), g.const(0.5)))
+    total, intercept = "", 0.0
+    for weight, layer, pooling, ridge in estimator._parts:
+        tokens, coef = layers[layer], weight * ridge.coef
+        intercept = intercept + weight * ridge.intercept
+        if isinstance(pooling, SequencePooling):
+            part = _sequence_values(pooling, coef, g, tokens)
+        else:
+            part = g.op("MatMul", graph_features(pooling, g, tokens), g.const(coef))
+        total = g.op("Add", total, part) if total else part
+    return g.op("Add", g.op("Mul", total, some), g.const(intercept))
+
+
+def write_onnx(estimator: Any, path: Any) -> Path:
+    """Write the model; see :meth:`LearnedPooling.to_onnx`."""
+    g = Graph()
+    helper, kinds = g.onnx.helper, g.onnx.TensorProto
+    d, table = estimator._d, estimator.table
+    several = estimator.layers_ != (None,)
+    shape = ["n", len(estimator.layers_), "T", d] if several else ["n", "T", d]
+    kind = kinds.FLOAT
+    if table is not None:
+        shape, kind = ["n", "T"], kinds.INT64
+    mask = "mask"
+    layers = {}
+    for k, layer in enumerate(estimator.layers_):
+        x = "tokens"
+        if several:
+            x = g.op("Gather", x, g.const(k, np.int64), axis=1)
+        elif table is not None:
+            E = np.asarray(table, dtype=np.float32)
+            inside = g.op("Min", g.op("Max", x, g.const(0, np.int64)), g.const(len(E) - 1, np.int64))
+            if estimator.padding is not None:
+                seen = g.op("Not", g.op("Equal", "tokens", g.const(int(estimator.padding), np.int64)))
+                mask = g.op("And", "mask", seen)
+            x = g.op("Gather", g.const(E), inside, axis=0)
+        layers[layer] = Tokens(g, x, mask)
+    values = _values(estimator, g, layers, mask)
+    if hasattr(estimator, "classes_"):
+        K = len(estimator.classes_)
+        scores = g.op("Concat", g.op("Neg", values), values, axis=1) if K == 2 else values
+        scaled = g.op("Mul", scores, g.const(estimator.scale_))
+        g.nodes.append(helper.make_node("Softmax", [scaled], ["probabilities"], axis=1))
+        g.nodes.append(helper.make_node("ArgMax", [scores], ["label"], axis=1, keepdims=0))
+        outputs = [
+            helper.make_tensor_value_info("label", kinds.INT64, ["n"]),
+            helper.make_tensor_value_info("probabilities", kinds.FLOAT, ["n", K]),
+        ]
+    else:
+        g.nodes.append(helper.make_node("Squeeze", [values, g.axes(1)], ["values"]))
+        outputs = [helper.make_tensor_value_info("values", kinds.FLOAT, ["n"])]
+    inputs = [
+        helper.make_tensor_value_info("tokens", kind, shape),
+        helper.make_tensor_value_info("mask", kinds.BOOL, ["n", "T"]),
+    ]
+    graph = helper.make_graph(g.nodes, "spikepool", inputs, outputs, initializer=g.constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="spikepool")
+    model.ir_version = IR_VERSION
+    if hasattr(estimator, "classes_"):
+        helper.set_model_props(model, {"classes": "\n".join(map(str, estimator.classes_))})
+    g.onnx.checker.check_model(model)
+    target = Path(path)
+    g.onnx.save(model, str(target))
+    return target
