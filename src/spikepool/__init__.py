@@ -77,7 +77,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "pooling.spectral": ("SpectralPooling",),
     "pooling.write_pooled": ("write_pooled",),
     "pooling.learned": ("LearnedPoolingClassifier", "LearnedPoolingRegressor"),
-    "pooling.saving": ("load",),
+    "pooling.loading": ("load",),
     "trust.diagnosis": ("diagnose", "Diagnosis"),
     "forecasting.forecast": ("forecast",),
     "forecasting.curve_points": ("forecast_curve",),

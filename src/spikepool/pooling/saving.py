@@ -1,4 +1,4 @@
-"""Save a fitted pooling as a folder, and load it: JSON for structure, safetensors for numbers, no code.
+"""Save a fitted pooling as a folder: JSON for structure, safetensors for numbers, no code.
 
 ``model.json`` has the format, its version, the class, its parameters and fitted attributes, and the checksum of
 ``arrays.safetensors``. An array stands in the JSON as ``{"array": name}``. Only the classes named here are made on
@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.errors import InvalidInputError, ModelFormatError, require
+from spikepool.errors import InvalidInputError, require
 from spikepool.kit.gcv import RidgeFit
 from spikepool.pooling.candidates import Candidate
-from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.covariances import CovariancePooling
 from spikepool.pooling.per_class import ClassScores
 from spikepool.pooling.query import QueryPooling
@@ -33,9 +32,8 @@ from spikepool.pooling.token_space import TokenSpace
 
 FORMAT, VERSION = "spikepool-model", 1
 STRUCTURE, ARRAYS = "model.json", "arrays.safetensors"
-LARGEST_STRUCTURE = 2**27  # bytes of JSON; a hundred thousand classes take a tenth of it
 
-_CLASSES = {
+CLASSES = {
     cls.__name__: cls
     for cls in (
         RidgeFit,
@@ -74,7 +72,7 @@ class _Writer:
             return {"mapping": [[self.plain(k), self.plain(v)] for k, v in value.items()]}
         if isinstance(value, FunctionPooling):
             return {"registered": value.name}
-        if is_dataclass(value) and type(value).__name__ in _CLASSES:
+        if is_dataclass(value) and type(value).__name__ in CLASSES:
             given = {f.name: self.plain(getattr(value, f.name)) for f in fields(value)}
             return {"class": type(value).__name__, "fields": given}
         raise InvalidInputError("this value cannot be saved", value, "Use numbers, text, and registered poolings")
@@ -89,32 +87,8 @@ class _Writer:
         return {"array": self._seen[id(value)][1]}
 
 
-def _made(value: Any, arrays: dict[str, Any]) -> Any:
-    """The reverse of :meth:`_Writer.plain`."""
-    if not isinstance(value, dict):
-        return value
-    if "array" in value:
-        return arrays[value["array"]]
-    if "number" in value:
-        return float(value["number"])
-    if "labels" in value:
-        return np.array([_made(v, arrays) for v in value["labels"]], dtype=value["dtype"])
-    if "tuple" in value:
-        return tuple(_made(v, arrays) for v in value["tuple"])
-    if "mapping" in value:
-        return {_made(k, arrays): _made(v, arrays) for k, v in value["mapping"]}
-    if "registered" in value:
-        spec = poolings().get(value["registered"])
-        if spec is None:
-            raise ModelFormatError(
-                "the model uses a pooling that is not registered", value["registered"], "Register it"
-            )
-        return spec.fit()
-    return _CLASSES[value["class"]](**{k: _made(v, arrays) for k, v in value["fields"].items()})
-
-
 def save(estimator: Any, folder: Any, *, overwrite: bool = False) -> Path:
-    """Write a fitted pooling to a folder; see :func:`load`.
+    """Write a fitted pooling to a folder; see :func:`spikepool.load`.
 
     The folder appears whole or not at all. One that exists is replaced only with `overwrite`, and only if it is a saved
     model.
@@ -162,59 +136,3 @@ def _replace(new: Path, old: Path) -> None:
     """`new` in the place of the saved model `old`, whose files alone are removed."""
     for name in (ARRAYS, STRUCTURE):
         os.replace(new / name, old / name)
-
-
-def load(folder: Any) -> Any:
-    """Load a pooling that was saved with its method ``save``.
-
-    Parameters
-    ----------
-    folder : path
-        The folder, with ``model.json`` and ``arrays.safetensors``.
-
-    Returns
-    -------
-    LearnedPoolingClassifier or LearnedPoolingRegressor
-        Fitted; its predictions are those of the model that was saved.
-
-    Raises
-    ------
-    ModelFormatError
-        The folder is not a saved model, is damaged, or was written by a newer version.
-    """
-    from spikepool.pooling import learned
-
-    safetensors = require("safetensors.numpy", "tables")
-    place = Path(folder)
-    try:
-        path = place / STRUCTURE
-        if path.stat().st_size > LARGEST_STRUCTURE:
-            raise ModelFormatError("the structure of the model is too large", path.stat().st_size, "Save it again")
-        content = json.loads(path.read_text(encoding="utf-8"))
-        data = (place / ARRAYS).read_bytes()
-    except (OSError, ValueError, RecursionError) as err:
-        if isinstance(err, ModelFormatError):
-            raise
-        raise ModelFormatError(f"cannot read a saved model ({err})", str(place), "Pass a folder made by save") from err
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ModelFormatError("the folder is not a saved model of spikepool", str(place), "Pass a folder made by save")
-    version = content.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise ModelFormatError(
-            f"the model has format version {version}; this spikepool reads up to {VERSION}", remedy="Update spikepool"
-        )
-    if hashlib.sha256(data).hexdigest() != content.get("sha256"):
-        raise ModelFormatError("the arrays of the model are damaged: their checksum differs", str(place), "Save again")
-    kinds = {cls.__name__: cls for cls in (learned.LearnedPoolingClassifier, learned.LearnedPoolingRegressor)}
-    try:
-        arrays = safetensors.load(data)
-        estimator = kinds[content["class"]](**{k: _made(v, arrays) for k, v in content["parameters"].items()})
-        for name, value in content["attributes"].items():
-            setattr(estimator, name, _made(value, arrays))
-    except ModelFormatError:
-        raise
-    except Exception as err:  # whatever a damaged structure leads to
-        raise ModelFormatError(
-            f"the model is damaged ({type(err).__name__}: {err})", str(place), "Save it again"
-        ) from err
-    return estimator
