@@ -12,6 +12,7 @@ from spikepool.errors import ConvergenceError, OnSupportError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import ComplexArray, FloatArray
 from spikepool.laws import _cubic
+from spikepool.laws._transforms import ProductTransforms
 from spikepool.laws.base import (
     SMALLEST_POINT,
     SpectralLaw,
@@ -28,7 +29,7 @@ _SERIES_TERMS = 18
 _BLOCK = 8192
 
 
-class ProductLaw(SpectralLaw):
+class ProductLaw(ProductTransforms, SpectralLaw):
     """scale · (MP_delta ⊠ MP_gamma); subclasses provide `delta`, `gamma` and `scale`."""
 
     delta: float

@@ -18,13 +18,17 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import ComplexArray, FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.showing import html_table, number
+from spikepool.laws._transforms import FreeTransforms
 
 # A Stieltjes transform closer than this to an atom is beyond the largest double: the point counts as on the atom.
 SMALLEST_POINT = 1e-300
 
 
-class SpectralLaw(ABC):
+class SpectralLaw(FreeTransforms, ABC):
     """Base class of the spectral laws: `pdf cdf ppf stieltjes support intervals atom moment mean var rvs`.
+
+    Also the transforms of free probability: `r_transform s_transform free_cumulant companion_stieltjes negative_moment
+    log_moment`.
 
     Array arguments may have any shape and the result has the same; a scalar gives a scalar. `pdf` is the
     density of the continuous part, `cdf` counts the point masses.
