@@ -58,6 +58,20 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         """Weights of the best alignment for this covariance; see :func:`spikepool.theory.uncentred.best_weights`."""
         return uncentred.best_weights(self)
 
+    def as_classes(self, share: float = 0.5) -> ClassModel:
+        """The same model with a share of the tokens, and of the positions, in the first class; see :class:`ClassModel`.
+
+        Parameters
+        ----------
+        share : float
+            Share of the class at +mu u, between 0 and 1. R must not be negative: it becomes the probability that two
+            positions share their class.
+        """
+        first = check.fraction(share, "share", closed=False)
+        means = np.zeros((1, 2)) + self.mu * np.array([[1.0, -1.0]])
+        shares = [first, 1 - first]
+        return ClassModel(self.d, self.V, self.N, self.R, means, shares, table=self.table, centered=self.centered)
+
     def required_samples(self, w: ArrayLike, alignment: float = 0.8) -> planning.RequiredSamples:
         """Smallest N that reaches `alignment`; see :func:`spikepool.theory.planning.required_samples`."""
         return planning.required_samples(self, w, alignment)

@@ -227,7 +227,7 @@ def test_exact_accuracy_tends_to_the_closed_form_as_weights_spread_out():
 
 def test_exact_sum_over_test_sequences_equals_drawing_them():
     """The Fourier route of blocks against plain test draws for the same usage."""
-    from spikepool.theory.ridge_given_tokens import token_scores
+    from spikepool.theory.ridge_given_tokens import _given_usage, token_scores
     from spikepool.world.labels import labels_of
     from spikepool.world.seeds import child_seed, seed_sequence
     from spikepool.world.tokens import draw_tokens
@@ -236,7 +236,7 @@ def test_exact_sum_over_test_sequences_equals_drawing_them():
     small = sp.SequenceModel(d=30, V=40, N=60, R=sp.prefix_correlation(5, 2), mu=0.8, frequencies=frequencies)
     w = sp.causal_weights(5)
     positions = np.array([0, 2, 3])
-    found = ridge_prediction(small, w, 0.1, label=positions, exact=True, rng=4)
+    found = _given_usage(small, w, 0.1, 60, positions, 0.0, 1000, seed_sequence(4))
     scores = token_scores(small, w, 0.1, 60, positions, child_seed(seed_sequence(4), 0))
     tokens, latent = draw_tokens(small.replace(N=400_000), 9)
     score = scores.signal * (latent @ w) + scores.offsets[tokens] @ w

@@ -162,6 +162,14 @@ def draw_weights(weights: FloatArray, ax: Any = None) -> Any:
     return ax
 
 
+def draw_alignments(alignments: dict[str, float], ax: Any = None) -> Any:
+    """Named alignments as bars."""
+    ax = plotting.own_axes(ax, width=4.5, height=2.6)
+    ax.barh(list(alignments)[::-1], list(alignments.values())[::-1], color=METHODS["learned"].color, alpha=0.8)
+    ax.set(xlabel="alignment", xlim=(0, 1))
+    return ax
+
+
 def draw_power(power: dict[str, float], level: float, ax: Any = None) -> Any:
     """Power of several tests as bars, with the level that noise alone reaches."""
     ax = plotting.own_axes(ax, width=4.0, height=2.6)

@@ -19,7 +19,7 @@ from spikepool.kit.threads import task_threads
 from spikepool.simulation.ridge_undrawn import held_out_scores
 from spikepool.simulation.simulate import takes_drawn_table
 from spikepool.simulation.undrawn import UndrawnSource
-from spikepool.world.labels import label_positions, labels_of
+from spikepool.world.labels import flip_probability, flipped, label_positions, labels_of
 from spikepool.world.sampling import Sample, draw_sample
 from spikepool.world.seeds import seed_sequence
 from spikepool.world.sequences import SequenceWorld, checked_model
@@ -119,6 +119,7 @@ def simulate_ridge(
     n_test: int = 4000,
     trials: int = 20,
     label: int | ArrayLike = 0,
+    label_noise: float = 0.0,
     rng: Any = None,
     table_drawn: bool | None = None,
 ) -> FloatArray:
@@ -126,7 +127,7 @@ def simulate_ridge(
 
     Parameters
     ----------
-    model, w, ridge, n_train, label
+    model, w, ridge, n_train, label, label_noise
         As in :func:`spikepool.theory.ridge.ridge_accuracy`; several values of `ridge` share each draw.
     n_test : int
         Fresh test sequences of each draw, from the same table.
@@ -153,6 +154,7 @@ def simulate_ridge(
     n_test = check.size(n_test, "n_test")
     positions = label_positions(label, model.T)
     trials = check.size(trials, "trials")
+    flips = flip_probability(label_noise)
     world = model.replace(N=n_train + n_test)
     source = None if takes_drawn_table(model, [w], table_drawn) else UndrawnSource(world)
     generator = check.generator(rng)
@@ -162,13 +164,15 @@ def simulate_ridge(
             if source is None:
                 sample = draw_sample(world, rng=generator)
                 y = labels_of(sample.latent, positions)
-                scores = _drawn_scores(sample, w, y[:n_train], ridges.ravel())
+                trained = flipped(y[:n_train], flips, generator)
+                scores = _drawn_scores(sample, w, trained, ridges.ravel())
             else:
                 with task_threads(large=world.N * world.T > _THREADED_SIZE) as run:
                     draw = source.draw(seed_sequence(generator), run=run)
                     y = labels_of(draw.latent, positions)
-                    found = held_out_scores(draw, w, y[:n_train], ridges.ravel())
-                    scores = _drawn_scores(draw.sample(), w, y[:n_train], ridges.ravel()) if found is None else found
+                    trained = flipped(y[:n_train], flips, generator)
+                    found = held_out_scores(draw, w, trained, ridges.ravel())
+                    scores = _drawn_scores(draw.sample(), w, trained, ridges.ravel()) if found is None else found
             result[trial] = np.mean(scores * y[n_train:] > 0, axis=1)
             progress.advance()
     return result[:, 0] if ridges.ndim == 0 else result

@@ -55,6 +55,9 @@ class GivenTokens:
         self.alpha, self.kappa, self.sizes = alpha, kappa, sizes
         self._sample, self._population = UsageBulk(usage, noise), UsageBulk(limit, noise)
 
+    def _sequences(self) -> dict[str, int]:
+        return {} if self.sizes is None else {"N": self.sizes.N}
+
     def predict(self, mu: float) -> Prediction:
         """Bulk, outliers and alignments at signal strength `mu`."""
         sample, population = UsageSpectrum(self._sample, mu), UsageSpectrum(self._population, mu)
@@ -85,7 +88,7 @@ class GivenTokens:
                 near_threshold(mu**2, sample.threshold**2, self._sample.noise.d),
                 neighbours(outliers, self._sample.noise.d, None if self.sizes is None else self.sizes.N),
                 unresolved(self._sample.unresolved),
-                small_sizes(d=self._sample.noise.d, V=self._sample.usage.V),
+                small_sizes(d=self._sample.noise.d, V=self._sample.usage.V, **self._sequences()),
             ),
             sizes=self.sizes,
         )
@@ -237,7 +240,7 @@ def predict_tokens(
         class_centered=table == "class_centered",
         gaussian=False,
     )
-    sizes = Sizes(d, V, len(ids), bool(centered))
+    sizes = Sizes(d, V, len(np.unique(ids, axis=0)), bool(centered))  # copies of a sequence say nothing new
     return GivenTokens(usage, limit, covariance, usage.gain, kappa, sizes).predict(strength)
 
 

@@ -36,7 +36,7 @@ from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.theory.prediction import RidgePrediction
 from spikepool.theory.validity import ridge_range, validity_of
-from spikepool.world.labels import label_law, label_positions
+from spikepool.world.labels import flip_probability, label_law, label_positions
 from spikepool.world.sequences import SequenceWorld, checked_model
 
 # The optimal ridge is sought within this factor of the mean noise eigenvalue, either way; beyond it the
@@ -98,6 +98,7 @@ def ridge_prediction(
     n_train: int | None = None,
     *,
     label: int | ArrayLike = 0,
+    label_noise: float = 0.0,
     exact: bool = False,
     draws: int = 200_000,
     rng: Any = 0,
@@ -108,10 +109,11 @@ def ridge_prediction(
     ridge = check.ridge_penalty(ridge)
     n_train = model.N if n_train is None else check.size(n_train, "n_train")
     positions = label_positions(label, model.T)
+    flips = flip_probability(label_noise)
     if check.flag(exact, "exact"):
         from spikepool.theory.ridge_given_tokens import exact_ridge_accuracy
 
-        return exact_ridge_accuracy(model, w, ridge, n_train, positions, draws=draws, rng=rng)
+        return exact_ridge_accuracy(model, w, ridge, n_train, positions, flips=flips, draws=draws, rng=rng)
     if model.covariance is not None or model.frequencies is not None:
         raise InvalidInputError(
             "the closed form of the ridge accuracy holds for isotropic noise and uniform token frequencies",
@@ -122,7 +124,7 @@ def ridge_prediction(
     mean, var = ridge_moments(
         alpha=alpha,
         kappa=kappa,
-        covariance=law.covariance,
+        covariance=(1 - 2 * flips) * law.covariance,
         strength=model.mu**2 + model.class_mean_power,
         delta=model.delta,
         ratio=model.d / n_train,
@@ -141,6 +143,7 @@ def ridge_accuracy(
     n_train: int | None = None,
     *,
     label: int | ArrayLike = 0,
+    label_noise: float = 0.0,
     exact: bool = False,
     draws: int = 200_000,
     rng: Any = 0,
@@ -160,9 +163,12 @@ def ridge_accuracy(
     label : int or array_like of int
         Position, or positions, whose latents' sum gives the label by its sign. The default, the first position, is the
         prefix's sign in the prefix model.
+    label_noise : float
+        Probability in [0, 1/2) that a training label is flipped; the accuracy is that of the true labels of test
+        sequences. It enters as E[y a] times 1 − 2 label_noise.
     exact : bool
-        Condition on the token usage of a drawn training set: no small-T bias, any token frequencies. Takes the
-        eigenvalues of a V x V matrix.
+        Condition on the token usage of drawn training sets: no small-T bias, any token frequencies. The mean of three
+        usages, whose scatter is the error that :func:`ridge_prediction` gives. Takes the eigenvalues of V x V matrices.
     draws : int
         Draws behind the average over signs when R is not made of blocks of equal signs (0, ±1 entries); for blocks the
         average is exact.
@@ -174,7 +180,9 @@ def ridge_accuracy(
     float
         In [0, 1]; :func:`ridge_prediction` also gives its error.
     """
-    return ridge_prediction(model, w, ridge, n_train, label=label, exact=exact, draws=draws, rng=rng).accuracy
+    return ridge_prediction(
+        model, w, ridge, n_train, label=label, label_noise=label_noise, exact=exact, draws=draws, rng=rng
+    ).accuracy
 
 
 class OptimalRidge(NamedTuple):

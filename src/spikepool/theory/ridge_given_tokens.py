@@ -35,7 +35,7 @@ from spikepool.kit.memory import require_memory
 from spikepool.kit.sign_votes import node_count, positive_probability
 from spikepool.theory.prediction import RidgePrediction
 from spikepool.world.class_centring import Projection
-from spikepool.world.labels import block_label, labels_of
+from spikepool.world.labels import block_label, flipped, labels_of
 from spikepool.world.pooling_matrix import token_matrix
 from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
@@ -44,6 +44,8 @@ from spikepool.world.tokens import draw_tokens
 
 # Test tokens drawn at most when the average over test sequences is by Monte Carlo: bounds the memory.
 _MAX_TEST_TOKENS = 20_000_000
+# Usages of drawn training sets that are averaged.
+_USAGES = 3
 # Longest Fourier sum, each term of which runs over the vocabulary.
 _MAX_TERMS = 10_000
 
@@ -68,7 +70,13 @@ class TokenScores:
 
 
 def token_scores(
-    model: SequenceWorld, w: FloatArray, ridge: float, n_train: int, positions: NDArray[np.intp], rng: Any
+    model: SequenceWorld,
+    w: FloatArray,
+    ridge: float,
+    n_train: int,
+    positions: NDArray[np.intp],
+    rng: Any,
+    flips: float = 0.0,
 ) -> TokenScores:
     """Draw a training set of `n_train` sequences and solve for the law of the token scores."""
     d, V, mu = model.d, model.V, model.mu
@@ -78,7 +86,7 @@ def token_scores(
         "Use the closed form (exact=False) for large vocabularies and samples",
     )
     tokens, latent = draw_tokens(model.replace(N=n_train), rng)
-    y = labels_of(latent, positions)
+    y = flipped(labels_of(latent, positions), flips, np.random.default_rng(child_seed(seed_sequence(rng), 9)))
     a = latent @ w
     usage = token_matrix(tokens, w, V)
     A = (usage.T @ usage).toarray() / n_train
@@ -112,17 +120,47 @@ def exact_ridge_accuracy(
     n_train: int,
     positions: NDArray[np.intp],
     *,
+    flips: float = 0.0,
     draws: int,
     rng: Any,
 ) -> RidgePrediction:
-    """Accuracy given a drawn usage; see :func:`spikepool.theory.ridge.ridge_accuracy` for the parameters."""
+    """Mean accuracy given drawn usages; see :func:`spikepool.theory.ridge.ridge_accuracy` for the parameters.
+
+    The error is that of the mean: the scatter over usages, and that of the test sequences where these are drawn.
+    """
     if model.covariance is not None:
         raise InvalidInputError(
             "the ridge accuracy is known for isotropic noise only",
             remedy="Drop the covariance, or use spikepool.simulation.ridge.simulate_ridge",
         )
     root = seed_sequence(rng)
-    scores = token_scores(model, w, ridge, n_train, positions, child_seed(root, 0))
+    found = [
+        _given_usage(model, w, ridge, n_train, positions, flips, draws, child_seed(root, 100 + k) if k else root)
+        for k in range(_USAGES)
+    ]
+    accuracies = np.array([p.accuracy for p in found])
+    scatter = float(accuracies.var(ddof=1)) / _USAGES
+    drawn = sum(p.accuracy_error**2 for p in found) / _USAGES**2
+    return RidgePrediction(
+        float(accuracies.mean()),
+        float(np.sqrt(scatter + drawn)),
+        float(np.mean([p.mean for p in found])),
+        float(np.mean([p.std for p in found])),
+    )
+
+
+def _given_usage(
+    model: SequenceWorld,
+    w: FloatArray,
+    ridge: float,
+    n_train: int,
+    positions: NDArray[np.intp],
+    flips: float,
+    draws: int,
+    root: np.random.SeedSequence,
+) -> RidgePrediction:
+    """The prediction for one drawn usage; its error is that of drawn test sequences."""
+    scores = token_scores(model, w, ridge, n_train, positions, child_seed(root, 0), flips)
     shared = float(np.mean(model.signs * scores.offsets)) if model.latent == "signs" else 0.0
     mean = scores.signal + shared
     scatter = float(scores.variances.mean() + np.mean((scores.offsets - shared * model.signs) ** 2))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from spikepool.errors import InvalidInputError, ShapeError, SizeError
+from spikepool.errors import DomainError, InvalidInputError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.sign_votes import sign_sum_probability
@@ -33,6 +33,21 @@ def label_positions(label: int | ArrayLike, T: int) -> NDArray[np.intp]:
     if len(np.unique(positions)) < len(positions):
         raise InvalidInputError("label positions must be distinct", label, "Remove the repeated ones")
     return positions.astype(np.intp)
+
+
+def flip_probability(label_noise: float) -> float:
+    """A probability in [0, 1/2) that a training label is flipped."""
+    value = check.finite_number(label_noise, "label_noise")
+    if not 0 <= value < 0.5:
+        raise DomainError("label_noise must lie in [0, 1/2)", value, "Pass the share of flipped training labels")
+    return value
+
+
+def flipped(y: FloatArray, probability: float, rng: np.random.Generator) -> FloatArray:
+    """Labels, each flipped with this probability."""
+    if probability == 0:
+        return y
+    return np.where(rng.random(len(y)) < probability, -y, y)
 
 
 def labels_of(latent: NDArray[Any], positions: NDArray[np.intp]) -> FloatArray:
