@@ -370,3 +370,12 @@ class TestWhatIsNoModelIsNamed:
         x, y = np.random.default_rng(0).normal(size=(40, 3, 4)), np.arange(40) % 2
         with pytest.raises(sp.InvalidInputError, match="random_state must be"):
             sp.LearnedPoolingClassifier(random_state=seed, max_steps=2).fit(x, y)
+
+
+def test_the_target_of_a_diagnosis_is_the_same_in_python_and_on_the_command_line():
+    import inspect
+
+    from spikepool.cli import data_commands
+
+    defaults = [inspect.signature(f).parameters["target"].default for f in (sp.diagnose, data_commands.diagnose)]
+    assert defaults == [0.9, 0.9]

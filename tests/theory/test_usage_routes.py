@@ -105,3 +105,22 @@ def test_converged_pairs_of_an_operator_of_small_rank():
     values, vectors = converged_pairs(lambda y: x @ (x.T @ y), 200, np.random.default_rng(1))
     np.testing.assert_allclose(values, np.linalg.eigvalsh(x.T @ x)[::-1], rtol=1e-10)
     assert vectors.shape == (200, 3)
+
+
+def test_every_kind_of_seed_is_used_on_the_large_route(monkeypatch):
+    used = []
+    drawn = token_usage._found_pairs
+
+    def spy(operator, b, rng):
+        used.append(rng.bit_generator.state["state"]["state"])
+        return drawn(operator, b, rng)
+
+    monkeypatch.setattr(token_usage, "_found_pairs", spy)
+    monkeypatch.setattr(token_usage, "_VECTORS_SIZE", 10)
+    monkeypatch.setattr(token_usage, "EXACT_SIZE", 10)
+    model = sp.SequenceModel(60, 90, 120, sp.prefix_correlation(6, 2), 2.5)
+    seeds = [7, np.int64(7), np.random.SeedSequence(7), np.random.default_rng(7), np.random.default_rng(8), 0]
+    for rng in seeds:
+        model.predict(sp.mean_weights(6), exact=True, rng=rng)
+    assert used[0] == used[1] == used[2]  # one seed in three spellings
+    assert len(set(used)) == 4  # generators have drawn the tokens before, and go on from there

@@ -13,15 +13,6 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.statistics import standard_error
 
 
-class PredictedOutlier(Protocol):
-    """An outlier: where it is, and how much of the signal its eigenvector shows."""
-
-    @property
-    def eigenvalue(self) -> float: ...  # noqa: D102
-    @property
-    def alignment(self) -> float: ...  # noqa: D102
-
-
 class Predicted(Protocol):
     """A bulk with its edge and outliers."""
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from spikepool.errors import DomainError, InvalidInputError
 
 MINIMUM_TOKEN_LENGTH = 12
-_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def is_loopback(host: str) -> bool:

@@ -186,8 +186,3 @@ def _orthonormalize(x: FloatArray, sizes: list[float]) -> tuple[FloatArray, Floa
             R[kept, j] = norm
             kept += 1
     return x[:kept], R[:kept], unlike
-
-
-def row_norms(x: FloatArray) -> FloatArray:
-    """Euclidean norm of each row."""
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", x, x)))

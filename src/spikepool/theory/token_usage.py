@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.measures import EXACT_SIZE, lanczos_measure, non_negative
 from spikepool.theory.general_spikes import Measure
@@ -209,7 +210,7 @@ def _with_lanczos_measure(
 
 def _large_usage(operator: _Operator, b: FloatArray, rng: Any) -> Usage:
     """Usage at scale: its largest eigenpairs one by one, the law of the rest by stochastic Lanczos quadrature."""
-    generator = np.random.default_rng(rng if isinstance(rng, int) else 0)
+    generator = check.generator(0 if rng is None else rng)
     top = _found_pairs(operator, b, generator)
     V, k = operator.V, len(top)
     nodes, mass = [], []

@@ -75,7 +75,7 @@ def diagnose(
     weights: ArrayLike | None = None,
     *,
     alpha: float | None = None,
-    target: float = 0.8,
+    target: float = 0.9,
     groups: ArrayLike | None = None,
     population_size: int | None = None,
     random_state: Any = 0,
