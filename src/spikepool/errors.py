@@ -44,7 +44,9 @@ class SpikepoolError(Exception):
             message += f" (got {_shorten(value)})"
         if remedy:
             message += f". {remedy}"
-        super().__init__(message + ".")
+        # names in files may hold control characters, which must not reach a terminal
+        message = " ".join(message.split())
+        super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message) + ".")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # the arguments of an exception are its finished message, which __init__ must not see again

@@ -53,7 +53,7 @@ def test_every_weight_in_one_table(run, model, tmp_path):
     assert found["layers.0.up.weight"]["shape"] == [90, D], "the longer side as rows"
     assert found["embed_tokens.weight"]["outliers"] == 1
     assert found["layers.0.up.weight"]["outliers"] == 0
-    assert "equal" in answer["failed"]["layers.0.constant.weight"]
+    assert "equal" in answer["unmeasured"]["layers.0.constant.weight"]
     code, out, _ = run("spectrum", model, "--all")
     assert "layers.0.up.weight" in out
 
@@ -168,13 +168,17 @@ def test_compare_every_weight_of_two_checkpoints(run, model, tmp_path):
     assert found["embed_tokens.weight"]["overlap"] == pytest.approx(1)
     assert found["layers.0.up.weight"]["drift"] == 0
     assert (tmp_path / "c.pdf").read_bytes().startswith(b"%PDF")
-    for gate, wanted in (("drift>0.4", 3), ("drift>0.6", 0), ("unmatched>0", 3), ("failed", 0)):
-        assert run(*pair, "--fail-if", gate)[0] == wanted
+    for gate, wanted in (("drift>0.4", 3), ("drift>0.6", 0), ("outliers_first>1", 0), ("failed", 0)):
+        assert run(*pair, "--fail-if", gate, "--allow", "unmatched")[0] == wanted
+        assert run(*pair, "--fail-if", gate)[0] == 3, "a tensor has no partner"
+    assert run(*pair, "--fail-if", "unmatched>1")[0] == 0
     for extra, words in (
         (["--tensor", "x"], "--tensor does not go with --all"),
         (["--transpose"], "--transpose does not go with --all"),
         (["--fail-if", "change>1"], "names no result"),
-        (["--fail-if", "outliers_first>1"], "was not measured in layers.0.constant.weight"),
+        (["--fail-if", "drift>nan"], "finite"),
+        (["--fail-if", "drift>1e400"], "finite"),
+        (["--allow", "everything"], "names no count"),
     ):
         code, _, err = run(*pair, *extra)
         assert code == 2

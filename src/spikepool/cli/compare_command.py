@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
-from spikepool.cli.gates import FailIf, Gate, close_gates, parse_gates
+from spikepool.cli.gates import COUNTS, Allow, Baseline, FailIf, Gates, close_gates, verdict_line
 from spikepool.cli.output import checked_out, print_json, print_table, write_out
 from spikepool.cli.spectrum_command import FILE_HELP, Tokenizer, Transpose, row_names
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 # Values that --fail-if may ask about: of two tables, and of checkpoints.
 TABLE_VALUES = ("change", "rotated_change", "overlap", "outliers_first", "outliers_second", "most_moved")
-WEIGHT_VALUES = ("drift", "overlap", "angle", "outliers_first", "outliers_second")
-WHOLE_VALUES = ("unmatched", "failed")
+WEIGHT_VALUES = ("drift", "norm_ratio", "overlap", "angle", "outliers_first", "outliers_second")
 
 
 def register(app: typer.Typer) -> None:
@@ -31,30 +30,34 @@ def compare(
     first: Annotated[str, typer.Argument(help=FILE_HELP)],
     second: Annotated[str, typer.Argument(help="The table or checkpoint to compare it with.")],
     tensor: Annotated[list[str] | None, typer.Option("--tensor", help="Which tensor; twice if names differ.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every 2-D weight that both have, in one table.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every tensor that both have, in one table.")] = False,
     transpose: Transpose = False,
     tokenizer: Tokenizer = None,
     fail_if: FailIf = None,
+    allow: Allow = None,
+    baseline: Baseline = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """Two tables: spectra, counts, leading spaces, and change by token where vocabularies match. Or two checkpoints.
 
     --fail-if knows: change, rotated_change, overlap (at the largest k), outliers_first, outliers_second, most_moved;
-    with --all, of every weight: drift, overlap and angle (of the space shown), outliers_first, outliers_second; and of
-    the whole: unmatched (weights that only one side has), failed.
+    with --all, of every tensor: drift, norm_ratio, overlap and angle (of the space shown), outliers_first,
+    outliers_second; and numbers of tensors: failed, missing, skipped, unmatched (only one side has them), reshaped.
+    Failed and missing tensors always end in exit code 3, the others if there is any condition; see --allow.
     """
     from spikepool.errors import InvalidInputError
     from spikepool.tables import compare_tables, open_table
 
-    out = checked_out(out, inputs=(first, second, tokenizer))
+    out = checked_out(out, inputs=(first, second, tokenizer, None if baseline is None else str(baseline)))
     if every:
         for flag, given in (("--tensor", tensor), ("--transpose", transpose), ("--tokenizer", tokenizer)):
             if given:
                 raise InvalidInputError(f"{flag} does not go with --all", remedy="Drop one")
-        _checkpoints(first, second, parse_gates(fail_if, (*WEIGHT_VALUES, *WHOLE_VALUES)), out, as_json)
+        gates = Gates.parse(fail_if, (*WEIGHT_VALUES, *COUNTS), allow, baseline)
+        _checkpoints(first, second, gates, out, as_json)
         return
-    gates = parse_gates(fail_if, TABLE_VALUES)
+    gates = Gates.parse(fail_if, TABLE_VALUES, allow, baseline)
     tensors: list[str | None] = [*tensor] if tensor else [None]
     if len(tensors) > 2:
         raise InvalidInputError("--tensor may be given once, or once for each file", tensors, "Drop some")
@@ -64,12 +67,13 @@ def compare(
     ]
     names = [row_names(file, source, tokenizer) for file, source in zip((first, second), sources, strict=True)]
     found = compare_tables(*sources, tokens=(names[0], names[1]))
+    results = {f"{first} and {second}": _table_values(found)}
     if as_json:
-        print_json(found.to_dict())
+        print_json({**found.to_dict(), "gates": results})
     else:
         print(found.summary())
     write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json)
-    close_gates(gates, {f"{first} and {second}": _table_values(found)})
+    close_gates(gates.report(results))
 
 
 def _table_values(found: TableComparison) -> dict[str, Any]:
@@ -85,27 +89,40 @@ def _table_values(found: TableComparison) -> dict[str, Any]:
     }
 
 
-def _checkpoints(first: str, second: str, gates: list[Gate], out: Path | None, as_json: bool) -> None:
-    """Every weight of both, in one table."""
+def _checkpoints(first: str, second: str, gates: Gates, out: Path | None, as_json: bool) -> None:
+    """Every tensor of both, in one table."""
     from spikepool.tables import compare_checkpoints
     from spikepool.tables.checkpoints import HEADER
 
     found = compare_checkpoints(first, second)
+    results = {weight.name: _weight_values(weight) for weight in found.weights}
+    verdict = _verdict(found.counts, max((weight.drift or 0.0 for weight in found.weights), default=0.0))
     if as_json:
-        print_json(found.to_dict())
+        print_json({**found.to_dict(), "verdict": verdict, "gates": results})
     else:
-        print_table(f"{len(found.weights)} weights of {first} and {second}", HEADER, found.rows())
-        print("\n".join(found.remarks()))
+        print_table(f"{len(found.weights)} tensors of {first} and {second}", HEADER, found.rows())
+        print("\n".join([*found.remarks(), verdict]))
     write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json)
-    whole = {"unmatched": len(found.only_first) + len(found.only_second), "failed": len(found.failed)}
-    each: dict[str, Any] = {weight.name: _weight_values(weight) for weight in found.weights}
-    close_gates([gate for gate in gates if gate.name in WEIGHT_VALUES], each)
-    close_gates([gate for gate in gates if gate.name in WHOLE_VALUES], {f"{first} and {second}": whole})
+    close_gates(gates.report(results, found.counts))
+
+
+def _verdict(counts: dict[str, int], drift: float) -> str:
+    """OK, look or broken, and what to do next."""
+    broken = [
+        f"{counts[kind]} tensor(s) {word}. Next: download or save the file again."
+        for kind, word in (("missing", "are missing"), ("failed", "cannot be read or hold NaN"))
+        if counts[kind]
+    ]
+    words = {"unmatched": "have no partner", "reshaped": "changed their shape", "skipped": "were skipped"}
+    look = [f"{counts[kind]} tensor(s) {word}. Next: see them above." for kind, word in words.items() if counts[kind]]
+    fine = "All tensors are equal." if drift == 0 else f"The largest drift is {100 * drift:.3g} %."
+    return verdict_line(broken, look, f"{fine} Next: nothing to do.")
 
 
 def _weight_values(weight: WeightChange) -> dict[str, Any]:
     return {
         "drift": weight.drift,
+        "norm_ratio": weight.norm_ratio,
         "overlap": weight.overlap,
         "angle": None if weight.space is None else weight.space.largest_angle,
         "outliers_first": weight.outliers[0],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from spikepool.kit.showing import html_page, to_json
+from spikepool.kit.showing import html_page, one_line, to_json
 
 WIDTH = 140  # columns of a table that does not go to a terminal
 PICTURES = (".png", ".svg", ".pdf")
@@ -26,12 +26,12 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     from rich.markup import escape
     from rich.table import Table
 
-    # names of tensors and tokens may hold brackets, which are markup to rich
-    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    # names of tensors and tokens may hold brackets, which are markup to rich, and control characters
+    table = Table(title=escape(one_line(title)), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for position, name in enumerate(header):
         table.add_column(escape(name), justify="left" if position == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(one_line(cell)) for cell in row))
     # a file or a pipe has no width to fit into
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
-from spikepool.cli.gates import FailIf, close_gates, parse_gates
+from spikepool.cli.gates import COUNTS, Allow, Baseline, FailIf, Gates, close_gates, verdict_line
 from spikepool.cli.output import checked_out, print_json, print_table, write_out
-from spikepool.kit.showing import html_table, html_text, number
+from spikepool.kit.showing import html_table, html_text, number, one_line
 
 if TYPE_CHECKING:
     from spikepool.tables import TableSpectrum
@@ -42,17 +42,21 @@ def spectrum(
     transpose: Transpose = False,
     tokenizer: Tokenizer = None,
     fail_if: FailIf = None,
+    allow: Allow = None,
+    baseline: Baseline = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Spectrum of an embedding table or another weight: bulk, edge, outliers, and whether the fit deserves belief.
+    """Spectrum of an embedding table or another weight: bulk, edge, outliers, and whether the fit can be relied on.
 
-    --fail-if knows: outliers, edge, largest, rank, trusted, stable, p_value, heldout_error, row_share.
+    --fail-if knows: outliers, edge, largest, rank, trusted, stable, p_value, heldout_error, row_share; with --all also
+    failed, missing, skipped, unmeasured (numbers of tensors). Failed and missing tensors always end in exit code 3.
+    With --baseline, NAME_change is the distance from an earlier run: relative for edge and largest, else a difference.
     """
     from spikepool.errors import InvalidInputError
 
-    gates = parse_gates(fail_if, SPECTRUM_VALUES)
-    out = checked_out(out, inputs=(file, tokenizer))
+    gates = Gates.parse(fail_if, (*SPECTRUM_VALUES, *(COUNTS if every else ())), allow, baseline)
+    out = checked_out(out, inputs=(file, tokenizer, None if baseline is None else str(baseline)))
     for flag, given in (("--tensor", tensor is not None), ("--transpose", transpose), ("--out", out is not None)):
         if given and (list_only or (every and flag != "--out")):
             raise InvalidInputError(f"{flag} does not go with {'--list' if list_only else '--all'}", remedy="Drop one")
@@ -63,10 +67,12 @@ def spectrum(
         _all_weights(file, gates, out, as_json)
         return
     fitted = _fit(file, tensor, transpose, tokenizer)
+    results = {fitted.name_: _values(fitted)}
     if as_json:
-        print_json(fitted.to_dict())
+        print_json({**fitted.to_dict(), "gates": results})
     else:
         print(fitted.summary())
+        print(_verdict({fitted.name_: fitted}, {}))
     V, d = fitted.shape_
     write_out(
         out,
@@ -75,7 +81,7 @@ def spectrum(
         lambda: fitted._html_repr() + html_text(fitted.summary()),
         quiet=as_json,
     )
-    close_gates(gates, {fitted.name_: _values(fitted)})
+    close_gates(gates.report(results))
 
 
 def _fit(file: str, tensor: str | None, transpose: bool, tokenizer: str | None, **parameters: Any) -> TableSpectrum:
@@ -138,32 +144,16 @@ def _list(file: str, as_json: bool) -> None:
     print_table(f"{len(found)} tensors in {file}", ["tensor", "shape", "type", ""], rows)
 
 
-def _all_weights(file: str, gates: Any, out: Path | None, as_json: bool) -> None:
+def _all_weights(file: str, gates: Gates, out: Path | None, as_json: bool) -> None:
     """Every matrix of the file, each with its longer side as rows; simulated nulls are left out."""
-    from spikepool.data.table_input import list_tensors
-    from spikepool.errors import SpikepoolError, TableFormatError
-    from spikepool.kit.progress import Progress
-    from spikepool.tables import TableSpectrum, open_table
+    from spikepool.tables.every_weight import every_weight
 
-    matrices = [tensor for tensor in list_tensors(file) if tensor.is_matrix]
-    if not matrices:
-        raise TableFormatError("the file has no 2-D weight of real numbers", file, "See --list")
-    single = len(list_tensors(file)) == 1
-    fits: dict[str, TableSpectrum] = {}
-    failed: dict[str, str] = {}
-    with Progress(len(matrices), "spectra") as bar:
-        for tensor in matrices:
-            wide = tensor.shape[0] < tensor.shape[1]
-            try:
-                source = open_table(file, None if single else tensor.name, transpose=wide)
-                fits[tensor.name] = TableSpectrum(null_draws=0, progress=False).fit(source)
-            except SpikepoolError as err:  # a constant or damaged weight does not spoil the others
-                failed[tensor.name] = str(err)
-            bar.advance()
+    found = every_weight(file)
+    fits = found.fits
     header = ["weight", "rows", "columns", "rank", "outliers", "bulk edge", "largest", "trusted", "stable"]
     rows = [
         [
-            name,
+            one_line(name),
             *map(str, fit.shape_),
             str(fit.rank_),
             str(fit.n_outliers_),
@@ -174,15 +164,35 @@ def _all_weights(file: str, gates: Any, out: Path | None, as_json: bool) -> None
         ]
         for name, fit in fits.items()
     ]
+    results = {name: _values(fit) for name, fit in fits.items()}
+    verdict = _verdict(fits, found.counts)
     if as_json:
-        records = [{"name": name, "shape": fit.shape_, **_values(fit)} for name, fit in fits.items()]
-        print_json({"weights": records, "failed": failed})
+        records = [{"name": name, "shape": fits[name].shape_, **values} for name, values in results.items()]
+        reasons = {kind: getattr(found, kind) for kind in found.counts}
+        print_json({"weights": records, **reasons, "counts": found.counts, "verdict": verdict, "gates": results})
     else:
         print_table(f"{len(fits)} weights of {file}, the longer side as rows", header, rows)
-        for name, reason in failed.items():
-            print(f"{name}: {reason}")
+        print("\n".join([*map(one_line, found.remarks), verdict]))
     write_out(out, f"Weights of {file}", lambda: _counts(fits), lambda: html_table(header, rows), quiet=as_json)
-    close_gates(gates, {name: _values(fit) for name, fit in fits.items()})
+    close_gates(gates.report(results, found.counts))
+
+
+def _verdict(fits: dict[str, TableSpectrum], counts: dict[str, int]) -> str:
+    """OK, look or broken, and what to do next."""
+    broken = [
+        f"{counts[kind]} tensor(s) {word}. Next: download or save the file again."
+        for kind, word in (("missing", "are missing"), ("failed", "cannot be read or hold NaN"))
+        if counts.get(kind)
+    ]
+    doubtful = [name for name, fit in fits.items() if fit.trusted_ is False or fit.stable_ is False]
+    look = [f"{counts['skipped']} tensor(s) were skipped. Next: read why above."] if counts.get("skipped") else []
+    if doubtful:
+        shown = f"{len(doubtful)} of {len(fits)} fits are" if len(fits) > 1 else "The fit is"
+        look.append(
+            f"{shown} not trusted or not stable, as for most trained weights. "
+            "Next: compare with an earlier run (--baseline) instead of reading the count."
+        )
+    return verdict_line(broken, look, "Next: nothing to do.")
 
 
 def _counts(fits: dict[str, TableSpectrum]) -> Any:

@@ -11,6 +11,7 @@ from spikepool.drawing.palette import TABLE_EDGE as EDGE
 from spikepool.drawing.palette import TABLE_LAW as LAW
 from spikepool.drawing.palette import TABLE_OUTLIER as OUTLIER
 from spikepool.errors import require
+from spikepool.kit.showing import plot_text
 
 
 def draw(fit: Any) -> Any:
@@ -132,7 +133,7 @@ def draw_counts(counts: dict[str, int]) -> Any:
     ax = figure.subplots()
     positions = np.arange(len(counts))
     ax.barh(positions, list(counts.values()), color=BULK, alpha=0.8)
-    ax.set_yticks(positions, list(counts), fontsize="small")
+    ax.set_yticks(positions, [plot_text(name) for name in counts], fontsize="small")
     ax.invert_yaxis()
     ax.set_xlabel("eigenvalues beyond a bulk of unknown colour")
     return figure
@@ -143,7 +144,7 @@ def draw_checkpoints(found: Any) -> Any:
     require("matplotlib", "plot")
     from spikepool.drawing.shown_figure import ShownFigure
 
-    names = [weight.name for weight in found.weights]
+    names = [plot_text(weight.name) for weight in found.weights]
     figure = ShownFigure(figsize=(9.5, max(2.4, 0.24 * len(names) + 1.1)), layout="constrained")
     drift, angle = figure.subplots(1, 2, sharey=True)
     positions = np.arange(len(names))

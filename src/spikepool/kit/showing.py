@@ -59,6 +59,16 @@ footer {{ margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .6re
 """
 
 
+def one_line(text: str) -> str:
+    """`text` without control characters: a name in a file must not move the cursor or forge a line of a log."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plot_text(text: str) -> str:
+    """`text` as a label of a picture: one line, and no mathematics."""
+    return one_line(text).replace("$", r"\$")
+
+
 def number(value: Any, digits: int = 4) -> str:
     """A number for a table: a dash for none, thousands separated, `digits` significant."""
     if value is None:

@@ -1,8 +1,12 @@
-r"""Two checkpoints, weight by weight: what each 2-D tensor that both have shows before and after.
+r"""Two checkpoints, tensor by tensor: what each tensor that both have shows before and after.
 
-For a weight A of the first checkpoint and B of the second, with the longer side of A as rows:
+For a tensor A of the first checkpoint and B of the second:
 
-* **drift**, where their shapes are equal: :math:`\|B − A\|_F/\|A\|_F` of the weights as stored;
+* **drift**, where their shapes are equal: :math:`\|B − A\|_F/\|A\|_F` of the tensors as stored, of any rank and type,
+  and the **norm** :math:`\|B\|_F/\|A\|_F`.
+
+For matrices of real numbers, with the longer side of A as rows, also:
+
 * **leading spaces** of dimension k of the centred weights, by the principal angles of :mod:`.compare`: of coordinates
   where both have as many columns, else of rows;
 * **outliers** beyond a bulk of unknown colour, as :class:`spikepool.TableSpectrum` counts them. Whether a count
@@ -11,30 +15,34 @@ For a weight A of the first checkpoint and B of the second, with the longer side
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from spikepool.data.blocks import BlockSource, block_rows
+from spikepool.data.blocks import BlockSource
 from spikepool.data.formats import TensorEntry
 from spikepool.data.names import names_an_embedding
-from spikepool.data.table_input import list_tensors, open_table
+from spikepool.data.opening import open_blocks
+from spikepool.data.table_input import list_tensors, locate_table, open_table
 from spikepool.data.token_lists import tokens_beside
-from spikepool.errors import SpikepoolError, TableFormatError
+from spikepool.errors import MemoryBudgetError, NonFiniteError, SpikepoolError, TableFormatError
+from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import html_table, number, plain
-from spikepool.tables.geometry import SpaceOverlap, joint_moments, match_rows, separate_overlaps, side_by_side
+from spikepool.kit.showing import html_table, number, one_line, plain
+from spikepool.tables.geometry import SpaceOverlap, joint_moments, match_rows, meeting, separate_overlaps
 from spikepool.tables.spectrum import TableSpectrum
 
 SHOWN_SPACE = 10  # dimension of the leading spaces in the table, or the largest below it that a weight allows
-HEADER = ("weight", "shape", "outliers", "k", "overlap", "chance", "largest angle", "drift")
+HEADER = ("tensor", "shape", "outliers", "k", "overlap", "chance", "largest angle", "norm", "drift")
 
 
 @dataclass(frozen=True)
 class WeightChange:
-    """One weight of two checkpoints.
+    """One tensor of two checkpoints.
 
     Attributes
     ----------
@@ -45,10 +53,13 @@ class WeightChange:
     shapes : pair of tuples of int
         As stored.
     outliers : pair of int or None
-        Eigenvalues beyond the bulk; None where a weight is too small or too plain for a bulk.
+        Eigenvalues beyond the bulk; None where a tensor is no matrix, or too small or too plain for a bulk.
     overlaps : tuple of SpaceOverlap
+        Empty unless both are matrices.
+    norms : pair of float
+        ‖A‖ and ‖B‖.
     drift : float or None
-        ‖B − A‖/‖A‖; None where the shapes differ or A is zero.
+        ‖B − A‖/‖A‖, infinite where A alone is zero; None where the shapes differ.
     notes : tuple of str
         Why something was left out.
     """
@@ -58,6 +69,7 @@ class WeightChange:
     shapes: tuple[tuple[int, ...], tuple[int, ...]]
     outliers: tuple[int | None, int | None]
     overlaps: tuple[SpaceOverlap, ...]
+    norms: tuple[float, float]
     drift: float | None
     notes: tuple[str, ...] = ()
 
@@ -73,18 +85,25 @@ class WeightChange:
             return None
         return self.space.tokens if self.space.coordinates is None else self.space.coordinates
 
+    @property
+    def norm_ratio(self) -> float:
+        """‖B‖/‖A‖; 1 where both are zero."""
+        first, second = self.norms
+        return second / first if first else (math.inf if second else 1.0)
+
     def cells(self) -> tuple[str, ...]:
         """The line of the table."""
         first, second = (" x ".join(map(str, shape)) for shape in self.shapes)
         space = self.space
         return (
-            self.name,
-            first if first == second else f"{first} → {second}",
-            " → ".join(number(count) for count in self.outliers),
+            one_line(self.name),
+            (first if first == second else f"{first} → {second}") or "scalar",
+            "–" if self.outliers == (None, None) else " → ".join(number(count) for count in self.outliers),
             "–" if space is None else str(space.k),
             number(self.overlap, 3),
             "–" if space is None else number(space.chance, 2),
             "–" if space is None or space.largest_angle is None else f"{space.largest_angle:.1f}°",
+            number(self.norm_ratio, 4),
             "–" if self.drift is None else f"{100 * self.drift:.3g} %",
         )
 
@@ -96,17 +115,35 @@ class CheckpointComparison:
     Attributes
     ----------
     weights : tuple of WeightChange
-        Every 2-D weight that both checkpoints have, in the order of the first.
+        Every tensor that both checkpoints have, in the order of the first.
     only_first, only_second : tuple of str
-        2-D weights that only one of them has.
+        Tensors that only one of them has.
     failed : dict of str to str
-        Weights that could not be read, and why.
+        Tensors that could not be read or hold NaN, and why.
+    missing : dict of str to str
+        Tensors that a checkpoint announces and does not hold, such as those of a missing shard.
+    skipped : dict of str to str
+        Tensors of a type that is not read here.
     """
 
     weights: tuple[WeightChange, ...]
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
     failed: dict[str, str]
+    missing: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tensors failed, are missing, were skipped, have no partner, or changed their shape."""
+        return {
+            "failed": len(self.failed),
+            "missing": len(self.missing),
+            "skipped": len(self.skipped),
+            "unmatched": len(self.only_first) + len(self.only_second),
+            "reshaped": sum(w.drift is None for w in self.weights),
+            "unmeasured": sum(any("not counted" in note for note in w.notes) for w in self.weights),
+        }
 
     def rows(self) -> list[tuple[str, ...]]:
         """Lines of the table under :data:`HEADER`."""
@@ -118,8 +155,10 @@ class CheckpointComparison:
         lines += [f"Only in the second: {name}" for name in self.only_second]
         lines += [f"{w.name} is {w.second_name} in the second" for w in self.weights if w.name != w.second_name]
         lines += [f"{w.name}: {note}" for w in self.weights for note in w.notes]
-        lines += [f"{name}: {reason}" for name, reason in self.failed.items()]
-        return [*lines, "Counts of outliers describe each weight; spikepool spectrum FILE --all says which to trust."]
+        for kind in ("failed", "missing", "skipped"):
+            lines += [f"{name} {kind}: {reason}" for name, reason in getattr(self, kind).items()]
+        lines += ["Counts of outliers describe each weight; spikepool spectrum FILE --all says which to trust."]
+        return [one_line(line) for line in lines]
 
     def summary(self) -> str:
         """The comparison as text."""
@@ -142,6 +181,9 @@ class CheckpointComparison:
                 "only_first": self.only_first,
                 "only_second": self.only_second,
                 "failed": self.failed,
+                "missing": self.missing,
+                "skipped": self.skipped,
+                "counts": self.counts,
             }
         )
         return record
@@ -150,7 +192,7 @@ class CheckpointComparison:
         import html
 
         said = "".join(f"<p>{html.escape(line)}</p>" for line in self.remarks())
-        return html_table(HEADER, self.rows(), title=f"{len(self.weights)} weights of two checkpoints") + said
+        return html_table(HEADER, self.rows(), title=f"{len(self.weights)} tensors of two checkpoints") + said
 
     def plot(self) -> Any:
         """Figure: drift and largest principal angle of every weight."""
@@ -160,7 +202,7 @@ class CheckpointComparison:
 
 
 def compare_checkpoints(first: Any, second: Any, *, progress: bool | None = None) -> CheckpointComparison:
-    """Compare every 2-D weight that two checkpoints both have.
+    """Compare every tensor that two checkpoints both have.
 
     Weights are matched by name. Where one checkpoint puts a prefix before all of its names (``transformer.wte.weight``
     for ``wte.weight``), it is left out. Rows of an embedding whose vocabularies differ are matched by the names of the
@@ -179,31 +221,36 @@ def compare_checkpoints(first: Any, second: Any, *, progress: bool | None = None
     """
     files = first, second
     tensors = [list_tensors(file) for file in files]
-    listed = [{tensor.name: tensor for tensor in found if tensor.is_matrix} for found in tensors]
+    listed = [{tensor.name: tensor for tensor in found} for found in tensors]
     single = [len(found) == 1 for found in tensors]  # such as an npy file, whose tensor has no name of its own
     for file, found in zip(files, listed, strict=True):
         if not found:
-            raise TableFormatError("the file has no 2-D weight of real numbers", str(file), "See spectrum --list")
+            raise TableFormatError("the file has no tensors", str(file), "See spectrum --list")
     pairs = pair_names(list(listed[0]), list(listed[1]))
     if not pairs:
         raise TableFormatError(
-            "the checkpoints have no 2-D weight in common",
+            "the checkpoints have no tensor in common",
             [next(iter(found)) for found in listed],
             "Name one tensor of each with --tensor, or rename them",
         )
     weights: list[WeightChange] = []
-    failed: dict[str, str] = {}
-    with Progress(len(pairs), "weights", show=progress) as bar:
+    problems: dict[str, dict[str, str]] = {"failed": {}, "missing": {}, "skipped": {}}
+    with Progress(len(pairs), "tensors", show=progress) as bar:
         for names in pairs:
-            entries = tuple(found[name] for found, name in zip(listed, names, strict=True))
+            entries = (listed[0][names[0]], listed[1][names[1]])
+            trouble = next((entry for entry in entries if entry.problem), None)
             try:
-                weights.append(_compare(files, (entries[0], entries[1]), single))
-            except SpikepoolError as err:  # a damaged weight does not spoil the others
-                failed[names[0]] = str(err)
+                if trouble is not None:
+                    kind = "missing" if trouble.dtype == "missing" else "skipped"
+                    problems[kind][names[0]] = trouble.problem
+                else:
+                    weights.append(_compare(files, entries, single))
+            except SpikepoolError as err:  # a damaged tensor does not spoil the others
+                problems["failed"][names[0]] = str(err)
             bar.advance()
     seen = [{pair[side] for pair in pairs} for side in (0, 1)]
     only = [tuple(name for name in found if name not in seen[side]) for side, found in enumerate(listed)]
-    return CheckpointComparison(tuple(weights), only[0], only[1], failed)
+    return CheckpointComparison(tuple(weights), only[0], only[1], **problems)
 
 
 def pair_names(first: list[str], second: list[str]) -> list[tuple[str, str]]:
@@ -234,22 +281,34 @@ def _prefix(first: list[str], second: list[str]) -> tuple[str, int]:
 
 
 def _compare(files: tuple[Any, Any], entries: tuple[TensorEntry, TensorEntry], single: list[bool]) -> WeightChange:
-    wide = entries[0].shape[0] < entries[0].shape[1]
-    sources = [
-        open_table(file, None if alone else entry.name, transpose=wide)
-        for file, entry, alone in zip(files, entries, single, strict=True)
-    ]
-    counts, notes = zip(*(_outliers(source) for source in sources), strict=True)
-    pair = (sources[0], sources[1])
+    names = [None if alone else entry.name for entry, alone in zip(entries, single, strict=True)]
+    shapes = (entries[0].shape, entries[1].shape)
+    plain_pair = [_open_any(file, name, shape) for file, name, shape in zip(files, names, shapes, strict=True)]
+    drift, norms = _drift(plain_pair[0], plain_pair[1], shapes[0] == shapes[1])
+    counts: tuple[int | None, int | None] = (None, None)
+    overlaps: tuple[SpaceOverlap, ...] = ()
+    notes: list[str] = []
+    if all(entry.is_matrix for entry in entries):
+        wide = shapes[0][0] < shapes[0][1]
+        try:
+            pair = (open_table(files[0], names[0], transpose=wide), open_table(files[1], names[1], transpose=wide))
+        except MemoryBudgetError as err:
+            notes.append(f"outliers not counted: {err}")
+        else:
+            found, said = zip(*(_outliers(source) for source in pair), strict=True)
+            counts = (found[0], found[1])
+            notes += [note for note in said if note]
+            overlaps = _spaces(pair, files)
+    if drift is None:
+        notes.append("the shapes differ")
     return WeightChange(
-        entries[0].name,
-        entries[1].name,
-        (entries[0].shape, entries[1].shape),
-        (counts[0], counts[1]),
-        _spaces(pair, files),
-        _drift(pair) if sources[0].shape == sources[1].shape else None,
-        tuple(dict.fromkeys(note for note in notes if note)),
+        entries[0].name, entries[1].name, shapes, counts, overlaps, norms, drift, tuple(dict.fromkeys(notes))
     )
+
+
+def _open_any(file: Any, name: str | None, shape: tuple[int, ...]) -> BlockSource | None:
+    """A tensor of any rank and type; None for one without entries."""
+    return None if 0 in shape else open_blocks(locate_table(file).url, column=name, role="table")
 
 
 def _outliers(source: BlockSource) -> tuple[int | None, str]:
@@ -272,10 +331,28 @@ def _spaces(pair: tuple[BlockSource, BlockSource], files: tuple[Any, Any]) -> tu
     return joint_moments(common).overlaps()
 
 
-def _drift(pair: tuple[BlockSource, BlockSource]) -> float | None:
-    """‖B − A‖/‖A‖ of equal shapes, summed from the differences: small drifts keep their digits."""
-    moved, size = 0.0, 0.0
-    for a, b in side_by_side(pair, block_rows(pair[0].shape[1])):
-        moved += float(np.sum((b - a) ** 2))
-        size += float(np.sum(a**2))
-    return float(np.sqrt(moved / size)) if size > 0 else None
+def _drift(a: BlockSource | None, b: BlockSource | None, same: bool) -> tuple[float | None, tuple[float, float]]:
+    """‖B − A‖/‖A‖ of equal shapes, summed from the differences so that small ones keep their digits; and both norms."""
+    if a is None or b is None or not same:
+        sizes = [0.0 if source is None else math.sqrt(sum(_squares(x) for x in _flat(source))) for source in (a, b)]
+        return (0.0 if same else None), (sizes[0], sizes[1])
+    moved = first = second = 0.0
+    for x, y in meeting(_flat(a), _flat(b)):
+        moved, first, second = moved + _squares(y - x), first + _squares(x), second + _squares(y)
+    norms = math.sqrt(first), math.sqrt(second)
+    return (math.sqrt(moved / first) if first else math.inf if moved else 0.0), norms
+
+
+def _squares(x: FloatArray) -> float:
+    return float(np.dot(x, x))
+
+
+def _flat(source: BlockSource) -> Iterator[FloatArray]:
+    """All the entries in order, in float64; raises where one is not finite."""
+    for start, chunk in source.chunks():
+        values = np.asarray(chunk, dtype=np.float64).reshape(-1)
+        if not np.isfinite(values).all():
+            raise NonFiniteError(
+                f"{source.name} contains NaN or infinities from row {start} on", remedy="Do not use it"
+            )
+        yield values

@@ -99,7 +99,11 @@ def joint_moments(pair: tuple[BlockSource, BlockSource]) -> JointMoments:
 
 def side_by_side(pair: tuple[BlockSource, BlockSource], rows: int) -> Iterator[tuple[FloatArray, FloatArray]]:
     """The same rows of both tables; formats differ in where a block ends."""
-    left, right = pair[0].blocks(rows), pair[1].blocks(rows)
+    return meeting(pair[0].blocks(rows), pair[1].blocks(rows))
+
+
+def meeting(left: Iterator[FloatArray], right: Iterator[FloatArray]) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Two streams of rows cut at the borders of both."""
     a, b = next(left), next(right)
     while True:
         count = min(len(a), len(b))

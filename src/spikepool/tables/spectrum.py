@@ -19,6 +19,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.bulk_edge import MARGIN, USUAL_SHARE, BulkEdge, find_edge, require_eigenvalues
 from spikepool.kit.progress import Progress
+from spikepool.kit.showing import one_line
 from spikepool.tables import nulls, report
 from spikepool.tables.gram import Moments
 from spikepool.tables.half_moments import half_moments
@@ -238,7 +239,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     def _decompose(self, whole: Moments, source: BlockSource) -> tuple[FloatArray, FloatArray, int, int]:
         """(nonzero eigenvalues, eigenvectors, dimension they live in, independent rows)."""
         V, d = source.shape
-        self.shape_, self.name_, self.n_features_in_ = (V, d), source.name, d
+        self.shape_, self.name_, self.n_features_in_ = (V, d), one_line(source.name), d
         moments = whole if self.center else whole.uncentered()
         self.mean_ = moments.mean
         self.eigenvalues_, vectors = moments.eigenpairs()

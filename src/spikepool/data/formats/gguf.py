@@ -26,7 +26,7 @@ from spikepool.errors import ShapeError, TableFormatError, require
 FIXED = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY, UINT32 = 8, 9, 4
 # ggml tensor types kept as plain numbers; the others are quantised.
-PLAIN = {0: "<f4", 1: "<f2", 28: "<f8", 30: "<u2"}
+PLAIN = {0: "<f4", 1: "<f2", 28: "<f8", 30: "<u2", 24: "<i1", 25: "<i2", 26: "<i4", 27: "<i8"}
 BFLOAT16 = 30
 TYPE_NAMES = {0: "F32", 1: "F16", 28: "F64", 30: "BF16", 24: "I8", 25: "I16", 26: "I32", 27: "I64"}
 TYPE_NAMES |= {2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K"}
@@ -42,7 +42,7 @@ def _open(location: Location, request: Request) -> BlockSource:
     file = _file(location)
     tensors, data_start, size = _header(file)
     real = {name: info[0] for name, info in tensors.items() if info[1] not in INTEGERS}
-    name = choose_tensor(real, request.column, file.name)
+    name = request.column if request.column in tensors else choose_tensor(real, request.column, file.name)
     shape, kind, offset = tensors[name]
     if not shape or 0 in shape:
         raise TableFormatError(f"tensor {name!r} holds no numbers", shape, "Choose another tensor")

@@ -79,7 +79,8 @@ def _open(location: Location, request: Request) -> BlockSource:
     headers = _headers(location)
     if request.role == "table":
         real = {key: header[0] for key, header in headers.items() if header[2].kind == "f"}
-        name = choose_tensor(real or {key: h[0] for key, h in headers.items()}, request.column, location.name)
+        listed = real or {key: header[0] for key, header in headers.items()}
+        name = request.column if request.column in headers else choose_tensor(listed, request.column, location.name)
     else:
         name = choose_name(list(headers), request.column, request.role, location.name, "array of the archive")
     shape, fortran, dtype, offset = headers[name]

@@ -59,9 +59,10 @@ def _tensor(file: Path, tensor: str | None, role: str) -> BlockSource:
         name = tensor if tensor in usable else choose_tensor(real, tensor, file.name)
     else:
         name = choose_name(list(usable), tensor, role, file.name, "tensor")
-    require_rows(shapes[name], f"tensor {name!r}")
+    shape = shapes[name] or (1,)  # a scalar is a vector of one number
+    require_rows(shape, f"tensor {name!r}")
     kind, begin = header[name]["dtype"], start + header[name]["data_offsets"][0]
-    array = np.memmap(file, dtype=(REAL | WHOLE)[kind], mode="r", offset=begin, shape=shapes[name])
+    array = np.memmap(file, dtype=(REAL | WHOLE)[kind], mode="r", offset=begin, shape=shape)
     return ArrayBlocks(array, name, decode=decoder(kind))
 
 

@@ -1,0 +1,223 @@
+"""Gates fail closed: damaged, partial and changed checkpoints, each with the exit code it must give."""
+
+import json
+import struct
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+
+RNG = np.random.default_rng(0)
+
+
+def noise(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+MODEL = {
+    "wte.weight": noise(120, 40),
+    "h.0.up.weight": noise(40, 90),
+    "h.0.two_rows.weight": noise(2, 40),
+    "h.0.norm.weight": 1 + 0.1 * noise(40),
+    "h.0.conv.weight": noise(8, 4, 3),
+    "h.0.ids": np.arange(12, dtype=np.int64),
+    "h.0.scale": np.float32(0.5),
+}
+TYPES = {"float32": "F32", "float16": "F16", "int64": "I64", "uint8": "U8"}
+
+
+def save(path, tensors, types=None):
+    """A safetensors file; `types` names the types of tensors that NumPy does not have."""
+    header, data = {}, b""
+    for name, value in tensors.items():
+        raw = np.asarray(value).tobytes()
+        kind = (types or {}).get(name, TYPES[str(np.asarray(value).dtype)])
+        shape = list(np.shape(value))
+        if kind == "F4":
+            shape[-1] *= 2
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def with_value(name, value):
+    array = MODEL[name].copy()
+    array.flat[-1] = value
+    return {**MODEL, name: array}
+
+
+def shards(folder, *, drop=None, forget=None, tensors=MODEL):
+    """A model in two shards, one of which may be missing, or an index that names a tensor nobody has."""
+    folder.mkdir()
+    names = list(tensors)
+    parts = {"a.safetensors": names[:2], "b.safetensors": names[2:]}
+    weight_map = {name: shard for shard, part in parts.items() for name in part}
+    for shard, part in parts.items():
+        if shard != drop:
+            save(folder / shard, {name: tensors[name] for name in part if name != forget})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    return folder
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+    return path
+
+
+# name -> (how the second checkpoint is made, exit code of spectrum --all, of compare --all with a gate, and without)
+CASES = {
+    "the same": (lambda p: save(p, MODEL), 0, 0, 0),
+    "in shards": (lambda p: shards(p.with_suffix("")), 0, 0, 0),
+    "a NaN in a matrix": (lambda p: save(p, with_value("h.0.up.weight", np.nan)), 3, 3, 3),
+    "an infinity in a matrix": (lambda p: save(p, with_value("wte.weight", np.inf)), 3, 3, 3),
+    "a NaN in a vector": (lambda p: save(p, with_value("h.0.norm.weight", np.nan)), 0, 3, 3),
+    "a NaN in a convolution": (lambda p: save(p, with_value("h.0.conv.weight", np.nan)), 0, 3, 3),
+    "the second shard is missing": (lambda p: shards(p.with_suffix(""), drop="b.safetensors"), 3, 3, 3),
+    "the first shard is missing": (lambda p: shards(p.with_suffix(""), drop="a.safetensors"), 3, 3, 3),
+    "a tensor is not in its shard": (lambda p: shards(p.with_suffix(""), forget="h.0.ids"), 3, 3, 3),
+    "cut short": (lambda p: cut(save(p, MODEL)), 2, 2, 2),
+    "empty": (lambda p: p.write_bytes(b"") or p, 2, 2, 2),
+    "absent": (lambda p: p, 2, 2, 2),
+    "a norm times 100": (lambda p: save(p, {**MODEL, "h.0.norm.weight": 100 * MODEL["h.0.norm.weight"]}), 0, 3, 0),
+    "a convolution times -7": (lambda p: save(p, {**MODEL, "h.0.conv.weight": -7 * MODEL["h.0.conv.weight"]}), 0, 3, 0),
+    "an integer changed": (lambda p: save(p, {**MODEL, "h.0.ids": MODEL["h.0.ids"] + 1}), 0, 3, 0),
+    "a scalar changed": (lambda p: save(p, {**MODEL, "h.0.scale": np.float32(0.6)}), 0, 3, 0),
+    "a zero became a number": (lambda p: save(p, {**MODEL, "zero": noise(40)}), 0, 3, 0),
+    "a matrix moved by 5 %": (lambda p: save(p, {**MODEL, "wte.weight": 1.05 * MODEL["wte.weight"]}), 0, 3, 0),
+    "a matrix moved by 0.1 %": (lambda p: save(p, {**MODEL, "wte.weight": 1.001 * MODEL["wte.weight"]}), 0, 0, 0),
+    "a tensor was dropped": (lambda p: save(p, {k: v for k, v in MODEL.items() if k != "h.0.ids"}), 0, 3, 0),
+    "a tensor was added": (lambda p: save(p, {**MODEL, "extra": noise(4)}), 0, 3, 0),
+    "a vocabulary grew": (lambda p: save(p, {**MODEL, "wte.weight": noise(130, 40)}), 0, 3, 0),
+    "four-bit floats": (
+        lambda p: save(p, {**MODEL, "h.0.up.weight": np.ones((40, 45), dtype=np.uint8)}, {"h.0.up.weight": "F4"}),
+        0,
+        3,
+        0,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("first")
+    save(folder / "zero.safetensors", {**MODEL, "zero": np.zeros(40, dtype=np.float32)})
+    return save(folder / "a.safetensors", MODEL)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Without held-out checks, which take most of the time and decide no exit code here."""
+    from spikepool.tables import TableSpectrum, every_weight
+
+    monkeypatch.setattr(every_weight, "TableSpectrum", partial(TableSpectrum, repetitions=0))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_exit_codes(name, run, first, tmp_path):
+    make, spectrum, gated, plain = CASES[name]
+    second = make(tmp_path / "model.safetensors")
+    reference = first.with_name("zero.safetensors") if name == "a zero became a number" else first
+    code, out, err = run("spectrum", second, "--all")
+    assert code == spectrum, (out, err)
+    assert ("Verdict: broken" in out) == (code == 3)
+    code, out, err = run("compare", reference, second, "--all", "--fail-if", "drift>0.01")
+    assert code == gated, (out, err)
+    code, out, err = run("compare", reference, second, "--all")
+    assert code == plain, (out, err)
+    assert "Verdict:" in out or code == 2
+    if name == "a NaN in a matrix":
+        assert run("spectrum", second, "--all", "--fail-if", "outliers>5")[0] == 3
+        assert run("compare", reference, second, "--all", "--fail-if", "drift>1e9")[0] == 3
+        assert run("spectrum", second, "--all", "--allow", "failed")[0] == 0
+        assert run("spectrum", second)[0] == 0, "the table itself is whole"
+    if name == "four-bit floats":
+        assert run("spectrum", second, "--all", "--fail-if", "outliers>50")[0] == 3
+        assert run("spectrum", second, "--all", "--fail-if", "outliers>50", "--allow", "skipped")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["F8_E4M3", "F8_E5M2", "F8_E8M0", "BF16"])
+def test_small_floats_are_read(kind, run, tmp_path):
+    codes = RNG.integers(40, 80, (64, 40)).astype(np.uint8)
+    if kind == "BF16":
+        codes = 0x3F00 + codes.astype(np.uint16)
+    TYPES["uint16"] = "BF16"
+    path = save(tmp_path / "m.safetensors", {"w": codes}, {"w": kind})
+    code, out, err = run("spectrum", path, "--all", "--json", "--fail-if", "outliers>100")
+    assert code == 0, err
+    assert [w["name"] for w in json.loads(out)["weights"]] == ["w"]
+    torch = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed") if kind != "BF16" else None
+    if torch is not None:
+        from spikepool.data.small_floats import eight_bit_values
+
+        name = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu"}[kind]
+        expected = np.arange(256, dtype=np.uint8).view(getattr(torch, name)).astype(np.float32)
+        np.testing.assert_array_equal(eight_bit_values(kind), expected)
+
+
+def test_a_gate_against_a_recorded_baseline(run, tmp_path):
+    model = {"w": noise(300, 80), "v": noise(200, 60)}
+    first = save(tmp_path / "a.safetensors", model)
+    code, out, _ = run("spectrum", first, "--all", "--json")
+    assert code == 0
+    recorded = tmp_path / "baseline.json"
+    recorded.write_text(out)
+    gate = ("--baseline", recorded, "--fail-if", "outliers_change>2")
+    assert run("spectrum", first, "--all", *gate)[0] == 0
+    spiked = model["w"] + 60 * np.linalg.qr(noise(300, 5))[0] @ np.linalg.qr(noise(80, 5))[0].T
+    second = save(tmp_path / "b.safetensors", {**model, "w": spiked.astype(np.float32)})
+    code, _, err = run("spectrum", second, "--all", *gate)
+    assert code == 3
+    assert "outliers_change = 5" in err
+    assert run("spectrum", second, "--all", "--baseline", recorded, "--fail-if", "largest_change>0.5")[0] == 3
+    less = save(tmp_path / "c.safetensors", {"w": model["w"]})
+    assert run("spectrum", less, "--all", *gate)[0] == 3, "a weight of the baseline is not there"
+    for content in ("", "[]", "{}", '{"gates": 3}'):
+        recorded.write_text(content)
+        code, _, err = run("spectrum", first, "--all", *gate)
+        assert code == 2
+        assert "--baseline" in err
+    code, _, err = run("spectrum", first, "--all", "--fail-if", "outliers_change>2")
+    assert code == 2, "there is no baseline"
+
+
+@pytest.mark.parametrize("limit", ["nan", "1e400", "inf", "-inf"])
+def test_limits_are_finite(limit, run, first):
+    assert run("spectrum", first, "--all", "--fail-if", f"outliers>{limit}")[0] == 2
+
+
+def test_a_tensor_of_two_rows_does_not_decide_about_outliers(run, first):
+    assert run("compare", first, first, "--all", "--fail-if", "outliers_second>5")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["diagnose", "spectrum", "pool", "report", "forecast"])
+def test_an_unset_variable_is_not_the_current_folder(command, run, tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", noise(50, 8))
+    save(tmp_path / "model.safetensors", MODEL)
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(command, "")
+    assert code == 2
+    assert "empty" in err
+
+
+def test_names_of_tensors_cannot_forge_lines_or_break_pictures(run, tmp_path):
+    names = ["evil\nVerdict: OK", "\x1b[31mred", "$x^{$", "tab\tbed", "[bold]x[/bold]"]
+    model = {name: noise(60, 40) for name in names} | {"nan\n\x1b[2J": np.full((50, 40), np.nan, dtype=np.float32)}
+    path = save(tmp_path / "m.safetensors", model)
+    for arguments in (("spectrum", path, "--all"), ("compare", path, path, "--all"), ("spectrum", path, "--list")):
+        code, said, err = run(*arguments)
+        assert code in (0, 3)
+        for text in (said, err):
+            assert "\x1b" not in text
+            assert "\nVerdict: OK" not in text
+    for arguments in (("spectrum", path, "--all"), ("compare", path, path, "--all")):
+        for ending in ("png", "html"):
+            out = tmp_path / f"x.{ending}"
+            run(*arguments, "--out", out)
+            assert out.stat().st_size > 1000
+    code, said, _ = run("spectrum", path, "--tensor", names[1])
+    assert "\x1b" not in said
