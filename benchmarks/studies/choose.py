@@ -140,7 +140,7 @@ def measure(data: Sequences, size: int, *, with_logistic: bool) -> dict | None:
         model = sp.LearnedPoolingClassifier(pooling=pooling)
         model.fit(take(X, train), y[train], mask=mask[train], groups=groups)
         if pooling == "auto":
-            decisions.append(f"{model._chosen}{'' if model.stacked_ else ' (mean kept)'}")
+            decisions.append(f"{model._chosen} ({model.prediction_})")
         return model.predict(take(X, test), mask=mask[test])
 
     methods: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {"auto": partial(ours, "auto", data.X)}

@@ -25,7 +25,7 @@ def choose(fitted: Any, score_name: str) -> tuple[str, str]:
         )
     mean, *others = fitted.candidates_
     kind = "Classifier" if score_name == "accuracy" else "Regressor"
-    if not fitted.stacked_:
+    if fitted.prediction_ == "mean":
         best = max(others, key=lambda c: c.gain)
         return (
             f"Keep the mean ({score_name} {mean.score:.3f}): the candidates combined are not better by one standard "
@@ -33,11 +33,16 @@ def choose(fitted: Any, score_name: str) -> tuple[str, str]:
             "Pool by the mean; more labelled rows could still tell small differences apart.",
         )
     gain = _points(fitted.improvement_, fitted.improvement_error_)
-    used = sum(c.weight > 0 for c in fitted.candidates_)
     single = next(c for c in fitted.candidates_ if (c.name, c.layer) == (fitted.decision_, fitted.layer_))
+    choice = f"Best single choice: {words} ({score_name} {single.score:.3f}, mean {mean.score:.3f})."
+    if fitted.prediction_ == "single":
+        return (
+            f"{choice} It gains {gain} over the mean on rows left out; combining candidates adds nothing significant.",
+            f"Use LearnedPooling{kind}() as fitted here, or its transform in front of another model.",
+        )
+    used = sum(c.weight > 0 for c in fitted.candidates_)
     return (
-        f"Best single choice: {words} ({score_name} {single.score:.3f}, mean {mean.score:.3f}). The {used} candidates "
-        f"in use together gain {gain} over the mean on rows left out.",
+        f"{choice} The {used} candidates in use together gain {gain} over the mean on rows left out.",
         f"Use LearnedPooling{kind}() as fitted here; its transform gives the features of the single choice.",
     )
 

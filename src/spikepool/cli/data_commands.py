@@ -120,7 +120,7 @@ def _pooling_record(fitted: Any, shape: tuple[int, ...], written: list[str]) -> 
         "decision": fitted.decision_,
         "gain": getattr(fitted, "improvement_", None),
         "gain_standard_error": getattr(fitted, "improvement_error_", None),
-        "stacked": getattr(fitted, "stacked_", False),
+        "prediction": getattr(fitted, "prediction_", "single"),
         "layer": getattr(fitted, "layer_", None),
         "candidates": [asdict(c) for c in candidates],
         "weights": fitted.weights_,

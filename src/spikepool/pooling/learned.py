@@ -29,10 +29,11 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     the mean with one or several learned queries (``"query"``, ``"queries"``). The function
     :func:`spikepool.pooling.catalogue.poolings` lists them.
 
-    Each candidate predicts every row from the other folds. The predictions are combined with non-negative weights, and
-    the combination is used if its squared error is below that of the mean by one standard error; otherwise the fit is
-    mean pooling with ridge. ``candidates_`` has the table, ``decision_`` the single best candidate, whose features
-    `transform` gives.
+    Each candidate predicts every row from the other folds. The predictions are combined with non-negative weights (a
+    stack). The stack is used if its squared error is below that of the mean, and below that of the best candidate, by
+    one standard error each; else the best candidate alone; and where the stack is not better than the mean, mean
+    pooling with ridge. ``candidates_`` has the table, ``decision_`` the best candidate, whose features `transform`
+    gives.
 
     Parameters
     ----------
@@ -73,11 +74,11 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     Attributes
     ----------
     decision_ : str
-        The single candidate of least out-of-fold squared error, or the mean where the stack is not used.
+        The single candidate of least out-of-fold squared error, or the mean where nothing is better than it.
     layer_ : hashable or None
         Layer of ``decision_``; None where X has one layer. ``layers_`` has all of them.
-    stacked_ : bool
-        Whether predictions are those of the stack.
+    prediction_ : {"mean", "single", "stack"}
+        What predicts: the mean, ``decision_`` alone, or the stack.
     candidates_ : tuple of Candidate
         Every candidate with ``name``, ``layer``, ``score`` (cross-validated), ``gain`` over the mean and its standard
         ``error``, ``loss`` and ``weight`` in the stack; empty unless several were compared.
@@ -249,7 +250,7 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
 
     Attributes
     ----------
-    decision_, layer_, stacked_, candidates_, reason_, weights_, head_weights_, sink_, sink_ratio_, ridge_ :
+    decision_, layer_, prediction_, candidates_, reason_, weights_, head_weights_, sink_, sink_ratio_, ridge_ :
         As in :class:`LearnedPoolingClassifier`.
     improvement_, improvement_error_ : float
         Cross-validated gain in R² of the predictions over the mean's, and its standard error.

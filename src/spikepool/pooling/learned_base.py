@@ -247,15 +247,13 @@ class LearnedPooling(TransformerMixin, FittedReport):  # type: ignore[misc]
         self.layers_ = tuple(sources)
         self.layer_ = best.layer
         self.decision_ = best.pooling.name
-        self.stacked_ = choice.stacked
+        self.prediction_ = choice.prediction
         self.candidates_: tuple[Candidate, ...] = choice.candidates
         self.n_positions_, self._d = source.T, source.d
         self.n_features_out_ = len(best.pooling.feature_names(source.d))
         self.sink_, self.sink_ratio_ = rows.space.sink, rows.space.sink_ratio
         self.ridge_ = best.ridge.ridge
-        self.improvement_, self.improvement_error_ = (choice.gain, choice.error) if choice.stacked else (0.0, 0.0)
-        if not choice.candidates:
-            self.improvement_ = self.improvement_error_ = float("nan")
+        self.improvement_, self.improvement_error_ = choice.gain, choice.error
         if isinstance(best.pooling, SequencePooling):
             self._importance: FloatArray | None = position_importance(best.pooling, best.ridge.coef)
             self.head_weights_ = best.pooling.full_row_importance(self._importance, source.T)

@@ -27,7 +27,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
     reason_: str
     layer_: Any
     layers_: tuple[Any, ...]
-    stacked_: bool
+    prediction_: str
     sink_: bool
     sink_ratio_: float
     improvement_: float
@@ -60,14 +60,16 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
     def _reason(self) -> str:
         if not self.candidates_:
             return self.reason_
-        if not self.stacked_:
+        gain = _with_error(self.improvement_, self.improvement_error_)
+        if self.prediction_ == "mean":
             best = max(self.candidates_[1:], key=lambda c: c.gain)
             return (
                 "the stack of candidates was not better by one standard error "
                 f"(best single candidate: {best.label} {_with_error(best.gain, best.error)})"
             )
+        if self.prediction_ == "single":
+            return f"{gain} over the mean; the stack of candidates was not better by one standard error"
         used = sum(c.weight > 0 for c in self.candidates_)
-        gain = _with_error(self.improvement_, self.improvement_error_)
         return f"best of {used} in the stack, which is {gain} over the mean"
 
     def plot(

@@ -2,9 +2,12 @@ r"""Compare poolings and layers by cross-validation, combine them, and keep the 
 
 Every candidate predicts each row from the other folds, with its weights learned without the fold and its penalty chosen
 by the same out-of-fold squared error (:mod:`spikepool.kit.fold_ridge`). The predictions are combined by non-negative
-weights (:mod:`spikepool.pooling.stacking`). The combination is used if its squared error, with weights found without
-each fold, is below that of the mean by more than ``ERRORS_REQUIRED`` standard errors of the paired difference;
-otherwise the mean is used alone. The single candidate of least squared error is the one that `transform` gives.
+weights (:mod:`spikepool.pooling.stacking`), the stack. Simpler predictions are preferred within ``ERRORS_REQUIRED``
+standard errors of the paired difference in squared error, the weights of the stack being found without each fold:
+
+1. the mean is used alone if the stack is not better by more than that;
+2. the single candidate of least squared error is used alone if the stack is not better than it by more than that;
+3. otherwise the stack predicts. `transform` gives the features of the single candidate.
 
 Of several layers all are compared by their mean; the best two and the last are compared in full. The ranking is made
 without each fold as well, so that the judgement of a fold's stack has not seen its labels.
@@ -31,7 +34,7 @@ from spikepool.pooling.registry import Pooling, PoolingSpec
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.stacking import cross_fitted, paired
 
-# Standard errors of squared error by which the stack must be better than the mean.
+# Standard errors of squared error by which the stack must be better than the mean, and than the best candidate.
 ERRORS_REQUIRED = 1.0
 # Layers that are compared in full, beside the last.
 BEST_LAYERS = 2
@@ -98,15 +101,15 @@ class Choice:
     parts : tuple of (weight, Fitted)
         The candidates whose predictions are added.
     best : Fitted
-        The single candidate in use for `transform`; the mean where the stack is not used.
+        The single candidate in use for `transform`; the mean where that is used alone.
     values : array (n, k)
         Out-of-fold values of what is in use.
     candidates : tuple of Candidate
         The table.
     gain, error : float
-        Score of the stack minus that of the mean, and its standard error.
-    stacked : bool
-        Whether the stack is used.
+        Score of what is in use minus that of the mean, and its standard error.
+    prediction : {"mean", "single", "stack"}
+        What predicts; "single" as well where one pooling was asked for.
     """
 
     parts: tuple[tuple[float, Fitted], ...]
@@ -115,7 +118,7 @@ class Choice:
     candidates: tuple[Candidate, ...]
     gain: float
     error: float
-    stacked: bool
+    prediction: str
 
 
 def fit_candidate(
@@ -232,32 +235,43 @@ def _chosen_layers(losses: FloatArray, layers: Sequence[Any]) -> list[Any]:
 
 
 def _decide(fits: Sequence[Fitted], task: Task, score: Score, allowed: BoolArray | None, *, compared: bool) -> Choice:
-    """The stack or the mean, which is the first of `fits`."""
+    """The stack, its best candidate, or the mean, which is the first of `fits`."""
     mean = fits[0]
-    rows_mean, loss_mean = score(mean.values), task.loss(mean.values)
     if not compared:
-        return Choice(((1.0, mean),), mean, mean.values, (), float("nan"), float("nan"), stacked=False)
-    weights, values = cross_fitted([f.values for f in fits], task.Y, task.weights, task.folds, allowed)
-    better, error = paired(loss_mean - task.loss(values), task.weights, task.clusters)
-    gain = paired(score(values) - rows_mean, task.weights, task.clusters)
-    stacked = better > ERRORS_REQUIRED * error
-    if not stacked:
-        weights = np.eye(len(fits))[0]
-    level = task.weights @ task.Y / task.weights.sum()
-    variance = float(task.weights @ ((task.Y - level) ** 2).sum(axis=1)) or 1.0
+        return Choice(((1.0, mean),), mean, mean.values, (), float("nan"), float("nan"), "single")
+
+    def better(values: FloatArray, reference: FloatArray) -> bool:
+        gain, error = paired(task.loss(reference) - task.loss(values), task.weights, task.clusters)
+        return gain > ERRORS_REQUIRED * error
+
+    total = float(task.weights.sum())
+    level = task.weights @ task.Y / total
+    variance = float(task.weights @ task.loss(np.broadcast_to(level, task.Y.shape))) or 1.0
     losses = [float(task.weights @ task.loss(f.values)) / variance for f in fits]
+    weights, values = cross_fitted([f.values for f in fits], task.Y, task.weights, task.folds, allowed)
+    best, prediction = fits[int(np.argmin(losses))], "stack"
+    if not better(values, mean.values):
+        best, prediction = mean, "mean"
+    elif not better(values, best.values):
+        prediction = "single"
+    if prediction != "stack":
+        weights, values = np.array([float(f is best) for f in fits]), best.values
+    rows_mean = score(mean.values)
+
+    def gains(values: FloatArray) -> tuple[float, float]:
+        return paired(score(values) - rows_mean, task.weights, task.clusters)
+
     table = tuple(
         Candidate(
             f.pooling.name,
             f.learned,
-            float(task.weights @ score(f.values) / task.weights.sum()),
-            *paired(score(f.values) - rows_mean, task.weights, task.clusters),
+            float(task.weights @ score(f.values) / total),
+            *gains(f.values),
             loss,
             float(weight),
             f.layer,
         )
         for f, loss, weight in zip(fits, losses, weights, strict=True)
     )
-    best = fits[int(np.argmin(losses))] if stacked else mean
     parts = tuple((float(v), f) for v, f in zip(weights, fits, strict=True) if v > 0)
-    return Choice(parts, best, values if stacked else mean.values, table, *gain, stacked=bool(stacked))
+    return Choice(parts, best, values, table, *gains(values), prediction)

@@ -1,0 +1,134 @@
+"""Several layers, probabilities, and weights of rows and classes."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+import spikepool as sp
+from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.pooling.calibration import fit_scale, probabilities
+
+
+@pytest.fixture(scope="module")
+def stacked():
+    """Three layers; the label is in every token of layer 1, more noisily in the others."""
+    rng = np.random.default_rng(0)
+    n, T, d = 360, 5, 6
+    y = rng.integers(0, 3, n)
+    signal = np.eye(6)[y][:, None, :]
+    X = np.stack([scale * signal + rng.normal(size=(n, T, d)) for scale in (0.1, 0.8, 0.3)], axis=1)
+    mask = np.arange(T) < rng.integers(2, T + 1, n)[:, None]
+    return X, y, mask
+
+
+def test_the_best_layer_is_found_and_combined(stacked):
+    X, y, mask = stacked
+    fitted = sp.LearnedPoolingClassifier(max_steps=5).fit(X[:240], y[:240], mask=mask[:240])
+    assert fitted.layer_ == 1
+    assert fitted.layers_ == (0, 1, 2)
+    means = {c.layer: c for c in fitted.candidates_ if c.name == "mean"}
+    assert set(means) == {0, 1, 2}
+    assert fitted.candidates_[0] is means[2]  # gains are over the mean of the last layer
+    assert {c.layer for c in fitted.candidates_ if c.name == "flat"} == {1, 2}  # the best two, of which one is the last
+    last = sp.LearnedPoolingClassifier(pooling="mean").fit(X[:240, 2], y[:240], mask=mask[:240])
+    gain = fitted.score(X[240:], y[240:], mask=mask[240:]) - last.score(X[240:, 2], y[240:], mask=mask[240:])
+    assert gain > 0.1
+    assert "of layer 1" in fitted.summary()
+    assert f"{fitted.decision_} @ 1" in fitted.summary()
+    features = fitted.transform(X[240:], mask=mask[240:])
+    assert features.shape == (120, fitted.n_features_out_)
+
+
+def test_mappings_stores_and_tensors_of_layers_agree(stacked, tmp_path):
+    X, y, mask = stacked
+    one = sp.LearnedPoolingClassifier(max_steps=3).fit(X, y, mask=mask)
+    expected = one.predict_proba(X, mask=mask)
+    names = {f"layer {k}": X[:, k] for k in range(3)}
+    by_name = sp.LearnedPoolingClassifier(max_steps=3).fit(names, y, mask=mask)
+    assert by_name.layer_ == "layer 1"
+    np.testing.assert_allclose(by_name.predict_proba(names, mask=mask), expected, atol=1e-9)
+    # layers that are not used need not be there in another order, but must be there
+    with pytest.raises(ShapeError, match="layer 2"):
+        by_name.predict({"layer 1": X[:, 1]}, mask=mask)
+    with pytest.raises(ShapeError, match="saw layers"):
+        one.predict(X[:, 1], mask=mask)
+    with pytest.raises(InvalidInputError, match="without layers"):
+        sp.LearnedPoolingClassifier().fit({}, y)
+    zarr = pytest.importorskip("zarr", reason="the sweeps extra is not installed")
+    pytest.importorskip("dask", reason="the sweeps extra is not installed")
+    store = zarr.create_array(tmp_path / "x.zarr", shape=X.shape, dtype=X.dtype, chunks=(100, 1, 5, 6))
+    store[:] = X
+    for form in (store, str(tmp_path / "x.zarr")):
+        stored = sp.LearnedPoolingClassifier(max_steps=3).fit(form, y, mask=mask)
+        np.testing.assert_allclose(stored.predict_proba(form, mask=mask), expected, atol=1e-7)
+
+
+def test_probabilities_are_calibrated_on_rows_left_out():
+    """Labels drawn from known probabilities: the log loss is near that of the truth, and bins contain their share."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4, 5))
+    truth = 1 / (1 + np.exp(-2.5 * X.mean(axis=1) @ np.array([1.5, -1, 0.5, 0, 0])))
+    y = (rng.random(3000) < truth).astype(int)
+    fitted = sp.LearnedPoolingClassifier(max_steps=3).fit(X[:1000], y[:1000])
+    p = fitted.predict_proba(X[1000:])
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    np.testing.assert_array_equal(fitted.classes_[p.argmax(axis=1)], fitted.predict(X[1000:]))
+    logistic = LogisticRegression().fit(X[:1000].mean(axis=1), y[:1000]).predict_proba(X[1000:].mean(axis=1))
+    best = log_loss(y[1000:], truth[1000:])
+    assert log_loss(y[1000:], p) - best < 0.02
+    assert log_loss(y[1000:], p) < log_loss(y[1000:], logistic) + 0.015
+    bins = np.digitize(p[:, 1], np.linspace(0, 1, 6)[1:-1])
+    for b in np.unique(bins):
+        rows = bins == b
+        expected = p[rows, 1].mean()
+        error = np.sqrt(expected * (1 - expected) / rows.sum())
+        assert abs(y[1000:][rows].mean() - expected) < 4 * error + 0.04
+
+
+def test_the_scale_maximises_the_likelihood():
+    rng = np.random.default_rng(0)
+    values, codes, weights = rng.normal(size=(50, 4)), rng.integers(0, 4, 50), rng.random(50)
+    values[np.arange(50), codes] += 1.5
+
+    def loss(a):
+        p = probabilities(values, a)
+        return -weights @ np.log(p[np.arange(50), codes])
+
+    a = fit_scale(values, codes, weights)
+    assert loss(a) <= min(loss(0.9 * a), loss(1.1 * a))
+    two = rng.normal(size=(9, 1))
+    np.testing.assert_allclose(probabilities(two, 1.3)[:, 1], 1 / (1 + np.exp(-2.6 * two[:, 0])))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "queries", "flat"])
+def test_rows_of_weight_two_are_rows_that_come_twice(pooling):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4, 5)), rng.integers(0, 3, 60)
+    weights = rng.integers(0, 3, 60)
+    given = {"pooling": pooling, "ridge": 0.3, "max_steps": 3}
+    one = sp.LearnedPoolingClassifier(**given).fit(X, y, sample_weight=weights)
+    other = sp.LearnedPoolingClassifier(**given).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(one.decision_function(X), other.decision_function(X), atol=1e-9)
+    plain = sp.LearnedPoolingClassifier(**given).fit(X, y)
+    assert np.abs(one.decision_function(X) - plain.decision_function(X)).max() > 0.01
+    for bad in (np.ones(59), -weights, np.zeros(60)):
+        with pytest.raises(InvalidInputError):
+            sp.LearnedPoolingClassifier(**given).fit(X, y, sample_weight=bad)
+
+
+def test_class_weights_raise_the_recall_of_a_rare_class():
+    rng = np.random.default_rng(0)
+    y = np.array(["rare" if u < 0.08 else "common" for u in rng.random(500)])
+    X = rng.normal(size=(500, 4, 5)) + 0.5 * (y == "rare")[:, None, None]
+    plain = sp.LearnedPoolingClassifier(pooling="mean").fit(X, y)
+    balanced = sp.LearnedPoolingClassifier(pooling="mean", class_weight="balanced").fit(X, y)
+    recall = [next(s for s in m.class_scores_ if s.label == "rare").recall for m in (plain, balanced)]
+    assert recall[1] > recall[0] + 0.3
+    by_hand = sp.LearnedPoolingClassifier(pooling="mean", class_weight={"rare": 9.0, "common": 1.0}).fit(X, y)
+    assert by_hand.predict(X).tolist().count("rare") > plain.predict(X).tolist().count("rare")
+    assert sum(s.support for s in plain.class_scores_) == 500
+    with pytest.raises(InvalidInputError, match="class_weight"):
+        sp.LearnedPoolingClassifier(class_weight="even").fit(X, y)
+    with pytest.raises(InvalidInputError, match="multilabel"):
+        sp.LearnedPoolingClassifier().fit(X, np.ones((500, 2)))
