@@ -120,6 +120,8 @@ class FigureSpec:
         ``Dataset -> matplotlib Figure``.
     judge : callable
         ``Dataset -> tuple of Check``.
+    descriptive : bool
+        The figure describes real data; its comparisons are statistics of these data, not tests of the theory.
     """
 
     number: int
@@ -129,6 +131,7 @@ class FigureSpec:
     compute: Callable[[Settings], xr.Dataset]
     draw: Callable[[xr.Dataset], Picture]
     judge: Callable[[xr.Dataset], tuple[Check, ...]]
+    descriptive: bool = False
 
     def picture(self, dataset: xr.Dataset) -> Picture:
         """Draw the data set in the library's look."""

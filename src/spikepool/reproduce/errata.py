@@ -131,14 +131,14 @@ def _row(quantity: str, published: float, exact: float, values: Any, reason: str
 
 
 def _threshold_row(model: Any, w: Any, top: Any) -> PublishedRow:
-    """mu_samp; the simulated one from alpha/kappa as read off the outlier at a large mu."""
+    """mu_samp; in place of a simulated one, the closed form at the alpha/kappa that the outlier shows at a large mu."""
     alpha, kappa = model.gains(w)
     x = np.asarray(spikes.excess_from_eigenvalue(top, model.delta, model.gamma, kappa))
     ratio = (x + model.delta) / (BULK_MU**2 + model.delta)
     needed = float(spikes.sample_threshold(model.delta, model.gamma))
     measured = np.sqrt(np.maximum(needed / ratio - model.delta, 0.0))
     return _row(
-        "threshold mu_samp, mean weights",
+        "threshold mu_samp, mean weights (simulated: inferred from the outlier at mu = 2.5)",
         float(published_thresholds(alpha, kappa, model.delta, model.gamma).sample),
         model.predict(w).mu_sample,
         measured,

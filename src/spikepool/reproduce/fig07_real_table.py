@@ -113,13 +113,13 @@ def draw(ds: xr.Dataset) -> Figure:
 
 
 def judge(ds: xr.Dataset) -> tuple[Check, ...]:
-    """The fit of the bulk, and whether it predicts rows it has not seen."""
+    """The fit of the bulk to its own eigenvalues, and whether it predicts rows it has not seen."""
     k = int(ds.attrs["outliers"])
     bulk = ds["eigenvalues"].values[k:]
     atom = float(ds["cdf"][0])  # the law of a table of low rank has mass at zero, its nonzero eigenvalues do not
     gap = kolmogorov_distance(bulk, lambda x: (np.interp(x, ds["point"], ds["cdf"]) - atom) / (1 - atom))
     fitted = within(
-        "bulk eigenvalues against the fitted law",
+        "bulk eigenvalues against the law that was fitted to them",
         gap,
         3 / len(bulk),
         "Kolmogorov distance",
@@ -145,10 +145,12 @@ FIGURE = FigureSpec(
         "A pretrained embedding table: by default the small public table that comes with the wordllama "
         "package (32000 tokens, 256 coordinates); give any other with --table, GPT-2's model.safetensors "
         "included. (a) Singular values of the centred table. (b) Eigenvalues with the fitted Silverstein "
-        "law of a coloured bulk and its edge. (c) The number of outliers depends on what counts as noise; "
-        "the verdict rests on the coloured null."
+        "law of a coloured bulk and its edge; the law is fitted to these very eigenvalues, and whether it predicts "
+        "rows it has not seen is a separate comparison below. (c) The number of outliers depends on what counts as "
+        "noise; the verdict rests on the coloured null."
     ),
     compute=compute,
     draw=draw,
     judge=judge,
+    descriptive=True,
 )

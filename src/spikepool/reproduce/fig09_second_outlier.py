@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from spikepool.drawing import palette, plotting
+from spikepool.kit.arrays import FloatArray
+from spikepool.model import SequenceModel
 from spikepool.reproduce.base import (
     OUTLIER_BIAS,
     Check,
@@ -20,15 +22,21 @@ from spikepool.reproduce.base import (
 )
 from spikepool.reproduce.setting import Sizes, prefix_model, weights_for
 from spikepool.simulation.simulate import simulate_grid
+from spikepool.theory.uncentred import mixed_alignment
+from spikepool.world.weights import causal_weights, mean_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Panel c: independent positions, where every weighting has the same alpha/kappa.
+EQUAL_MU = np.array([0.6, 0.9, 1.2, 1.5, 1.8, 2.4, 3.0])
+EQUAL = ("mean", "causal", "optimal")
 MU = np.round(np.linspace(0.2, 3.0, 15), 10)
 CENTRINGS = ("not centred", "centred")
 # Two nearby levels of a finite matrix mix: with a coupling of the order of the spread of their gap over draws, the
 # eigenvector of one takes up a share (coupling/gap)² of the other, and at the crossing they swap places.
 MIXING = 1.5
+EQUAL_BIAS = 0.5
 
 
 def compute(settings: Settings) -> xr.Dataset:
@@ -59,6 +67,7 @@ def compute(settings: Settings) -> xr.Dataset:
             predicted[i, j] = p.alignment
             for outlier in p.outliers:
                 (at_signal if outlier.kind == "signal" else at_second)[i, j] = outlier.eigenvalue
+    equal = _equal_gain(settings, sizes, fine, trials)
     dims = ("centring", "mu")
     return xr.Dataset(
         {
@@ -73,8 +82,16 @@ def compute(settings: Settings) -> xr.Dataset:
             "signal_curve": (("centring", "fine_mu"), signal),
             "second_curve": (("centring", "fine_mu"), second),
             "alignment_curve": (("centring", "fine_mu"), curve),
+            **equal,
         },
-        coords={"centring": list(CENTRINGS), "mu": MU, "fine_mu": fine, "rank": [1, 2]},
+        coords={
+            "centring": list(CENTRINGS),
+            "mu": MU,
+            "fine_mu": fine,
+            "rank": [1, 2],
+            "equal_weights": list(EQUAL),
+            "equal_mu": EQUAL_MU,
+        },
         attrs={
             "d": sizes.d,
             "V": sizes.V,
@@ -89,10 +106,53 @@ def compute(settings: Settings) -> xr.Dataset:
     )
 
 
+def _equal_gain(settings: Settings, sizes: Sizes, fine: FloatArray, trials: int) -> dict[str, Any]:
+    """Alignments for R = I without centring: mean, causal, and the weights that are best for this covariance."""
+    model = SequenceModel(d=sizes.d, V=sizes.V, N=sizes.N, R=np.eye(10), mu=1.0, centered=False)
+
+    def weights(name: str, mu: float) -> FloatArray:
+        if name == "optimal":
+            return model.replace(mu=mu).optimal_weights()
+        return (mean_weights if name == "mean" else causal_weights)(10)
+
+    def predicted(name: str, mu: float) -> float:
+        world = model.replace(mu=mu)
+        return mixed_alignment(world.predict(weights(name, mu)), world.d, world.N)
+
+    points = fine[::6]
+    curve = np.array([[predicted(name, float(mu)) for mu in points] for name in EQUAL])
+    at = np.array([[predicted(name, float(mu)) for mu in EQUAL_MU] for name in EQUAL])
+    drawn = np.empty((len(EQUAL), len(EQUAL_MU), trials))
+    for i, name in enumerate(EQUAL):
+        for j, mu in enumerate(EQUAL_MU):
+            w = weights(name, float(mu))
+            found = model.replace(mu=float(mu)).simulate(w, trials=trials, k=1, rng=settings.rng(9, 10 + j))
+            drawn[i, j] = found.alignment
+    mean, error = mean_and_error(drawn)
+    dims = ("equal_weights", "equal_mu")
+    return {
+        "equal_curve": (("equal_weights", "equal_fine"), curve),
+        "equal_fine_mu": (("equal_fine",), points),
+        "equal_predicted": (dims, at),
+        "equal_alignment": (dims, mean),
+        "equal_error": (dims, error),
+    }
+
+
 def draw(ds: xr.Dataset) -> Figure:
-    """Top two eigenvalues without centring, and the top eigenvector's alignment with and without."""
-    figure, axes = plotting.new_figure(1, 2, width=9.6, height=4.2)
-    left, right = axes[0]
+    """Top two eigenvalues without centring, the top eigenvector's alignment, and weights of equal alpha/kappa."""
+    figure, axes = plotting.new_figure(1, 3, width=13.4, height=4.2)
+    left, right, last = axes[0]
+    for name in ds["equal_weights"].values:
+        part = ds.sel(equal_weights=name)
+        style = palette.method_style(str(name))
+        last.plot(ds["equal_fine_mu"], part["equal_curve"], color=style.color, linestyle=style.linestyle)
+        label = "best for this covariance" if name == "optimal" else style.label
+        mean, error = part["equal_alignment"].values, part["equal_error"].values
+        plotting.plot_simulated(last, ds["equal_mu"].values, mean, error, str(name), label=label)
+    last.set(xlabel=r"signal strength $\mu$", ylabel="alignment of the top eigenvector", ylim=(-0.02, 1))
+    last.legend(loc="upper left")
+    plotting.panel_label(last, "c", r"$R = I$, not centred: $\alpha/\kappa = 1$ for all")
     part = ds.sel(centring="not centred")
     fine, mu = ds["fine_mu"].values, ds["mu"].values
     left.plot(fine, part["signal_curve"], color=palette.SIGNAL_COLOR, label="predicted: signal")
@@ -175,6 +235,15 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
             bias_text="1/(d(e²+d^(-2/3))), plus level mixing: the jump times min(1, (1.5 spread/gap)²)",
             where=lambda index: f"{CENTRINGS[index[0]]}, mu={mu[index[1]]:.3g}",
         ),
+        compare(
+            "weights of equal alpha/kappa, not centred",
+            ds["equal_predicted"].values,
+            ds["equal_alignment"].values,
+            ds["equal_error"].values,
+            bias=EQUAL_BIAS * d ** (-1 / 3) * np.ones((len(EQUAL), len(EQUAL_MU))),
+            bias_text=f"{EQUAL_BIAS:g} d^(-1/3), for the transition and the mixing share",
+            where=lambda index: f"{EQUAL[index[0]]} weights, mu={EQUAL_MU[index[1]]:g}",
+        ),
     )
 
 
@@ -187,7 +256,9 @@ FIGURE = FigureSpec(
         "outlier, along the mean of the vocabulary's noise, which knows nothing of the signal; below mu "
         "of about 1.8 it is the largest eigenvalue. (b) The top eigenvector is then useless, however "
         "detectable the signal; subtracting the mean of the pooled vectors removes the second outlier. "
-        "Around the crossing finite matrices mix the two."
+        "Around the crossing finite matrices mix the two. (c) Without centring alpha itself matters: with independent "
+        "positions every weighting has alpha/kappa = 1, and yet causal weights align where the mean does not, because "
+        "their alpha is twice as large and puts the signal in front of the vocabulary mean."
     ),
     compute=compute,
     draw=draw,

@@ -174,10 +174,12 @@ FIGURE = FigureSpec(
         "predicts one of twenty labels; a dot is a head, zero is the mean over the same tokens. Bars: the head that is "
         "best on the other folds, and (MiniLM) one learned query, with standard errors. Below, the same heads by "
         "their alpha/kappa (between-class over within-class variance of the pooled features, over that of the mean): "
-        "weights help where they raise it. Recorded numbers, because models and texts are not part of the package; "
+        "heads that raise it help more often, with a rank correlation that the comparisons below state. "
+        "Recorded numbers, because models and texts are not part of the package; "
         "benchmarks/studies/attention_heads.py measures them anew."
     ),
     compute=compute,
     draw=draw,
     judge=judge,
+    descriptive=True,
 )

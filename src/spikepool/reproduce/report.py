@@ -72,13 +72,15 @@ class Entry:
     @property
     def agrees(self) -> bool:
         """Whether every comparison that is expected to hold holds."""
-        return not self.error and all(check.passed for check in self.checks if check.expected)
+        return not self.error and (self.spec.descriptive or all(c.passed for c in self.checks if c.expected))
 
     @property
     def status(self) -> str:
-        """One of "agrees", "disagrees", "skipped", "failed"."""
+        """One of "agrees", "disagrees", "described", "skipped", "failed"."""
         if self.error:
             return "skipped" if self.skipped else "failed"
+        if self.spec.descriptive:
+            return "described"
         return "agrees" if self.agrees else "disagrees"
 
     @property
@@ -87,12 +89,13 @@ class Entry:
         if self.status == "disagrees":
             beyond = sum(check.beyond for check in self.checks if check.expected)
             return f"{beyond} of {self.markers} disagree"
-        return {"agrees": "agrees", "skipped": "not drawn", "failed": "failed"}[self.status]
+        words = {"agrees": "agrees", "described": "describes data", "skipped": "not drawn", "failed": "failed"}
+        return words[self.status]
 
     @property
     def mark(self) -> str:
         """A sign that says the status without colour."""
-        return {"agrees": "✓", "disagrees": "✗", "skipped": "–", "failed": "✗"}[self.status]
+        return {"agrees": "✓", "disagrees": "✗", "described": "•", "skipped": "–", "failed": "✗"}[self.status]
 
     @property
     def markers(self) -> int:
@@ -275,15 +278,21 @@ def _environment(settings: Settings) -> tuple[tuple[str, str], ...]:
 
 def _headline(entries: Sequence[Entry]) -> str:
     agreeing = sum(e.status == "agrees" for e in entries)
-    expected, passed, known = (sum(e.counts[i] for e in entries) for i in range(3))
+    tests = [e for e in entries if not e.spec.descriptive]
+    expected, passed, known = (sum(e.counts[i] for e in tests) for i in range(3))
     parts = [
         f"{passed} of {expected} comparisons that are expected to agree do so",
-        f"{agreeing} of {len(entries)} figures agree in all of theirs",
+        f"{agreeing} of {len(tests)} figures agree in all of theirs",
     ]
     if known:
         words = "comparison is shown because it is" if known == 1 else "comparisons are shown because they are"
         parts.append(f"{known} more {words} known to differ")
-    for status, words in (("disagrees", "disagree somewhere"), ("failed", "failed"), ("skipped", "not drawn")):
+    for status, words in (
+        ("disagrees", "disagree somewhere"),
+        ("described", "describe real data and test no theory"),
+        ("failed", "failed"),
+        ("skipped", "not drawn"),
+    ):
         numbers = [str(e.spec.number) for e in entries if e.status == status]
         if numbers:
             parts.append(f"{words}: figure {', '.join(numbers)}")
