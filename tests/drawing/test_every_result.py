@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 import spikepool as sp
+from spikepool.theory.heads import predict_heads
 
 matplotlib.use("Agg")
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "api"
@@ -33,6 +34,11 @@ PARTS = {
         "OptimalRidge",
         "RankedWeights",
         "OutlierLike",
+        "NoiseEdge",
+        "Sizes",
+        "ProfileLoss",
+        "PredictedArrays",
+        "PublishedThresholds",
         "RequiredSamples",
         "RequiredSignal",
     ),
@@ -83,6 +89,9 @@ MAKERS = {
     "SpectrumDensity": lambda: MODEL.spectrum_density(W, probes=2, rng=0),
     "AttentionScalars": lambda: sp.attention_scalars(sp.prefix_correlation(4, 2), tau=1.0),
     "HeadMix": lambda: sp.optimal_heads(np.eye(4)[:2], sp.prefix_correlation(4, 2)),
+    "LearnedAttention": lambda: MODEL.learned_weights(),
+    "DetectionPower": lambda: MODEL.detection_power(W),
+    "HeadPrediction": lambda: predict_heads(MODEL, [W, sp.mean_weights(6)]),
     "SpectralPooling": lambda: sp.SpectralPooling().fit(digits()[0]),
     "LearnedPoolingClassifier": lambda: sp.LearnedPoolingClassifier(pooling="last").fit(*digits()),
     "LearnedPoolingRegressor": lambda: sp.LearnedPoolingRegressor(pooling="last").fit(digits()[0], digits()[1] + 0.5),
