@@ -62,7 +62,7 @@ def checkpoints():
     from spikepool.tables.checkpoints import CheckpointComparison, WeightChange
     from spikepool.tables.geometry import SpaceOverlap
 
-    weight = WeightChange("a", "a", ((4, 3), (4, 3)), (0, 1), (SpaceOverlap(1, 0.9, 0.9, 12.0, 0.3),), 0.1)
+    weight = WeightChange("a", "a", ((4, 3), (4, 3)), (0, 1), (SpaceOverlap(1, 0.9, 0.9, 12.0, 0.3),), (1.0, 1.1), 0.1)
     return CheckpointComparison((weight,), ("b",), (), {})
 
 
