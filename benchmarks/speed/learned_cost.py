@@ -1,7 +1,7 @@
 """Cost of one fit of LearnedPoolingClassifier with all candidates: seconds of one core, peak memory above the input.
 
-n = 1600 sequences of T = 32 tokens of d = 384 features, 20 classes, four inner folds. Baseline of the first claim:
-the same two learned candidates, learned once on all rows, in the full dimension instead of 32 components.
+Two sizes: n = 1600, T = 32, d = 384 with padding and 20 classes, and n = 1500, T = 250, d = 64 without. Baseline: the
+same fit with the mean alone (pooling="mean").
 
     OMP_NUM_THREADS=1 python benchmarks/speed/learned_cost.py
 """
@@ -16,59 +16,51 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
-from spikepool.data.tokens import TokenForm, token_input
 from spikepool.kit.threads import single_threaded_blas
-from spikepool.pooling.learning_rows import read_learning_rows
-from spikepool.pooling.selection import Learner
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "learned_cost.json"
-N, T, D, CLASSES = 1600, 32, 384, 20
+SIZES = ((1600, 32, 384, True), (1500, 250, 64, False))
+CLASSES = 20
 
 
-def sequences(dtype: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Correlated features of unequal variance, lengths from 5 to T, labels in a few of the tokens."""
+def sequences(n: int, T: int, d: int, *, padded: bool, dtype: type) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    """Correlated features of unequal variance, labels in a few of the tokens; padded: lengths from 5 to T."""
     rng = np.random.default_rng(0)
-    y = rng.integers(0, CLASSES, N)
-    mix = rng.normal(size=(D, D)) * np.geomspace(3, 0.1, D)
-    X = rng.normal(size=(N, T, D)) @ mix.T / np.sqrt(D)
-    X[:, ::4] += rng.normal(size=(CLASSES, D))[y][:, None]
-    mask = np.arange(T) < rng.integers(5, T + 1, size=N)[:, None]
+    y = rng.integers(0, CLASSES, n)
+    mix = rng.normal(size=(d, d)) * np.geomspace(3, 0.1, d)
+    X = rng.normal(size=(n, T, d)) @ mix.T / np.sqrt(d)
+    X[:, ::4] += 0.3 * rng.normal(size=(CLASSES, d))[y][:, None]
+    if not padded:
+        return X.astype(dtype), None, y
+    mask = np.arange(T) < rng.integers(5, T + 1, size=n)[:, None]
     return (X * mask[..., None]).astype(dtype), mask, y
 
 
-def learning_seconds(X, mask, y, components: int) -> float:
-    """CPU seconds of learning a query and four heads once, the reading of the tokens not counted."""
-    data = read_learning_rows(token_input(X, mask, TokenForm(T, D, None)), components, None)
-    Y = np.where(y[:, None] == np.arange(CLASSES), 1.0, -1.0)
-    learner = Learner(4, 25, None)
+def seconds(X: np.ndarray, mask: np.ndarray | None, y: np.ndarray, pooling: str) -> float:
+    """CPU seconds of a fit."""
     start = time.process_time()
-    for name in ("query", "positions"):
-        learner.learn(name, data, Y, np.arange(N))
+    sp.LearnedPoolingClassifier(pooling=pooling).fit(X, y, mask=mask)
     return time.process_time() - start
 
 
 def main() -> None:
-    X, mask, y = sequences(np.float32)
-    with single_threaded_blas():
-        start = time.process_time()
-        fitted = sp.LearnedPoolingClassifier().fit(X, y, mask=mask)
-        seconds = time.process_time() - start
-        small, full = (learning_seconds(X, mask, y, p) for p in (32, D))
-    record = {
-        "size": f"n={N} T={T} d={D}, {CLASSES} classes, 4 folds, one core",
-        "fit_seconds": seconds,
-        "decision": fitted.decision_,
-        "learning_seconds": {"32 components": small, f"{D} components": full},
-        "ratio": full / small,
-        "memory_over_input": {},
-    }
-    for dtype in (np.float64, np.float32, np.float16):
-        X, mask, y = sequences(dtype)
-        tracemalloc.start()
-        sp.LearnedPoolingClassifier().fit(X, y, mask=mask)
-        record["memory_over_input"][np.dtype(dtype).name] = tracemalloc.get_traced_memory()[1] / X.nbytes
-        tracemalloc.stop()
-    print(json.dumps(record, indent=1))
+    """Measure and write."""
+    record: dict = {}
+    for n, T, d, padded in SIZES:
+        entry: dict = {}
+        with single_threaded_blas():
+            X, mask, y = sequences(n, T, d, padded=padded, dtype=np.float32)
+            entry["seconds"] = {pooling: round(seconds(X, mask, y, pooling), 2) for pooling in ("auto", "mean")}
+            entry["memory_over_input"] = {}
+            for dtype in (np.float32, np.float16):
+                X, mask, y = sequences(n, T, d, padded=padded, dtype=dtype)
+                tracemalloc.start()
+                sp.LearnedPoolingClassifier().fit(X, y, mask=mask)
+                peak = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+                entry["memory_over_input"][np.dtype(dtype).name] = round(peak / X.nbytes, 2)
+        record[f"n={n} T={T} d={d}"] = entry
+        print(n, T, d, entry, flush=True)
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")
 
 

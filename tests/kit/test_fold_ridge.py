@@ -24,10 +24,10 @@ def standardised(C, weights):
 def test_folds_and_the_final_fit_are_those_of_scikit_learn(F):
     C, Y, weights, folds = problem(30, F)
     S = standardised(C, weights)
-    ridge = FeatureRidge(C, Y, weights, folds)
+    ridge = FeatureRidge(C.copy(), Y, weights, folds)
     assert ridge.primal == (F <= 30)
     for a in (0.3, 20.0):
-        values, _ = out_of_fold(ridge.problems, ridge.unit, Y, weights, folds, lambda _, a=a: a)
+        values, *_ = out_of_fold(ridge.problems, ridge.unit, Y, weights, folds, lambda _, a=a: a)
         for k in range(3):
             train, test = folds != k, folds == k
             reference = Ridge(alpha=a, solver="svd").fit(S[train], Y[train], sample_weight=weights[train])
@@ -40,11 +40,11 @@ def test_folds_and_the_final_fit_are_those_of_scikit_learn(F):
 
 def test_products_alone_give_the_same_as_features():
     C, Y, weights, folds = problem(40, 90)
-    ridge = FeatureRidge(C, Y, weights, folds, scaled=False)
+    ridge = FeatureRidge(C.copy(), Y, weights, folds, scaled=False)
     products = KernelRidge(C @ C.T, Y, weights, folds, 90)
     assert products.unit == pytest.approx(ridge.unit)
-    one, a = out_of_fold(ridge.problems, ridge.unit, Y, weights, folds)
-    other, b = out_of_fold(products.problems, products.unit, Y, weights, folds)
+    one, a, _ = out_of_fold(ridge.problems, ridge.unit, Y, weights, folds)
+    other, b, _ = out_of_fold(products.problems, products.unit, Y, weights, folds)
     assert a == pytest.approx(b)
     np.testing.assert_allclose(other, one, atol=1e-9)
     alpha, level = products.fit(a)
@@ -56,21 +56,23 @@ def test_products_alone_give_the_same_as_features():
 @pytest.mark.parametrize("F", [20, 70])
 def test_the_penalty_has_the_least_error_on_its_grid(F):
     C, Y, weights, folds = problem(60, F, seed=F)
-    ridge = FeatureRidge(C, Y, weights, folds)
+    ridge = FeatureRidge(C.copy(), Y, weights, folds)
 
     def loss(a):
-        values, _ = out_of_fold(ridge.problems, ridge.unit, Y, weights, folds, lambda _: a)
+        values, *_ = out_of_fold(ridge.problems, ridge.unit, Y, weights, folds, lambda _: a)
         return weights @ ((values - Y) ** 2).sum(axis=1)
 
-    values, a = out_of_fold(ridge.problems, ridge.unit, Y, weights, folds)
+    values, a, _ = out_of_fold(ridge.problems, ridge.unit, Y, weights, folds)
     assert weights @ ((values - Y) ** 2).sum(axis=1) == pytest.approx(loss(a))
     assert loss(a) <= min(loss(a * 10**STEP), loss(a / 10**STEP))
+    for start in (-3.0, 2.0):
+        assert out_of_fold(ridge.problems, ridge.unit, Y, weights, folds, start=start)[1] == pytest.approx(a)
 
 
 def test_rows_of_no_fold_only_train():
     C, Y, weights, _ = problem(30, 5)
     only = np.where(np.arange(30) < 6, 0, -1)
-    ridge = FeatureRidge(C, Y, weights, only)
+    ridge = FeatureRidge(C.copy(), Y, weights, only)
     assert len(ridge.problems) == 1
     S = standardised(C, weights)
     reference = Ridge(alpha=2.0, solver="svd").fit(S[6:], Y[6:], sample_weight=weights[6:])
@@ -84,7 +86,7 @@ def test_streams_give_what_one_pass_gives(scaled):
     sums = StreamedRidge(scaled=scaled)
     for part in (slice(0, 7), slice(7, 50)):
         sums.add(C[part], Y[part], weights[part])
-    one = FeatureRidge(C, Y, weights, folds, scaled=scaled).fit(4.0)
+    one = FeatureRidge(C.copy(), Y, weights, folds, scaled=scaled).fit(4.0)
     other = sums.fit(4.0)
     np.testing.assert_allclose(other.coef, one.coef, atol=1e-9)
     np.testing.assert_allclose(other.intercept, one.intercept, atol=1e-9)

@@ -315,7 +315,7 @@ def test_large_data_are_learned_on_a_subset_but_fitted_on_all(prefix):
     learned = sp.LearnedPoolingClassifier(table=table, max_samples=200).fit(ids, y)
     pooled = learned.transform(ids)
     scaled = learned.decision_ not in ("flat", "positions")
-    reference = FeatureRidge(pooled, y[:, None].astype(float), np.ones(900), np.full(900, -1), scaled=scaled)
+    reference = FeatureRidge(pooled.copy(), y[:, None].astype(float), np.ones(900), np.full(900, -1), scaled=scaled)
     np.testing.assert_allclose(learned.coef_[0], reference.fit(learned.ridge_ * 900).coef[:, 0], atol=1e-8)
     assert round(learned.candidates_[0].score * 200) == pytest.approx(learned.candidates_[0].score * 200)
     # the penalty is that of the rows it was chosen on, in units of one row

@@ -108,15 +108,16 @@ class Standardised:
     def of(cls, C: FloatArray, weights: FloatArray, *, scaled: bool = True) -> Standardised:
         """From features (n, F) and row weights (n,)."""
         centre = weights @ C / weights.sum()
-        deviation = np.sqrt(np.maximum(weights @ (C - centre) ** 2 / weights.sum(), 0.0))
+        S = C - centre
+        deviation = np.sqrt(np.einsum("nf,nf,n->f", S, S, weights) / weights.sum())
         live = deviation > CONSTANT * np.abs(centre)
         return cls(centre, np.where(live, deviation if scaled else 1.0, np.inf))
 
     def __call__(self, C: FloatArray) -> FloatArray:
-        """The features, standardised."""
-        S = C - self.centre
-        S /= self.scale
-        return np.asarray(S)
+        """The features, standardised in place."""
+        C -= self.centre
+        C /= self.scale
+        return C
 
     def unscale(self, beta: FloatArray, level: FloatArray, penalty: float) -> RidgeFit:
         """The ridge on features as they are, from coefficients on standardised ones."""
@@ -130,7 +131,7 @@ class FeatureRidge:
     Parameters
     ----------
     C : array (n, F)
-        Features.
+        Features; used up.
     Y : array (n, k)
         Targets.
     weights : array (n,)
@@ -167,8 +168,9 @@ class FeatureRidge:
 
     def _sums(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Weighted products of features with each other and with the targets over some rows."""
-        weighted = self.S[rows] * self.weights[rows, None]
-        return weighted.T @ self.S[rows], weighted.T @ self.Y[rows]
+        root = np.sqrt(self.weights[rows])[:, None]
+        weighted = self.S[rows] * root
+        return weighted.T @ weighted, weighted.T @ (root * self.Y[rows])
 
     def _fold(self, rows: IntArray, gram: FloatArray, cross: FloatArray) -> PrimalFold:
         """Sums without the rows of a fold, from those over them, which are overwritten."""
@@ -256,8 +258,9 @@ def out_of_fold(
     weights: FloatArray,
     folds: IntArray,
     penalty: Callable[[float], float] | None = None,
-) -> tuple[FloatArray, float]:
-    """Out-of-fold predictions (n, k) at the penalty of least squared error, and that penalty.
+    start: float = START,
+) -> tuple[FloatArray, float, float]:
+    """Out-of-fold predictions (n, k) at the penalty of least squared error, that penalty, and its exponent.
 
     Parameters
     ----------
@@ -269,6 +272,8 @@ def out_of_fold(
         Targets, row weights and fold of each row.
     penalty : callable, optional
         A fixed penalty as a function of the weight of the training rows; no search then.
+    start : float
+        Exponent to begin with.
     """
 
     def predictions(a: Callable[[float], float]) -> FloatArray:
@@ -279,7 +284,7 @@ def out_of_fold(
         return found
 
     if penalty is not None:
-        return predictions(penalty), penalty(float(weights.sum()))
+        return predictions(penalty), penalty(float(weights.sum())), start
     seen: dict[float, tuple[float, FloatArray]] = {}
 
     def loss(exponent: float) -> float:
@@ -290,10 +295,10 @@ def out_of_fold(
                 seen[other] = (seen[other][0], found[:0])  # only the best predictions are kept
         return seen[exponent][0]
 
-    best = START
+    best = start
     while True:
         sides = [e for e in (best - STEP, best + STEP) if LOWEST <= e <= HIGHEST]
         better = min((best, *sides), key=loss)
         if better == best:
-            return seen[best][1], unit * 10**best
+            return seen[best][1], unit * 10**best, best
         best = better

@@ -20,7 +20,7 @@ from spikepool.pooling.token_space import TokenSpace
 
 def token_covariances(z: FloatArray, usable: BoolArray) -> FloatArray:
     """Upper triangles (n, p(p+1)/2) of the covariances of tokens z (n, T, p) within each sequence."""
-    w = rule_weights("mean", usable)
+    w = rule_weights("mean", usable).astype(z.dtype)
     mean = np.matmul(w[:, None], z)[:, 0]
     second = np.matmul((z * w[..., None]).transpose(0, 2, 1), z)
     second -= mean[:, :, None] * mean[:, None, :]

@@ -76,8 +76,7 @@ class LearningRows:
         else:
             ids = np.where(self.observed[rows, index], array[rows, index], 0)
             found = table[ids.astype(np.intp)]
-        single = found.dtype.kind == "f" and found.dtype.itemsize <= 4
-        return np.asarray(found, dtype=np.float32 if single else np.float64)
+        return np.asarray(found, dtype=working_type(self.source))
 
     @cached_property
     def _array(self) -> NDArray[Any]:
@@ -92,6 +91,12 @@ class LearningRows:
         return np.asarray(total) / self.source.n
 
 
+def working_type(source: TokenInput) -> Any:
+    """Single precision where the tokens have no more."""
+    given = source.source.dtype if source.form.table is None else source.form.table.dtype
+    return np.float32 if given.kind == "f" and given.itemsize <= 4 else np.float64
+
+
 def read_learning_rows(
     source: TokenInput, weights: FloatArray, components: int, sink: bool | None, *, streamed: bool
 ) -> LearningRows:
@@ -100,7 +105,7 @@ def read_learning_rows(
     wide = 0 if 2 * source.T * source.d <= most else max(1, most // source.T)
     space = fit_token_space(source.blocks, source.d, components, sink, wide)
     observed, usable = (np.empty((source.n, source.T), dtype=bool) for _ in range(2))
-    z = np.empty((source.n, source.T, space.directions.shape[1]))
+    z = np.empty((source.n, source.T, space.directions.shape[1]), dtype=working_type(source))
     start = 0
     for x, part in source.blocks():
         rows = slice(start, start + len(x))

@@ -38,12 +38,13 @@ def inverse_rms(z: FloatArray) -> FloatArray:
 
 def softmax_weights(scores: FloatArray, observed: BoolArray) -> FloatArray:
     """Weights (n, heads, T): the softmax of the scores over observed tokens; zeros in a row without any."""
-    seen = observed[:, None, :]
-    top = np.max(scores, axis=-1, keepdims=True, where=seen, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, 0.0)
-    weights = np.exp(np.minimum(scores - top, 0.0)) * seen
+    if not observed.all():
+        scores = np.where(observed[:, None, :], scores, -np.inf)
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
     total = weights.sum(axis=-1, keepdims=True)
-    return np.asarray(weights / np.where(total > 0, total, 1.0))
+    weights /= np.where(total > 0, total, 1)
+    return np.asarray(weights)
 
 
 class PooledRidgeLoss:
@@ -73,12 +74,15 @@ class PooledRidgeLoss:
         Y = self.root * (Y - self.share @ Y)
         energy = float((Y**2).sum())
         self.Y = Y / np.sqrt(energy / len(Y)) if energy > 0 else Y
-        self.mean = np.matmul(rule_weights("mean", usable)[:, None], z)[:, 0]
+        share = rule_weights("mean", usable).astype(z.dtype)[:, None]
+        self.mean = np.matmul(share, z)[:, 0].astype(np.float64)
         self.c = self._relative_penalty()
 
     def pooled(self, queries: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Weights P (n, H, T) and the centred and weighted features C (n, (H + 1)·p)."""
-        P = softmax_weights(np.matmul(queries, self.scaled.transpose(0, 2, 1)), self.usable)
+        scores = self.scaled.reshape(-1, self.z.shape[2]) @ queries.astype(self.z.dtype).T
+        scores = np.ascontiguousarray(scores.reshape(*self.usable.shape, -1).transpose(0, 2, 1))
+        P = softmax_weights(scores, self.usable)
         C = np.concatenate([np.matmul(P, self.z).reshape(len(self.z), -1), self.mean], axis=1)
         return P, self.root * (C - self.share @ C)
 
@@ -125,10 +129,11 @@ class PooledRidgeLoss:
         first = H * p  # the columns that the queries move
         c = max(self.c, 1e-9)
         D = (-2 / n) * (residual @ beta[:first].T) + (2 * c * float((beta**2).sum()) / (n * len(beta))) * C[:, :first]
-        pull = np.matmul((self.root * D).reshape(n, H, p), self.z.transpose(0, 2, 1))
-        by_score = P * (pull - (P * pull).sum(axis=-1, keepdims=True))
-        gradient = by_score.transpose(1, 0, 2).reshape(H, -1) @ self.scaled.reshape(-1, p)
-        return value, gradient + 2 * self.rho * queries
+        pull = np.matmul((self.root * D).reshape(n, H, p).astype(self.z.dtype), self.z.transpose(0, 2, 1))
+        pull -= np.einsum("nht,nht->nh", P, pull)[..., None]
+        pull *= P
+        gradient = pull.transpose(1, 0, 2).reshape(H, -1) @ self.scaled.reshape(-1, p)
+        return value, gradient.astype(np.float64) + 2 * self.rho * queries
 
     def minimise(self, start: FloatArray, max_steps: int) -> FloatArray:
         """Queries after at most `max_steps` of L-BFGS from the start.

@@ -73,7 +73,7 @@ def start_queries(loss: PooledRidgeLoss, covariances: FloatArray, heads: int) ->
     """Queries (H, p) to begin with, from the covariances (n, p(p+1)/2) of the same rows."""
     p = loss.z.shape[2]
     everything = np.full(len(covariances), -1, dtype=np.intp)
-    ridge = FeatureRidge(covariances, loss.mean_residual(), loss.weights, everything)
+    ridge = FeatureRidge(covariances.astype(np.float64), loss.mean_residual(), loss.weights, everything)
     coef = ridge.fit(START_PENALTY * ridge.unit).coef
     full = np.zeros((p, p, coef.shape[1]))
     i, j = np.triu_indices(p)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
-from spikepool.kit.fold_ridge import FeatureRidge, KernelRidge, out_of_fold
+from spikepool.kit.fold_ridge import START, FeatureRidge, KernelRidge, out_of_fold
 from spikepool.kit.gcv import RidgeFit
 from spikepool.kit.progress import Progress
 from spikepool.kit.threads import Map
@@ -80,6 +80,7 @@ class Fitted:
     finish: Callable[[], RidgeFit]
     values: FloatArray
     learned: bool
+    exponent: float  # of the penalty, where the search for the next candidate's begins
 
     @cached_property
     def ridge(self) -> RidgeFit:
@@ -122,13 +123,19 @@ class Choice:
 
 
 def fit_candidate(
-    spec: PoolingSpec, layer: Any, rows: LearningRows, task: Task, options: Options, over_tasks: Map
+    spec: PoolingSpec,
+    layer: Any,
+    rows: LearningRows,
+    task: Task,
+    options: Options,
+    over_tasks: Map,
+    start: float = START,
 ) -> Fitted:
     """Fit one pooling on all rows, with out-of-fold values."""
     n = len(task.Y)
     everything = np.arange(n)
     fixed = None if options.ridge is None else options.penalty
-    given = (task.Y, task.weights, task.folds, fixed)
+    given = (task.Y, task.weights, task.folds, fixed, start)
 
     def learned_without(k: int) -> Any:
         train = everything if k < 0 else np.flatnonzero(task.folds != k)
@@ -142,23 +149,23 @@ def fit_candidate(
         for k, fold in enumerate(without):
             only = np.where(task.folds == k, 0, -1)
             problems += FeatureRidge(rows.features(fold), task.Y, task.weights, only).problems
-        values, a = out_of_fold(problems, whole.unit, *given)
-        return Fitted(layer, pooling, _constant(whole.fit(a)), values, learned=True)
+        values, a, exponent = out_of_fold(problems, whole.unit, *given)
+        return Fitted(layer, pooling, _constant(whole.fit(a)), values, True, exponent)
     pooling = learned_without(-1)
     if isinstance(pooling, SequencePooling) and pooling.size > n:
         products = KernelRidge(pooling.products(rows), task.Y, task.weights, task.folds, pooling.size)
-        values, a = out_of_fold(products.problems, products.unit, *given)
+        values, a, exponent = out_of_fold(products.problems, products.unit, *given)
         alpha, level = products.fit(a)
 
         def finish() -> RidgeFit:
             coef, centre = pooling.coefficients(rows, alpha)
             return RidgeFit(coef, level - centre @ coef, a / float(task.weights.sum()))
 
-        return Fitted(layer, pooling, finish, values, learned=False)
+        return Fitted(layer, pooling, finish, values, False, exponent)
     scaled = not isinstance(pooling, SequencePooling)
     ridge = FeatureRidge(rows.features(pooling), task.Y, task.weights, task.folds, scaled=scaled)
-    values, a = out_of_fold(ridge.problems, ridge.unit, *given)
-    return Fitted(layer, pooling, _constant(ridge.fit(a)), values, learned=False)
+    values, a, exponent = out_of_fold(ridge.problems, ridge.unit, *given)
+    return Fitted(layer, pooling, _constant(ridge.fit(a)), values, False, exponent)
 
 
 def _constant(ridge: RidgeFit) -> Callable[[], RidgeFit]:
@@ -209,8 +216,10 @@ def compare(
         chosen = _chosen_layers(ranks.sum(axis=0), list(layers))
         for layer in chosen:
             rows = held.pop(layer) if layer in held else layers[layer]()
+            exponent = means[layer].exponent
             for name in names[1:]:
-                fits.append(fit_candidate(specs[name], layer, rows, task, options, over_tasks))
+                fits.append(fit_candidate(specs[name], layer, rows, task, options, over_tasks, exponent))
+                exponent = fits[-1].exponent
                 if len(layers) > 1:
                     _ = fits[-1].ridge  # so that the rows of the layer can go
                 bar.advance()
