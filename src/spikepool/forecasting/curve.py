@@ -127,7 +127,7 @@ class LearningCurve:
     def limit(self) -> float:
         """Score that the curve approaches: its largest among the sizes at which a target is looked for."""
         fitted = LearningCurve(self.pilot, self.design, self.draws[:1])
-        return float(self.to_score(fitted.transformed(self.pilot.rows * MULTIPLES).max()))
+        return float(self.to_score(fitted.transformed(np.maximum(self.pilot.rows * MULTIPLES, 4.0)).max()))
 
 
 def fit_curve(pilot: Pilot, rng: np.random.Generator, progress: Progress | None = None) -> LearningCurve:

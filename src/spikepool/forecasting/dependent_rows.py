@@ -10,20 +10,17 @@ import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.near_copies import (
-    NEAR_SHARE,
-    chance_share,
-    near_share,
+    excess_share,
+    is_ordered,
+    near_words,
     nearest_distances,
     neighbour_rows,
     norm_scatter,
+    order_words,
 )
 
-# Standard deviations and size of the mean correlation of consecutive rows at which they are in an order. Shuffled rows
-# reach the first once in a million; the second is what long pilots may have without harm.
-_ORDER_DEVIATIONS, _ORDER_CORRELATION = 5.0, 0.05
 
-
-def dependence_notes(
+def dependence_warnings(
     X: FloatArray, labels: IntArray | None, groups: IntArray, ordered: bool, rng: np.random.Generator
 ) -> list[str]:
     """What to say of rows (n, d) with the groups (n,) that are known; of their order only if it is `ordered`."""
@@ -38,22 +35,16 @@ def dependence_notes(
         return []
     gram = x @ x.T if len(x) <= x.shape[1] else x.T @ x
     scatter = norm_scatter(float(norms.sum()), float((gram**2).sum()), len(x))
-    notes = []
+    found = []
     chosen = neighbour_rows(len(x), rng)
-    near = near_share(nearest_distances(x[chosen], norms[chosen], groups[chosen], x, norms, groups))
-    if near > NEAR_SHARE + chance_share(len(x), scatter):
-        notes.append(
-            f"{near:.0%} of the rows have a near copy: left-out rows are not new, and every number here is too high; "
-            "remove near copies, or name what belongs together with groups="
-        )
+    nearest = nearest_distances(x[chosen], norms[chosen], groups[chosen], x, norms, groups)
+    share, by_chance = excess_share(nearest, len(x), scatter)
+    if not by_chance:
+        found.append(near_words(share))
     lag = _lag(x, norms, classes, sizes)
-    if ordered and abs(lag) > max(_ORDER_DEVIATIONS * np.sqrt(scatter / 2 / len(x)), _ORDER_CORRELATION):
-        notes.append(
-            f"consecutive rows are {'alike' if lag > 0 else 'opposite'} (correlation {lag:.2f}): if they depend on "
-            "each other (windows of a series, parts of a document) every number here is too high, say so with "
-            "groups=; if they are only sorted the numbers hold"
-        )
-    return notes
+    if ordered and is_ordered(lag, scatter, len(x)):
+        found.append(order_words(lag))
+    return found
 
 
 def _lag(x: FloatArray, norms: FloatArray, classes: IntArray, sizes: IntArray) -> float:

@@ -13,7 +13,7 @@ from spikepool.data.labels import decided_task, group_array, label_array
 from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, SizeError
-from spikepool.forecasting.dependent_rows import dependence_notes
+from spikepool.forecasting.dependent_rows import dependence_warnings
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 
@@ -200,7 +200,7 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
         scale = np.where(spread > 0, spread, 1.0)
     X = X / scale
     if not draws:
-        notes += dependence_notes(X, labels, number, groups is None, np.random.default_rng(0))
+        notes += dependence_warnings(X, labels, number, groups is None, np.random.default_rng(0))
     return PilotInput(X, Y, labels, classes, number, kept, scale, standardize, tuple(notes))
 
 

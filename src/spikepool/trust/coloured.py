@@ -19,6 +19,7 @@ import numpy as np
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes
 from spikepool.trust.effort import effort
+from spikepool.trust.levels import flat_levels
 from spikepool.trust.population import corrected, population_spectrum
 from spikepool.trust.row_scales import candidates
 from spikepool.trust.sample import Sample
@@ -27,10 +28,10 @@ from spikepool.trust.sample import Sample
 _HALVES_SCALE = 0.01
 # Hypotheses with less weight are not drawn from.
 _SMALLEST_WEIGHT = 0.05
-# Half-width of the 90 % interval of arcsin sqrt(O): 1.645 sqrt((widening·sd)² + model error²).
+# Half-width of the 90 % interval of arcsin sqrt(O): 1.645 sqrt((widening·sd)² + (model error)²/n).
 _NORMAL_90 = 1.645
 _WIDENING = 1.3
-_MODEL_ERROR = 0.02
+_MODEL_ERROR = 0.4
 # Largest mean difference between observed and simulated halves at which the simulation may speak.
 HALVES_TOLERANCE = 0.05
 # Least mean agreement of halves, and least ratio of the smallest steady span's to the largest's (of four times its size
@@ -52,6 +53,11 @@ class Simulated:
     ks : numpy.ndarray of int
     overlap, half_width : numpy.ndarray of shape (len(ks),)
         Expected overlaps, and half-widths of their 90 % intervals on the scale arcsin sqrt.
+    lower : numpy.ndarray of shape (len(ks),)
+        What the lower ends lie below that: the overlaps of the flattest spectrum that explains the sample, as far as
+        halves of its draws agree as the halves of the data do.
+    cuts : list of int, or None
+        Ranks at which the levels of that spectrum begin; None where rows are too few to fit it.
     single : numpy.ndarray of shape (draws, max(ks))
         Draws of the squared cosines of single components.
     observed_halves, simulated_halves : numpy.ndarray of shape (len(ks),)
@@ -68,6 +74,8 @@ class Simulated:
     ks: IntArray
     overlap: FloatArray
     half_width: FloatArray
+    lower: FloatArray
+    cuts: list[int] | None
     single: FloatArray
     observed_halves: FloatArray
     simulated_halves: FloatArray
@@ -123,10 +131,10 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
     work = effort(n, d)
     observed, steady = sample.halves.mean(axis=0), steady_spans(sample.ks)
     scales = candidates(sample.norms, sample.whitened, sample.values, sample.n_whitened, sample.counts)
-    worlds, halves, differences = {}, {}, {}
+    worlds, halves, differences, drawn_of = {}, {}, {}, {}
     hypotheses = _distinct(scales)
     for name, s in hypotheses.items():
-        rounds = [Draw(s, n, d, rng) for _ in range(work.round_draws)]
+        rounds = drawn_of[name] = [Draw(s, n, d, rng) for _ in range(work.round_draws)]
         worlds[name] = _World(s, population_spectrum(sample.values, n, rounds, work.rounds, work.step))
         halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, rng)
         differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
@@ -152,6 +160,15 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
         centre = (1 - share) * model + share * angle(sample.resampled.mean(axis=0))
         single += list(sample.resampled_single)
     expected = overlap_of(centre)
+    lower, cuts = np.zeros(len(ks)), None
+    if work.flattened:
+        best = max(weights, key=lambda name: weights[name])
+        level, cuts = flat_levels(sample.values, worlds[best].tau, drawn_of[best])
+        flat = _World(worlds[best].scales, level)
+        found = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[best]]
+        difference = float(np.abs(_half_overlaps(flat, n, ks, work.halves, rng) - observed)[steady].mean())
+        vote = math.exp(-max(difference - differences[best], 0.0) / (2 * _HALVES_SCALE))
+        lower = vote * np.maximum(centre - angle(np.array(found)).mean(axis=0), 0.0)
     # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
     missed = np.log(np.maximum(1 - expected, 1e-9) / np.maximum(1 - overlap_of(vote_of @ redrawn), 1e-9))
 
@@ -170,7 +187,9 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
     return Simulated(
         ks=ks,
         overlap=expected,
-        half_width=_NORMAL_90 * np.sqrt((_WIDENING * spread) ** 2 + _MODEL_ERROR**2),
+        half_width=_NORMAL_90 * np.sqrt((_WIDENING * spread) ** 2 + _MODEL_ERROR**2 / n),
+        lower=lower,
+        cuts=cuts,
         single=np.array(single),
         observed_halves=observed,
         simulated_halves=np.asarray(sum(weights[name] * halves[name] for name in weights)),

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.near_copies import copies_of_a_row
 from spikepool.kit.progress import Progress
 from spikepool.theory import spikes
 from spikepool.trust import row_warnings
@@ -171,20 +172,28 @@ def diagnose(
     gain = None if alpha is None or noise is None else alpha * noise
     units = rows.copies if group is None else group
     found = _Findings(isotropic.verdict or "", isotropic.reason, n if group is not None else len(rows.counts))
+    nearest = rows.neighbour_distances(units, rng)
+    near = row_warnings.near_duplicate_caution(nearest, n, rows.values)
     cautions = [
         row_warnings.duplicate_caution(n, len(rows.counts), group is not None),
-        row_warnings.near_duplicate_caution(rows.near_duplicate_share(units, rng), n, rows.values),
+        near,
         row_warnings.dominating_caution(rows.norms),
     ]
     contiguous: dict[str, float] = {}
     if isotropic.verdict == "signal":
         found = _signal(rows, isotropic, found, target, gain)
-    elif isotropic.verdict is None:
-        found, contiguous = _coloured(
+    elif isotropic.verdict is None or isotropic.unequal:
+        simulated, contiguous = _coloured(
             rows, units, group is not None, isotropic.reason, target, population_size, rng, progress
         )
-    if group is None:
-        cautions.append(row_warnings.order_caution(rows.lag, rows.values, n, **contiguous))
+        # noise of a fitted vocabulary, unless halves of the rows agree on the components
+        if isotropic.verdict is None or simulated.verdict == "coloured":
+            found, believed = simulated, False
+    order = None if group is not None else row_warnings.order_caution(rows.lag, rows.values, n, **contiguous)
+    cautions.append(order)
+    if found.curve is not None and (near is not None or (order is not None and order.kind == "order")):
+        copies = 1.0 if near is None else copies_of_a_row(nearest, n)
+        found = _with_fewer_rows(found, found.n_effective * row_warnings.independent_share(rows.lag, copies))
     mean_is_top = _mean_is_top(rows, isotropic.fit, believed)
     if mean_is_top:
         warnings.warn(
@@ -233,11 +242,33 @@ def _read(rows: Rows, delta: float | None, factor: float) -> tuple[Rows, Isotrop
     return inside, replace(reading, reason=f"{reading.reason}; the features span {rows.rank:,} dimensions")
 
 
+def _with_fewer_rows(found: _Findings, rows: float) -> _Findings:
+    """The findings when the rows may be worth as few as `rows` independent ones: lower ends, and no plan.
+
+    Whether rows that resemble each other depend on each other or are only sorted cannot be seen; the intervals hold
+    both.
+    """
+    assert found.spans is not None
+    assert found.curve is not None
+    _, low, _ = found.curve.at(max(rows, float(found.curve.rows[0])))
+    spans = tuple(
+        replace(span, interval=(min(span.interval[0], float(end)), span.interval[1]), required_samples=None)
+        for span, end in zip(found.spans, low, strict=True)
+    )
+    components = tuple(replace(c, interval=(0.0, c.interval[1]), resolved=False) for c in found.components)
+    return replace(found, spans=spans, components=components)
+
+
 def _signal(rows: Rows, isotropic: IsotropicReading, found: _Findings, target: float, gain: float | None) -> _Findings:
     values = rows.values[: isotropic.n_outliers]
     alone = [explain(float(value), isotropic.fit, rows.d, target, gain) for value in values]
     outliers = tuple(mixed(alone, isotropic.fit, rows.d, rows.n, target))
     apart = -np.diff(np.log(values)) > _RESOLVED_GAP / np.sqrt(rows.n)
+    # components that are not told apart may be mixed in any proportion
+    outliers = tuple(
+        o if apart[max(i - 1, 0) : i + 1].all() else replace(o, interval=(0.0, o.interval[1]))
+        for i, o in enumerate(outliers)
+    )
     components = tuple(
         _component(o.alignment, o.interval, o.eigenvalue, vector, bool(apart[max(i - 1, 0) : i + 1].all()))
         for i, (o, vector) in enumerate(zip(outliers, rows.vectors, strict=False))
@@ -280,7 +311,11 @@ def _coloured(
     centre = angle(simulated.overlap)
     overlap, low, high = (
         with_collection(overlap_of(value), share)
-        for value in (centre, centre - simulated.half_width, centre + simulated.half_width)
+        for value in (
+            centre,
+            centre - simulated.half_width - simulated.lower,
+            centre + simulated.half_width,
+        )
     )
     spans = tuple(
         Span(int(k), float(o), (float(lo), float(hi)), needed)

@@ -24,6 +24,8 @@ class Effort:
         Simulated halves (each is compared with every other), samples, and samples at each other number of rows.
     resampling_rows : int
         Rows for each component at which resampling and simulation have equal votes.
+    flattened : bool
+        Whether the flattest spectrum is sought as well, which shows how ill-defined spans may be.
     redrawn : bool
         Whether samples are drawn from redrawn spectra as well, which show the error of the fitted one.
     multiples : tuple of float
@@ -42,13 +44,14 @@ class Effort:
     resampling_rows: int
     redrawn: bool
     multiples: tuple[float, ...]
+    flattened: bool = False
 
 
 FULL = Effort(4, 10, 2, 2, 1.0, 4, 10, 4, 50, True, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0))
 LEAST = Effort(1, 3, 1, 2, 1.0, 2, 4, 1, 50, False, (0.5, 1.0, 2.0, 4.0))
 # Where rows are enough for every eigenvalue to be fitted, the spectrum is followed further: after two rounds a flat
 # part of it still falls, and its spans seem better known than they are. Resampled rows share that, and say less.
-FITTED = replace(FULL, rounds=6, round_draws=6, step=2.0, resampling_rows=150)
+FITTED = replace(FULL, rounds=6, round_draws=6, step=2.0, resampling_rows=150, flattened=True)
 # Rows a dimension at which that begins (see `population`), and the dimension up to which it is quick.
 ROWS_TO_FIT = 2
 _QUICK_DIMENSION = 600

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.near_copies import near_share, nearest_distances, neighbour_rows
+from spikepool.kit.near_copies import nearest_distances, neighbour_rows
 from spikepool.trust.draws import overlaps, top_right_vectors, top_vectors
 from spikepool.trust.effort import effort
 from spikepool.trust.row_scales import whitened_count
@@ -51,12 +51,10 @@ class MemoryRows:
         """Projections (n, count) on the first components."""
         return np.asarray(self.x @ self.vectors[:count].T)
 
-    def near_duplicate_share(self, units: IntArray, rng: np.random.Generator) -> float:
-        """Share of rows with a nearly equal row of another unit."""
+    def neighbour_distances(self, units: IntArray, rng: np.random.Generator) -> FloatArray:
+        """Distances of some rows to the nearest rows of other units."""
         chosen = neighbour_rows(self.n, rng)
-        return near_share(
-            nearest_distances(self.x[chosen], self.norms[chosen], units[chosen], self.x, self.norms, units)
-        )
+        return nearest_distances(self.x[chosen], self.norms[chosen], units[chosen], self.x, self.norms, units)
 
     def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample:
         """What the simulation has to explain; rows of one unit (copies, or a group) stay together."""

@@ -109,12 +109,16 @@ class IsotropicReading:
     verdict : {"signal", "no signal"} or None
         None: the rows are not isotropic pooled noise, with or without a signal.
     reason : str
+    unequal : bool
+        Whether the variances differ: noise of a vocabulary that was fitted, or features of unequal variance. The
+        spectrum alone does not tell which.
     """
 
     fit: BulkFit
     n_outliers: int
     verdict: str | None
     reason: str
+    unequal: bool = False
 
 
 def read_isotropic(rows: Rows, delta: float | None, factor: float) -> IsotropicReading:
@@ -137,9 +141,10 @@ def read_isotropic(rows: Rows, delta: float | None, factor: float) -> IsotropicR
             count = int(np.sum(rows.values[:count] > fit.edge + 2 * fit.margin))
     if not count:
         reason = f"no component stands out of the bulk of isotropic noise ({words})"
-        if fit_word(fit.distance, rows.d) == "fair":
+        unequal = delta is None and equal_variances_level(rows.values, rows.n) < _EQUAL_LEVEL
+        if unequal:
             reason += "; unequal variances may have the same bulk"
-        return IsotropicReading(fit, 0, "no signal", reason)
+        return IsotropicReading(fit, 0, "no signal", reason, unequal)
     near = not known and rows.values[0] <= fit.edge + _NEAR_MARGINS * fit.margin
     if counts_tokens(scores[:, :count], scores[:, count : count + _NEAR_COMPONENTS] if near else None):
         reason = (

@@ -140,19 +140,19 @@ class SecondPass:
     units: IntArray
 
     def __call__(self, start: int, chunk: NDArray[Any]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Squared norms (b,), whitened scores (b, J), and relative distances of the neighbours to the nearest row."""
+        """Squared norms (b,), whitened scores (b, J), and relative distances of the neighbours to the nearest rows."""
         norms, scores = np.empty(len(chunk)), np.empty((len(chunk), self.directions.shape[1]))
-        nearest = np.full(len(self.neighbours), np.inf)
+        nearest: FloatArray | None = None
         for first, x in row_blocks(start, chunk):
             x = x - self.mean
             rows = slice(first - start, first - start + len(x))
             norms[rows] = np.einsum("ij,ij->i", x, x)
             scores[rows] = x @ self.directions
             units = self.units[first : first + len(x)]
-            found = nearest_distances(
-                self.neighbours, self.neighbour_norms, self.neighbour_units, x, norms[rows], units
+            nearest = nearest_distances(
+                self.neighbours, self.neighbour_norms, self.neighbour_units, x, norms[rows], units, nearest
             )
-            nearest = np.minimum(nearest, found)
+        assert nearest is not None
         return norms, scores, nearest
 
 

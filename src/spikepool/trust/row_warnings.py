@@ -8,13 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.near_copies import NEAR_SHARE, chance_share, norm_scatter
+from spikepool.kit.near_copies import excess_share, is_ordered, near_words, norm_scatter, order_words
 
 # Share of rows above which copies are mentioned; subsamples of two corpora under five encoders have at most 0.2 %.
 _EXACT_SHARE = 0.01
-# Standard deviations and size of the mean correlation of consecutive rows at which they are in an order.
-_ORDER_DEVIATIONS = 5.0
-_ORDER_CORRELATION = 0.02
 # Contiguous halves that agree less than random ones by more than this, over the spans of k >= 5.
 _CONTIGUOUS_GAP = 0.10
 # Share of the total variance that the five largest rows may hold; plain rows hold up to 0.21 (250 rows), the
@@ -46,16 +43,10 @@ def duplicate_caution(n: int, distinct: int, grouped: bool) -> Caution | None:
     return Caution("duplicates", f"{n - distinct:,} of {n:,} rows are exact copies of others: {done}")
 
 
-def near_duplicate_caution(share: float, n: int, values: FloatArray) -> Caution | None:
-    """Nearly equal rows, which are not corrected for: a share of `n` rows whose covariance has these eigenvalues."""
-    scatter = norm_scatter(float(values.sum()), float((values**2).sum()), n)
-    if share <= NEAR_SHARE + chance_share(n, scatter):
-        return None
-    return Caution(
-        "near-duplicates",
-        f"{share:.0%} of the rows have a near copy: fewer rows are independent than there are, and the overlaps are "
-        "too high; remove near copies, or name their groups with groups=",
-    )
+def near_duplicate_caution(nearest: FloatArray, n: int, values: FloatArray) -> Caution | None:
+    """Nearly equal rows among `n` rows whose covariance has the eigenvalues `values`."""
+    share, by_chance = excess_share(nearest, n, norm_scatter(float(values.sum()), float((values**2).sum()), n))
+    return None if by_chance else Caution("near-duplicates", near_words(share))
 
 
 def order_caution(
@@ -65,21 +56,25 @@ def order_caution(
 
     Windows of a series that swings are alike with the opposite sign as well as with the same.
     """
-    deviation = float(np.sqrt((values**2).sum()) / values.sum() / np.sqrt(n))
-    alike = abs(lag) > max(_ORDER_DEVIATIONS * deviation, _ORDER_CORRELATION)
-    drifting = contiguous < random - _CONTIGUOUS_GAP
-    if not alike and not drifting:
-        return None
-    seen = []
-    if alike:
-        seen.append(f"consecutive rows are {'alike' if lag > 0 else 'opposite'} (correlation {lag:.2f})")
-    if drifting:
-        seen.append(f"the first and the second half agree {contiguous:.2f}, random halves {random:.2f}")
-    return Caution(
-        "order",
-        f"the rows are ordered: {' and '.join(seen)}; if they are only sorted the numbers hold, if they depend on each "
-        "other (a series, parts of one document) they are too high: say so with groups=",
-    )
+    scatter = norm_scatter(float(values.sum()), float((values**2).sum()), n)
+    if is_ordered(lag, scatter, n):
+        return Caution("order", order_words(lag))
+    if contiguous < random - _CONTIGUOUS_GAP:
+        return Caution(
+            "drift",
+            f"the first and the second half of the rows agree {contiguous:.2f}, random halves {random:.2f}: the rows "
+            "are sorted or drift; the numbers are those of a random sample of them",
+        )
+    return None
+
+
+def independent_share(lag: float, copies: float) -> float:
+    """Share of rows that are independent at worst: autoregressive ones of correlation `lag`, in `copies` each.
+
+    Products of rows, which a covariance averages, are correlated by lag² from one to the next.
+    """
+    squared = min(lag**2, 0.99)
+    return (1 - squared) / (1 + squared) / copies
 
 
 def dominating_caution(norms: FloatArray) -> Caution | None:

@@ -35,7 +35,7 @@ class Rows(Protocol):
     counts: IntArray
 
     def scores(self, count: int) -> FloatArray: ...  # noqa: D102
-    def near_duplicate_share(self, units: IntArray, rng: np.random.Generator) -> float: ...  # noqa: D102
+    def neighbour_distances(self, units: IntArray, rng: np.random.Generator) -> FloatArray: ...  # noqa: D102
     def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample: ...  # noqa: D102
 
 

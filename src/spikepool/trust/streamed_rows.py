@@ -15,7 +15,7 @@ from spikepool.data.blocks import BlockSource
 from spikepool.data.map_merge import map_chunks, map_merge
 from spikepool.errors import DomainError
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.near_copies import near_share, neighbour_rows
+from spikepool.kit.near_copies import merge_nearest, neighbour_rows
 from spikepool.trust.draws import overlaps, top_vectors
 from spikepool.trust.memory_rows import descending
 from spikepool.trust.row_passes import FirstPass, Scores, SecondPass
@@ -88,16 +88,17 @@ class StreamedRows:
         )
         self.norms, self._whitened = np.empty(n), np.empty(n)
         self._group_sums = np.zeros((int(units.max()) + 1 if group is not None else 1, self._n_whitened))
-        nearest = np.full(len(self._chosen), np.inf)
+        nearest: FloatArray | None = None
         chosen_norms = np.einsum("ij,ij->i", self._neighbours, self._neighbours)
         task = SecondPass(self.mean, directions, self._neighbours, chosen_norms, units[self._chosen], units)
         for start, (norms, scores, distances) in map_chunks(task, [self.source], label="rows"):
             rows = slice(start, start + len(norms))
             self.norms[rows], self._whitened[rows] = norms, np.mean(scores**2, axis=1)
-            nearest = np.minimum(nearest, distances)
+            nearest = merge_nearest(nearest, distances)
             if group is not None:
                 np.add.at(self._group_sums, group[rows], scores)
-        self._near_share = near_share(nearest)
+        assert nearest is not None
+        self._nearest = nearest
 
     def scores(self, count: int) -> FloatArray:
         """Projections (n, count) on the first components: one more pass."""
@@ -107,9 +108,9 @@ class StreamedRows:
             found[start : start + len(scores)] = scores
         return found
 
-    def near_duplicate_share(self, units: IntArray, rng: np.random.Generator) -> float:
-        """Share of rows with a nearly equal row of another unit, from the second pass."""
-        return self._near_share
+    def neighbour_distances(self, units: IntArray, rng: np.random.Generator) -> FloatArray:
+        """Distances of some rows to the nearest rows of other units, from the second pass."""
+        return self._nearest
 
     def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample:
         """What the simulation has to explain."""

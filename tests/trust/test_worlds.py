@@ -1,0 +1,122 @@
+"""Kinds of rows that were answered wrongly: unequal variances, flat parts, dependent rows, close spikes."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import spikepool as sp
+from spikepool.kit.near_copies import excess_share, nearest_distances
+from spikepool.trust.draws import Draw
+from spikepool.trust.levels import flat_levels
+
+
+def truth_of(x, population, k):
+    u = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[2][:k]
+    return np.linalg.norm(u @ population[:, :k]) ** 2 / k
+
+
+@pytest.mark.parametrize("d", [30, 60])
+def test_unequal_variances_are_not_called_noise(d):
+    """Geometric variances have the bulk of noise of some vocabulary; halves of the rows agree on the components."""
+    variances = np.geomspace(1, 0.2, d)
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal((1000, d)) * np.sqrt(variances)
+        found = sp.diagnose(x)
+        assert found.verdict == "coloured"
+        span = next(s for s in found.spans if s.k == 10)
+        assert span.interval[0] - 0.02 <= truth_of(x, np.eye(d), 10) <= span.interval[1] + 0.02
+
+
+def test_noise_stays_noise():
+    for seed in range(5):
+        assert sp.diagnose(np.random.default_rng(seed).standard_normal((500, 80))).verdict == "no signal"
+
+
+def test_levels_are_found_where_the_spectrum_is_flat():
+    tau = np.repeat([10.0, 3.0, 1.0], [10, 30, 80])
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 120)) * np.sqrt(tau)
+    values = np.linalg.eigvalsh(np.cov(x.T))[::-1]
+    draws = [Draw(np.ones(400), 400, 120, rng) for _ in range(6)]
+    level, cuts = flat_levels(values, np.sort(tau)[::-1], draws)
+    assert cuts[0] == 0
+    assert cuts[-1] == 120
+    assert 10 in cuts
+    assert not any(0 < c < 10 for c in cuts)
+    assert np.ptp(level[:10]) < 1e-9
+    flat, whole = flat_levels(np.linalg.eigvalsh(np.cov(rng.standard_normal((400, 120)).T))[::-1], np.ones(120), draws)
+    assert whole == [0, 120]
+    assert np.ptp(flat) < 1e-9
+
+
+def test_spans_inside_a_flat_part_have_wide_intervals():
+    """Five clusters over isotropic noise: beyond four components there is no direction, and the interval says so."""
+    rng = np.random.default_rng(0)
+    centres = 6 * rng.standard_normal((5, 60)) / np.sqrt(60)
+    population = np.linalg.eigh(np.cov(centres.T, bias=True) + 1e-9 * np.diag(np.arange(60)))[1][:, ::-1]
+    covered, known = 0, []
+    for _ in range(6):
+        x = centres[rng.integers(0, 5, 400)] + rng.standard_normal((400, 60))
+        found = sp.diagnose(x)
+        assert found.verdict in ("coloured", "signal")
+        for span in found.spans or ():
+            if span.k >= 10:
+                covered += span.interval[0] <= truth_of(x, population, span.k) <= span.interval[1]
+                known.append(span)
+    # 2 of 12 before levels were sought
+    assert covered >= 0.6 * len(known)
+
+
+def test_rows_that_depend_on_each_other_get_intervals_that_hold():
+    rng = np.random.default_rng(1)
+    scale = np.arange(1.0, 101) ** -0.5
+    for rows in ("series", "groups"):
+        inside = []
+        for _ in range(3):
+            if rows == "series":
+                x = rng.standard_normal((500, 100)) * scale
+                for i in range(1, 500):
+                    x[i] = 0.6 * x[i - 1] + 0.8 * x[i]
+            else:
+                centres = (rng.standard_normal((100, 100)) * scale)[np.arange(400) // 4]
+                x = np.sqrt(0.94) * centres + np.sqrt(0.06) * rng.standard_normal((400, 100)) * scale
+                x = x[rng.permutation(400)]
+            found = sp.diagnose(x)
+            kind = "order" if rows == "series" else "near-duplicates"
+            assert kind in {w.kind for w in found.warnings}
+            assert all(s.required_samples is None for s in found.spans or ())
+            assert not any(c.resolved for c in found.components)
+            inside += [
+                s.interval[0] <= truth_of(x, np.eye(100), s.k) <= s.interval[1] for s in found.spans or () if s.k >= 5
+            ]
+        assert np.mean(inside) >= 0.7
+
+
+def test_near_copies_are_closer_than_the_rows_around():
+    rng = np.random.default_rng(2)
+
+    def share(x):
+        x = x - x.mean(axis=0)
+        norms, own = (x**2).sum(axis=1), np.arange(len(x))
+        return excess_share(nearest_distances(x, norms, own, x, norms, own), len(x), 2 / 20)
+
+    plain = rng.standard_normal((400, 20))
+    assert share(plain)[1]
+    copies = np.sqrt(0.94) * plain[np.arange(400) // 4] + np.sqrt(0.06) * rng.standard_normal((400, 20))
+    found, by_chance = share(copies)
+    assert found > 0.9
+    assert not by_chance
+
+
+def test_spikes_that_are_not_told_apart_have_no_lower_end():
+    rng = np.random.default_rng(3)
+    q = np.linalg.qr(rng.standard_normal((100, 2)))[0]
+    x = rng.standard_normal((500, 100)) + rng.standard_normal((500, 2)) * np.sqrt([5.2, 4.8]) @ q.T
+    found = sp.diagnose(x)
+    if found.verdict == "signal":
+        assert all(o.interval[0] == 0 for o in found.outliers[:2])
+
+
+def test_sparse_rows_are_refused_by_name():
+    with pytest.raises(sp.InvalidInputError, match="sparse"):
+        sp.diagnose(csr_matrix(np.eye(50)))
