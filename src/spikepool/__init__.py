@@ -68,6 +68,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "theory.planning": ("VocabularyRange",),
     "world.frequencies": ("zipf_frequencies",),
     "theory.validity": ("Validity",),
+    "theory.arrays": ("predict_arrays",),
     "theory.given_tokens": ("predict_tokens",),
     "simulation.results": ("SimulationResult",),
     "theory.ridge": ("ridge_prediction", "optimal_ridge", "rank_weights"),
@@ -83,6 +84,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "forecasting.curve_points": ("forecast_curve",),
     "forecasting.result": ("Forecast",),
     "forecasting.estimator": ("LearningCurveForecast",),
+    "texts.encoding": ("encode", "EncodedTexts"),
     "answers": ("report", "DataReport"),
     "tables": ("TableSpectrum", "TableComparison", "compare_tables", "CheckpointComparison", "compare_checkpoints"),
 }

@@ -12,6 +12,7 @@ from spikepool import __version__
 from spikepool.answers import sentences
 from spikepool.answers.result import Answer, DataReport
 from spikepool.answers.stages import Stages, Told
+from spikepool.answers.text_source import text_source
 from spikepool.data.blocks import BlockSource
 from spikepool.data.columns import open_features, read_column, read_mask
 from spikepool.data.estimator_input import shape_of
@@ -23,6 +24,7 @@ from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
 from spikepool.pooling.catalogue import poolings
+from spikepool.pooling.layers import split_layers
 from spikepool.trust.diagnosis import UncenteredWarning, diagnose
 
 CHOOSE = "which pooling serves these tokens best?"
@@ -31,6 +33,7 @@ PLAN = "what will more labelled rows bring?"
 # Overlap of a span from which the report calls it known.
 SPAN_TARGET = 0.9
 # Time of each question, about, for the progress bar alone.
+_LISTED_CLASSES = 20
 SHARES = {"choose": 6.0, "trust": 1.0, "plan": 3.0}
 
 
@@ -42,6 +45,12 @@ def report(
     groups: Any = None,
     target: float | None = None,
     task: str = "auto",
+    text: str | None = None,
+    label: str | None = None,
+    group: str | None = None,
+    encoder: Any = "minilm",
+    layers: Any = None,
+    max_tokens: int = 128,
     random_state: Any = 0,
     progress: bool | Told | None = None,
 ) -> DataReport:
@@ -49,8 +58,9 @@ def report(
 
     Parameters
     ----------
-    X : array of shape (n, T, d) or (n, d), or a path
-        Tokens, or features that are pooled already.
+    X : array of shape (n, T, d), (n, layers, T, d) or (n, d), a mapping of layers, texts, a data frame, or a path
+        Tokens, features that are pooled already, or texts: a list of strings, or a file or data frame with a column of
+        texts, which are encoded first.
     y : array of shape (n,), optional
         Labels, or real numbers. Without them poolings are compared by :class:`spikepool.SpectralPooling`, and
         nothing is forecast.
@@ -62,6 +72,11 @@ def report(
         Accuracy (or R²) to plan for.
     task : {"auto", "classification", "regression"}
         By default a y with fractions is regression, anything else classification.
+    text, label, group : str, optional
+        Columns of a file or data frame of texts; found by their usual names where these are obvious.
+    encoder, layers, max_tokens
+        For texts, as in :func:`spikepool.encode`. By default all layers are compared where they fit a gigabyte, else
+        the last one is used.
     random_state : int or numpy Generator
     progress : bool or callable, optional
         Show a progress bar; by default on a terminal or in a notebook, when the work is long. A function is called
@@ -76,7 +91,14 @@ def report(
     Learned weights have seen the labels of their rows. The forecast therefore refits the pooling within its own folds,
     and the diagnosis of features pooled by learned weights describes those features, not an unseen sample.
     """
-    rows, mask = padded(X, mask)
+    source = text_source(X, y, groups, text, label, group, encoder, layers, max_tokens)
+    there: Any = slice(None)
+    if source is not None:
+        X, y, mask, groups = source.X, source.labels, source.mask, source.groups
+        there = slice(None) if source.labelled.all() or y is None else source.labelled
+    stack = split_layers(X)
+    layered = len(stack) > 1
+    rows, mask = padded(next(reversed(stack.values())) if layered else X, mask)  # the last layer has the shape
     rows = open_features(rows) if is_stored(rows) else as_array(rows)
     shape = rows.shape if isinstance(rows, BlockSource) else shape_of(rows)
     mask = read_mask(mask, shape) if is_path(mask) else mask
@@ -86,8 +108,9 @@ def report(
     if mask is not None and len(shape) == 2:
         raise InvalidInputError("a mask belongs to tokens (n, T, d)", shape, "Drop the mask")
     labels = None if y is None else label_array(y)
-    if labels is not None and labels.shape != (shape[0],):
-        raise ShapeError("y needs one value a row", labels.shape, f"Pass {shape[0]} values")
+    count = shape[0] if isinstance(there, slice) else int(there.sum())
+    if labels is not None and labels.shape != (count,):
+        raise ShapeError("y must have one label per row", labels.shape, f"Pass {count} labels")
     if target is not None:
         check.fraction(target, "target", closed=False)
     regression = labels is not None and decided_task(labels, task) == "regression"
@@ -103,10 +126,14 @@ def report(
             pooling = None
         else:
             with stages.stage("choose"):
-                choose = _choose(rows, labels, mask, groups, regression, options)
+                given = {name: _part(layer, there) for name, layer in stack.items()} if layered else _part(rows, there)
+                choose = _choose(given, labels, _part(mask, there), _part(groups, there), regression, options)
                 pooling = choose.result
+                if layered and labels is not None and pooling is not None:
+                    rows = as_array(stack[pooling.layer_])
                 kept = pooling is None or _keeps_positions(pooling)
-                features = _mean(rows, mask) if kept else np.asarray(pooling.transform(rows, mask=mask))
+                everything = stack if layered else rows
+                features = _mean(rows, mask) if kept else np.asarray(pooling.transform(everything, mask=mask))
         with stages.stage("trust"):
             trust = _trust(features, groups, random_state)
         if labels is None:
@@ -114,10 +141,38 @@ def report(
         else:
             with stages.stage("plan"):
                 kind = {"task": "regression" if regression else "classification"}
-                plan = _plan(rows, features, labels, mask, groups, target, pooling, {**options, **kind})
+                inputs = (_part(rows, there), _part(features, there), labels, _part(mask, there), _part(groups, there))
+                plan = _plan(*inputs, target, pooling, {**options, **kind})
     if choose.result is None and trust.result is None and plan.result is None:
         raise InvalidInputError(f"none of the questions can be answered: {trust.notes[0]}", shape, "Check the data")
-    return DataReport(_describe(shape, labels, regression), choose, trust, plan, __version__)
+    words = _describe(shape, labels, regression)
+    if source is not None:
+        words = f"{source.words}; {words}"
+    notes = () if source is None else source.notes
+    return DataReport(words, choose, trust, plan, __version__, notes, _facts(shape, labels, regression, source))
+
+
+def _facts(
+    shape: tuple[int, ...], labels: AnyArray | None, regression: bool, source: Any
+) -> tuple[tuple[str, str], ...]:
+    """The data set in a table."""
+    facts = [("Rows", f"{shape[0]:,}")]
+    if source is not None:
+        facts.append(("Texts", source.words))
+    if labels is not None and not regression:
+        names, counts = np.unique(labels, return_counts=True)
+        listed = [f"{name} ({count:,})" for name, count in zip(names.tolist(), counts.tolist(), strict=True)]
+        rest = len(listed) - _LISTED_CLASSES
+        shown = ", ".join(listed[:_LISTED_CLASSES]) + (f" and {rest} more" if rest > 0 else "")
+        facts.append((f"Classes ({len(names):,})", shown))
+    if labels is not None:
+        facts.append(("Labelled rows", f"{len(labels):,}"))
+    return tuple(facts)
+
+
+def _part(rows: Any, there: Any) -> Any:
+    """The rows that have a label."""
+    return rows if rows is None or isinstance(there, slice) else rows[there]
 
 
 def _asked_of(shape: tuple[int, ...], labels: AnyArray | None) -> list[str]:
@@ -163,7 +218,10 @@ def _choose(rows: Any, labels: Any, mask: Any, groups: Any, regression: bool, op
         kind = LearnedPoolingRegressor if regression else LearnedPoolingClassifier
         fitted = kind(**options).fit(rows, labels, mask=mask, groups=groups)
         verdict, advice = sentences.choose(fitted, "R²" if regression else "accuracy")
-        pictures = [lambda ax: fitted.plot(ax)] if fitted.candidates_ else []
+        pictures: list[Callable[[Any], Any]] = []
+        if fitted.candidates_:
+            pictures.append(lambda ax: fitted.plot(ax))
+            pictures[0].height = max(3.4, 0.9 + 0.24 * len(fitted.candidates_))  # type: ignore[attr-defined]
         if poolings()[fitted.decision_].learned or _keeps_positions(fitted):
             pictures.append(lambda ax: fitted.plot(ax, "weights"))
         return Answer(CHOOSE, verdict, advice, fitted, pictures=tuple(pictures))

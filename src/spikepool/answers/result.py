@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit.files import write_text
-from spikepool.kit.showing import html_page, html_text, plain, to_json
+from spikepool.kit.showing import html_page, html_table, html_text, plain, to_json
 
 ENDINGS = (".html", ".htm", ".json")
 
@@ -49,7 +51,7 @@ class Answer:
 
         drawn = []
         for picture in self.pictures:
-            figure, axes = new_figure(width=8.2, height=3.4)
+            figure, axes = new_figure(width=8.2, height=getattr(picture, "height", 3.4))
             picture(axes[0, 0])
             drawn.append(svg_text(figure))
         return tuple(drawn)
@@ -107,6 +109,10 @@ class DataReport:
         The data in a few words.
     choose, trust, plan : Answer
         Which pooling, which components, what more rows will bring.
+    notes : tuple of str
+        How the data were read.
+    facts : tuple of pairs of str
+        The data set in a table: rows, classes, encoder.
     """
 
     source: str
@@ -114,6 +120,8 @@ class DataReport:
     trust: Answer
     plan: Answer
     version: str
+    notes: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
 
     @property
     def answers(self) -> dict[str, Answer]:
@@ -122,7 +130,7 @@ class DataReport:
 
     def summary(self) -> str:
         """The verdicts and advice as text."""
-        lines = [self.source]
+        lines = [self.source, *(f"Note: {note}" for note in self.notes)]
         for name, answer in self.answers.items():
             lines += ["", f"{name.upper()}  {answer.question}", f"  {answer.verdict}", f"  Next: {answer.advice}"]
             lines += [f"  Note: {note}" for note in answer.notes]
@@ -134,7 +142,7 @@ class DataReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         answers = {name: answer.to_dict() for name, answer in self.answers.items()}
-        return {"spikepool": self.version, "source": self.source, **answers}
+        return {"spikepool": self.version, "source": self.source, "notes": list(self.notes), **answers}
 
     def plot(self) -> Any:
         """Figure with the main picture of each answer, one below the other."""
@@ -150,6 +158,9 @@ class DataReport:
     def to_html(self) -> str:
         """One self-contained page: every answer with its verdict, next step, pictures and numbers."""
         body = [f"<h1>Choose, trust, plan</h1><p class='muted'>{html.escape(self.source)}</p>"]
+        if self.facts:
+            body.append(html_table((), [*self.facts, ("Date", date.today().isoformat())]))
+        body += [f"<p class='muted'>Note: {html.escape(note)}</p>" for note in self.notes]
         for name, answer in self.answers.items():
             body.append(_section(name, answer, pictures=True))
         body.append(f"<footer class='muted'>spikepool {html.escape(self.version)}</footer>")
@@ -180,6 +191,19 @@ def _section(name: str, answer: Answer, *, pictures: bool) -> str:
 
         parts += [f"<div class='picture'>{themed(drawing)}</div>" for drawing in answer.drawings]
     parts += [f"<p class='muted'>Note: {html.escape(note)}</p>" for note in answer.notes]
+    scores = getattr(answer.result, "class_scores_", ())
+    if scores:
+        rows = [(str(s.label), f"{s.support:g}", f"{s.recall:.2f}", _share(s.precision)) for s in scores]
+        table = html_table(("class", "rows", "recall", "precision"), rows, title="Each class, on rows left out")
+        parts.append(
+            f"<details open><summary>Each class</summary>{table}</details>"
+            if len(rows) <= 30
+            else f"<details><summary>Each of {len(rows)} classes</summary>{table}</details>"
+        )
     if answer.result is not None:
         parts.append(f"<details><summary>The numbers</summary>{html_text(answer.details())}</details>")
     return "".join(parts) + "</section>"
+
+
+def _share(value: float) -> str:
+    return "never predicted" if math.isnan(value) else f"{value:.2f}"

@@ -16,6 +16,7 @@ from spikepool.cli import (
     plan_command,
     run_commands,
     spectrum_command,
+    text_commands,
 )
 
 CITATION = f"""@article{{seddik2026attention,
@@ -73,6 +74,7 @@ def _options(
 
 for module in (
     data_commands,
+    text_commands,
     spectrum_command,
     compare_command,
     curve_command,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
-from spikepool.cli import reading
+from spikepool.cli import reading, text_commands
 from spikepool.cli.output import checked_out, existing_folder, print_json, write_out
 from spikepool.kit.showing import html_text
 
@@ -239,29 +239,52 @@ def report(
     target: Target = None,
     task: Task = "auto",
     column: reading.Column = None,
+    text_column: text_commands.TextColumn = None,
+    group_column: text_commands.GroupColumn = None,
+    encoder: text_commands.Encoder = "minilm",
+    layers: text_commands.Layers = None,
+    max_tokens: text_commands.MaxTokens = 128,
     out: Annotated[Path, typer.Option("--out", "-o", help="Page (.html) or numbers (.json) to write.")] = Path(
         "report.html"
     ),
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
-    """Choose, trust, plan: three answers about your own data on one self-contained page."""
+    """Choose, trust, plan: three answers about your own data on one self-contained page.
+
+    DATA holds tokens, features, or texts: a table with a column of texts (named text, sentence, ..., or by
+    --text-column) is encoded first.
+    """
     from spikepool.answers import report as ask
+    from spikepool.data.columns import read_column
     from spikepool.errors import InvalidInputError
+    from spikepool.texts.files import holds_texts
 
     if out.suffix.lower() not in (".html", ".htm", ".json"):
         raise InvalidInputError("--out must end in .html or .json", str(out), "Choose one of these")
     checked_out(out, (".json",), (data, labels, mask, groups))
-    rows = reading.open_input(data, column, "either", label_column)
-    found = ask(
-        rows,
-        reading.label_values(data, labels, label_column, rows.shape[0]),
-        mask=reading.mask_values(mask, rows.shape),
-        groups=reading.group_values(groups, rows.shape[0]),
-        target=target,
-        task=task,
-        random_state=seed,
-    )
+    options: dict[str, Any] = {"target": target, "task": task, "random_state": seed}
+    if text_column is not None or (column is None and holds_texts(data)):
+        found = ask(
+            data,
+            None if labels is None else read_column(labels),
+            text=text_column,
+            label=label_column,
+            group=group_column,
+            encoder=encoder,
+            layers=text_commands.asked_layers(layers),
+            max_tokens=max_tokens,
+            **options,
+        )
+    else:
+        rows = reading.open_input(data, column, "either", label_column)
+        found = ask(
+            rows,
+            reading.label_values(data, labels, label_column, rows.shape[0]),
+            mask=reading.mask_values(mask, rows.shape),
+            groups=reading.group_values(groups, rows.shape[0]),
+            **options,
+        )
     found.save(out)
     if as_json:
         print_json(found.to_dict())

@@ -13,6 +13,11 @@ from spikepool.kit import validation as check
 KINDS = ("spectrum", "spans", "rows")
 # Spans whose curve against the number of rows is drawn; those of one or two components hang on single gaps.
 _SMALLEST_CURVE = 5
+_TITLES = {
+    "spectrum": "Eigenvalues of the features",
+    "spans": "Agreement of the top k components with the population's",
+    "rows": "Agreement that more rows would bring",
+}
 
 
 def draw_diagnosis(diagnosis: Any, ax: Any = None, kind: str | None = None) -> Any:
@@ -26,7 +31,7 @@ def draw_diagnosis(diagnosis: Any, ax: Any = None, kind: str | None = None) -> A
         )
     ax = plotting.own_axes(ax)
     {"spectrum": draw_spectrum, "spans": draw_spans, "rows": draw_rows}[kind](diagnosis, ax)
-    ax.set_title(diagnosis.verdict, loc="left")
+    ax.set_title(_TITLES[kind], loc="left")
     return ax
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from spikepool.data.blocks import BlockSource
 from spikepool.data.locations import Location, named_errors
@@ -123,6 +124,10 @@ class Format:
         the file, and :mod:`spikepool.data.budget`, before allocating.
     tensors : callable or None
         ``(location) -> list of TensorEntry``; by default the one table that `open` gives.
+    columns : callable or None
+        ``(location) -> list of str``: names of the columns of a table.
+    records : callable or None
+        ``(location) -> iterator of dict``: its records in order.
     rank : int
         Formats of a lower rank are asked first; text formats, which accept almost anything, come last.
     """
@@ -133,6 +138,8 @@ class Format:
     recognise: Callable[[Probe], bool]
     open: Callable[[Location, Request], BlockSource]
     tensors: Callable[[Location], list[TensorEntry]] | None = None
+    columns: Callable[[Location], list[str]] | None = field(default=None, kw_only=True)
+    records: Callable[[Location], Iterator[dict[str, Any]]] | None = field(default=None, kw_only=True)
     rank: int = field(default=0, kw_only=True)
 
     def serves(self, role: str) -> bool:

@@ -6,6 +6,7 @@ record batches of an Arrow file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -221,13 +222,40 @@ def _column_to_rows(pyarrow: Any, values: Any, name: str, where: str, start: int
     return flat.reshape(shape)
 
 
+def _parquet_records(location: Location) -> Iterator[dict[str, Any]]:
+    pq = require("pyarrow.parquet", "parquet")
+    for path in _files(location):
+        for batch in pq.ParquetFile(location.at(path).open()).iter_batches(batch_size=512):
+            yield from batch.to_pylist()
+
+
 def _recognise_parquet(probe: Probe) -> bool:
     if not probe.folder:
         return probe.head.startswith(b"PAR1")
     return bool(_files(probe.location))
 
 
-register(Format("Parquet", PARQUET_SUFFIXES, ROLES, _recognise_parquet, ParquetBlocks, rank=2))
+def _parquet_columns(location: Location) -> list[str]:
+    pq = require("pyarrow.parquet", "parquet")
+    path = next(iter(_files(location)))
+    try:
+        return list(pq.read_schema(location.at(path).open()).names)
+    except (require("pyarrow", "parquet").ArrowException, ValueError, EOFError) as err:
+        raise TableFormatError(f"{path} is damaged: {err}", remedy="Write it again") from err
+
+
+register(
+    Format(
+        "Parquet",
+        PARQUET_SUFFIXES,
+        ROLES,
+        _recognise_parquet,
+        ParquetBlocks,
+        columns=_parquet_columns,
+        records=_parquet_records,
+        rank=2,
+    )
+)
 register(
     Format(
         "Arrow",

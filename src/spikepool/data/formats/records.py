@@ -176,6 +176,7 @@ def _lines(location: Location) -> Iterator[str]:
 
 
 def _csv_records(location: Location) -> tuple[list[str] | None, Iterator[Record]]:
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # a whole document may be a cell
     rows = _checked(csv.reader(_lines(location), delimiter=_delimiter(location)), location)
     first = next(rows, None)
     if first is None:
@@ -296,7 +297,37 @@ def _open_json_lines(location: Location, request: Request) -> BlockSource:
     return RecordBlocks(location, _json_records, request)
 
 
-register(Format("CSV", (".csv", ".tsv", ".txt"), ROLES, _recognise_csv, _open_csv, rank=9))
+def _csv_columns(location: Location) -> list[str]:
+    return list(_csv_records(location)[0] or [])
+
+
+def _json_columns(location: Location) -> list[str]:
+    return list(_json_records(location)[0] or [])
+
+
+def _dictionaries(records: Callable[[Location], Any]) -> Callable[[Location], Iterator[dict[str, Any]]]:
+    """Records with the names of their columns."""
+
+    def read(location: Location) -> Iterator[dict[str, Any]]:
+        names, rows = records(location)
+        for row in rows:
+            yield dict(zip(names or [f"column_{i}" for i in range(len(row))], row, strict=True))
+
+    return read
+
+
+register(
+    Format(
+        "CSV",
+        (".csv", ".tsv", ".txt"),
+        ROLES,
+        _recognise_csv,
+        _open_csv,
+        columns=_csv_columns,
+        records=_dictionaries(_csv_records),
+        rank=9,
+    )
+)
 register(
     Format(
         "JSON lines",
@@ -304,6 +335,8 @@ register(
         ("tokens", *ROLES),
         _recognise_json_lines,
         _open_json_lines,
+        columns=_json_columns,
+        records=_dictionaries(_json_records),
         rank=8,
     )
 )

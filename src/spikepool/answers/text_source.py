@@ -1,0 +1,93 @@
+"""Texts as the rows of a report: read from a file, data frame or list, and encoded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.data.columns import read_column
+from spikepool.data.labels import label_array
+from spikepool.data.locations import is_path
+from spikepool.errors import InvalidInputError
+from spikepool.texts.files import TextTable, holds_texts, read_text_table
+from spikepool.texts.text_model import default_layers, embedded
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Encoded texts with their labels.
+
+    Attributes
+    ----------
+    X : array or mapping
+        Tokens, by layer where there are several.
+    mask : numpy.ndarray
+    labels : numpy.ndarray or None
+        Of the rows that have one.
+    labelled : numpy.ndarray of bool
+    groups : numpy.ndarray or None
+    notes : tuple of str
+    words : str
+        The source in a few words.
+    """
+
+    X: Any
+    mask: NDArray[np.bool_]
+    labels: NDArray[Any] | None
+    labelled: NDArray[np.bool_]
+    groups: NDArray[Any] | None
+    notes: tuple[str, ...]
+    words: str
+
+
+def text_source(
+    X: Any,
+    y: Any,
+    groups: Any,
+    text: str | None,
+    label: str | None,
+    group: str | None,
+    encoder: Any,
+    layers: Any,
+    max_tokens: int,
+) -> TextSource | None:
+    """The encoded texts, or None where X holds numbers."""
+    if isinstance(X, str) and not X.strip():
+        raise InvalidInputError("X is an empty path", X, "Check the variable that should hold it")
+    table = _table(X, text, label, group)
+    if table is None:
+        return None
+    labels, labelled = table.labels, table.labelled
+    if y is not None:
+        labels = label_array(read_column(y, rows=len(table.texts)) if is_path(y) else y)
+        labelled = np.ones(len(table.texts), dtype=bool)
+    chosen = default_layers(encoder, table.texts, max_tokens) if layers is None else layers
+    tokens, mask, encoded = embedded(table.texts, encoder, chosen, max_tokens, progress=None)
+    words = f"{len(table.texts):,} texts, encoded by {encoded.encoder}"
+    if len(encoded.layers) > 1:
+        words += f" in {len(encoded.layers)} layers"
+    return TextSource(
+        tokens,
+        mask,
+        None if labels is None else labels[labelled] if len(labels) == len(labelled) else labels,
+        labelled,
+        groups if groups is not None else table.groups,
+        (*table.notes, *encoded.notes),
+        words,
+    )
+
+
+def _table(X: Any, text: str | None, label: str | None, group: str | None) -> TextTable | None:
+    if isinstance(X, (list, tuple, np.ndarray)) and len(X) and isinstance(X[0], str):
+        return TextTable([str(one) for one in X], None, np.zeros(len(X), dtype=bool), None, {})
+    framed = hasattr(X, "columns") and hasattr(X, "iloc")
+    if text is not None or ((is_path(X) or framed) and holds_texts(X)):
+        return read_text_table(X, text, label, group)
+    if label is not None or group is not None:
+        raise InvalidInputError(
+            "label and group name columns of a table of texts", label or group, "Pass text= as well"
+        )
+    return None

@@ -1,0 +1,1 @@
+"""Texts in: encoders that turn texts into token embeddings, and files that hold texts with their labels."""

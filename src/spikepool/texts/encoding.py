@@ -1,0 +1,147 @@
+"""From texts to token embeddings, in batches of similar length; in memory, or into a Zarr store that can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spikepool.data.in_memory import as_array, padded
+from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+from spikepool.kit.memory import require_memory
+from spikepool.kit.progress import Progress
+from spikepool.texts.batches import EncodedTexts, batches, embedded_rows, notes_on, observed, tokenised
+from spikepool.texts.encoder_types import Function
+from spikepool.texts.encoders import chosen_layers, find_encoder
+from spikepool.texts.stored import encode_into
+
+# Texts of one batch of the encoder.
+BATCH = 32
+# Texts that a function is given at a time.
+_FUNCTION_BATCH = 64
+
+
+def encode(
+    texts: Sequence[str],
+    encoder: Any = "minilm",
+    layers: Any = None,
+    max_tokens: int = 128,
+    *,
+    batch_size: int = BATCH,
+    dtype: str = "float32",
+    out: str | Path | None = None,
+    progress: bool | None = None,
+) -> EncodedTexts:
+    """Token embeddings of texts, with mask and token strings.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        A list, array or column of a data frame.
+    encoder : str, path or callable
+        ``"minilm"`` (all-MiniLM-L6-v2, no torch needed), a folder or hub id with an ONNX model and tokenizer.json or a
+        model of transformers, an :class:`~spikepool.texts.encoders.Encoder`, or a function from a list of texts to
+        their token embeddings: a list of (T_i, d) or (layers, T_i, d) arrays.
+    layers : None, "all", int, str, or sequence of these
+        The last layer by default. Layer 0 is the input embedding; negative numbers count from the end.
+    max_tokens : int
+        Longer texts are cut, which is counted and reported in `notes`.
+    batch_size : int
+        Texts that the encoder sees at once.
+    dtype : {"float32", "float16"}
+        Of the embeddings.
+    out : path, optional
+        Zarr store to write instead of memory. A run that was killed goes on where it was; at most one block of rows is
+        computed again, and the result is the same.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal, when the work is long.
+
+    Returns
+    -------
+    EncodedTexts
+    """
+    values = _checked_texts(texts)
+    max_tokens, batch_size = check.size(max_tokens, "max_tokens", minimum=2), check.size(batch_size, "batch_size")
+    kind = check.choice(dtype, "dtype", ("float32", "float16"))
+    if callable(encoder) and not hasattr(encoder, "embed"):
+        if out is not None:
+            raise InvalidInputError(
+                "a function as encoder cannot be resumed", out, "Drop out, or pass an encoder object"
+            )
+        return _encode_with(encoder, values, max_tokens, kind, progress)
+    found = find_encoder(encoder)
+    wanted = chosen_layers(found, layers)
+    if out is not None:
+        return encode_into(out, values, found, wanted, max_tokens, batch_size, kind, progress)
+    words = tokenised(found, values, max_tokens)
+    T = max(len(one.ids) for one in words)
+    first = embedded_rows(found, words[:1], wanted, T, 1)
+    shape = (len(values), *first.shape[1:])
+    require_memory(
+        int(np.prod(shape)) * np.dtype(kind).itemsize,
+        f"embeddings of shape {shape}",
+        "Pass out= to write them to a Zarr store, fewer layers, or dtype='float16'",
+    )
+    X = np.zeros(shape, dtype=kind)
+    with Progress(len(values), "encoding texts", show=progress) as bar:
+        for rows in batches([len(one.ids) for one in words], batch_size):
+            X[rows] = embedded_rows(found, [words[i] for i in rows], wanted, T, batch_size)
+            bar.advance(len(rows))
+    return EncodedTexts(
+        X[:, 0] if len(wanted) == 1 else X,
+        observed(words, T),
+        [one.strings for one in words],
+        wanted,
+        found.name,
+        notes_on(values, words, max_tokens),
+    )
+
+
+def _checked_texts(texts: Any) -> list[str]:
+    if isinstance(texts, (str, bytes)):
+        raise InvalidInputError("texts must be a list of texts, not one text", texts[:40], "Pass [text]")
+    values = list(as_array(texts, "texts").tolist() if hasattr(texts, "to_numpy") or hasattr(texts, "dtype") else texts)
+    if not values:
+        raise ShapeError("texts is empty", (0,), "Pass at least one text")
+    bad = next((i for i, value in enumerate(values) if not isinstance(value, str)), None)
+    if bad is not None:
+        raise InvalidInputError(f"text {bad} is not a string", values[bad], "Drop missing texts, or fill them with ''")
+    return values
+
+
+def _encode_with(
+    function: Function, texts: list[str], max_tokens: int, dtype: str, progress: bool | None
+) -> EncodedTexts:
+    """Embeddings from a function; rows of different lengths are padded."""
+    rows: list[FloatArray] = []
+    with Progress(len(texts), "encoding texts", show=progress) as bar:
+        for start in range(0, len(texts), _FUNCTION_BATCH):
+            part = texts[start : start + _FUNCTION_BATCH]
+            found = list(function(part))
+            if len(found) != len(part):
+                raise ShapeError(
+                    f"the encoder returned {len(found)} arrays for {len(part)} texts", remedy="Return one per text"
+                )
+            rows += [np.asarray(as_array(row, "embeddings"), dtype=dtype) for row in found]
+            bar.advance(len(part))
+    dims = {row.ndim for row in rows}
+    if dims not in ({2}, {3}):
+        raise ShapeError("the encoder must return (tokens, d) or (layers, tokens, d) per text", sorted(dims))
+    cut = sum(row.shape[-2] > max_tokens for row in rows)
+    rows = [row[..., :max_tokens, :] for row in rows]
+    layered = rows[0].ndim == 3
+    count = rows[0].shape[0] if layered else 1
+    stacks = [padded([row[k] for row in rows] if layered else rows, None) for k in range(count)]
+    X = np.stack([stack[0] for stack in stacks], axis=1) if layered else stacks[0][0]
+    mask = stacks[0][1]
+    mask = np.ones(X.shape[:1] + X.shape[-2:-1], dtype=bool) if mask is None else mask
+    notes = (f"{cut:,} of {len(texts):,} texts have more than {max_tokens} tokens and were cut there",) if cut else ()
+    name = getattr(function, "__name__", type(function).__name__)
+    return EncodedTexts(X, np.asarray(mask), [[""] * len(row) for row in mask], tuple(range(count)), name, notes)
+
+
+__all__ = ["EncodedTexts", "encode"]

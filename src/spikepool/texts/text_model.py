@@ -1,0 +1,104 @@
+"""A fitted pooling together with the encoder of its texts: from texts to labels in one call, saved in one folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikepool.errors import ModelFormatError
+from spikepool.kit.files import write_text
+from spikepool.texts.encoder_types import LayerNames
+from spikepool.texts.encoders import chosen_layers, find_encoder
+from spikepool.texts.encoding import encode
+
+# Settings of the texts, beside the saved pooling.
+SETTINGS = "texts.json"
+# Texts that are encoded and classified at a time.
+STREAMED = 256
+# Bytes of embeddings up to which all layers are compared by default; beyond, the last one is used.
+LAYER_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How texts were encoded for a model.
+
+    Attributes
+    ----------
+    encoder : str
+        Name, folder or hub id.
+    layers : list
+        Layers in the order of the fit.
+    max_tokens : int
+    text_column : str or None
+        Column of the texts in the file of the fit.
+    """
+
+    encoder: str
+    layers: list[Any]
+    max_tokens: int
+    text_column: str | None = None
+
+
+def default_layers(encoder: Any, texts: Sequence[str], max_tokens: int) -> Any:
+    """All layers where their embeddings fit a gigabyte in half precision, else the last one."""
+    if callable(encoder) and not hasattr(encoder, "embed"):
+        return None
+    found = find_encoder(encoder)
+    sample = [texts[i] for i in np.linspace(0, len(texts) - 1, min(len(texts), 200)).astype(int)]
+    longest = max(len(one.ids) for one in found.tokenise(sample, max_tokens))
+    width = found.embed(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool), found.layers[:1]).shape[-1]
+    needed = 2 * len(texts) * len(found.layers) * longest * width
+    return "all" if needed <= LAYER_BYTES else None
+
+
+def save_settings(folder: Path, settings: TextSettings) -> None:
+    """Write the settings beside a saved pooling."""
+    write_text(folder / SETTINGS, json.dumps(asdict(settings), indent=2) + "\n")
+
+
+def load_settings(folder: Path) -> TextSettings:
+    """The settings of a model that was fitted on texts."""
+    try:
+        found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        return TextSettings(
+            str(found["encoder"]), list(found["layers"]), int(found["max_tokens"]), found.get("text_column")
+        )
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        raise ModelFormatError(
+            f"{folder} is not a model of texts ({err})", remedy="Pass a folder made by spikepool fit on texts"
+        ) from err
+
+
+def embedded(texts: Sequence[str], encoder: Any, layers: Any, max_tokens: int, progress: bool | None = False) -> Any:
+    """Token embeddings of texts as a pooling takes them: (n, T, d), or a mapping by layer; and the mask."""
+    found = encode(
+        texts, encoder, layers, max_tokens, progress=progress, dtype="float16" if layers == "all" else "float32"
+    )
+    X = found.X if found.X.ndim == 3 else found.by_layer()
+    return X, found.mask, found
+
+
+def predict_texts(
+    model: Any, settings: TextSettings, texts: Sequence[str], encoder: Any = None
+) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+    """Labels (or values) and probabilities of texts, a few hundred at a time."""
+    used = find_encoder(settings.encoder if encoder is None else encoder)
+    names = {str(layer): layer for layer in used.layers}
+    missing = [layer for layer in settings.layers if str(layer) not in names]
+    if missing:
+        raise ModelFormatError("the encoder lacks layers of the model", missing, "Pass the encoder of the fit")
+    layers: LayerNames = chosen_layers(used, [names[str(layer)] for layer in settings.layers])
+    for start in range(0, len(texts), STREAMED):
+        X, mask, _ = embedded(texts[start : start + STREAMED], used, layers, settings.max_tokens)
+        proba = model.predict_proba(X, mask=mask) if hasattr(model, "predict_proba") else None
+        yield np.asarray(model.predict(X, mask=mask)), proba
+
+
+__all__ = ["TextSettings", "default_layers", "embedded", "load_settings", "predict_texts", "save_settings"]

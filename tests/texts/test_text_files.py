@@ -1,0 +1,144 @@
+"""Tables of texts, and bad ones: named errors or right results."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+import spikepool as sp
+from spikepool.errors import SpikepoolError
+from spikepool.texts.files import read_text_table
+
+ROWS = [("hello there", "greet"), ("bye now", "leave"), ("hi, you", "greet"), ("see you", "leave")]
+
+
+def write_csv(path, rows=ROWS, header=("text", "label"), separator=","):
+    lines = [separator.join(header), *(separator.join(f'"{cell}"' for cell in row) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_formats_give_the_same_table(tmp_path):
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    del pyarrow
+    frame = pandas.DataFrame(ROWS, columns=["text", "label"])
+    (tmp_path / "t.jsonl").write_text("\n".join(json.dumps({"text": t, "label": y}) for t, y in ROWS))
+    frame.to_parquet(tmp_path / "t.parquet")
+    write_csv(tmp_path / "t.csv")
+    write_csv(tmp_path / "t.tsv", separator="\t")
+    with gzip.open(tmp_path / "t.csv.gz", "wt") as stream:
+        stream.write((tmp_path / "t.csv").read_text())
+    for source in (frame, *(tmp_path / f"t.{end}" for end in ("csv", "tsv", "csv.gz", "jsonl", "parquet"))):
+        table = read_text_table(source)
+        assert table.texts == [t for t, _ in ROWS]
+        assert table.labels.tolist() == [y for _, y in ROWS]
+        assert any("'text' is taken for the texts" in note for note in table.notes)
+
+
+def test_missing_labels_are_counted(tmp_path):
+    rows = [("a", "x"), ("b", ""), ("c", "NaN"), ("d", "y")]
+    table = read_text_table(write_csv(tmp_path / "t.csv", rows))
+    assert table.labelled.tolist() == [True, False, False, True]
+    assert table.labels[table.labelled].tolist() == ["x", "y"]
+    assert any("2 of 4 rows have no label" in note for note in table.notes)
+
+
+def test_numbers_as_labels(tmp_path):
+    table = read_text_table(write_csv(tmp_path / "t.csv", [("a", "1"), ("b", "2")]))
+    assert table.labels.dtype.kind == "i"
+    table = read_text_table(write_csv(tmp_path / "u.csv", [("a", "1.5"), ("b", "2")]))
+    assert table.labels.dtype.kind == "f"
+
+
+BAD = {
+    "ragged.csv": b"text,label\na,b\nc\n",
+    "empty.csv": b"",
+    "header_only.csv": b"text,label\n",
+    "latin1.csv": "text,label\ncaf\xe9,x\n".encode("latin-1"),
+    "utf16.csv": "text,label\na,b\n".encode("utf-16"),
+    "nul.csv": b"text,label\na\x00b,c\n",
+    "no_text.csv": b"colour,label\na,b\n",
+    "twice.csv": b"text,text,label\na,b,c\n",
+    "all_missing.csv": b"text,label\na,\nb,\n",
+    "quote.csv": b'text,label\n"a,b\n',
+    "html.csv": b"<html><body>not a table</body></html>",
+    "lines.jsonl": b'{"text": "a", "label": "b"}\nnot json\n',
+    "lacks.jsonl": b'{"text": "a", "label": "b"}\n{"text": "c"}\n',
+    "list.jsonl": b"[1, 2]\n[3, 4]\n",
+    "cut.parquet": b"PAR1\x00\x00",
+    "cut.csv.gz": b"\x1f\x8b\x08\x00garbage",
+    "pickle.csv": b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00.",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_named_errors(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(BAD[name])
+    with pytest.raises(SpikepoolError) as caught:
+        read_text_table(path)
+    assert str(caught.value)
+
+
+def test_awkward_files_are_read_right(tmp_path):
+    rows = [("=SUM(A1)", "<script>alert(1)</script>"), ("x" * 200_000, "a&b"), ("line\nbreak", "class \u2603")]
+    table = read_text_table(write_csv(tmp_path / "t.csv", rows))
+    assert table.texts == [t for t, _ in rows]
+    assert table.labels.tolist() == [y for _, y in rows]
+    bom = tmp_path / "bom.csv"
+    bom.write_bytes(b"\xef\xbb\xbftext,label\na,b\n")
+    assert read_text_table(bom).columns["texts"] == "text"
+
+
+def test_columns_by_name_and_unknown_ones(tmp_path):
+    path = write_csv(tmp_path / "t.csv", [("a", "b"), ("c", "d")], header=("words", "kind"))
+    table = read_text_table(path, text="words", label="kind")
+    assert table.texts == ["a", "c"]
+    with pytest.raises(ValueError, match="no column 'nope'"):
+        read_text_table(path, text="nope")
+    with pytest.raises(ValueError, match="which column holds the texts"):
+        read_text_table(path)
+
+
+def embed(texts):
+    """Two coordinates per word: its length, and whether it holds an o."""
+    return [np.array([[len(w), float("o" in w)] for w in text.split() or [""]]) for text in texts]
+
+
+def toy_rows(n):
+    rng = np.random.default_rng(0)
+    words = {"greet": ["hello", "hoi", "good"], "leave": ["bye", "lets", "see"]}
+    labels = ["greet" if i % 2 else "leave" for i in range(n)]
+    return [(" ".join(rng.choice(words[y], 4)), y) for y in labels]
+
+
+def test_report_from_a_file_of_texts(tmp_path):
+    rows = toy_rows(120)
+    rows[7] = (rows[7][0], "")
+    found = sp.report(write_csv(tmp_path / "t.csv", rows), encoder=embed)
+    assert "120 texts" in found.source
+    assert found.choose.result is not None
+    assert len(found.choose.result.classes_) == 2
+    assert any("1 of 120 rows have no label" in note for note in found.notes)
+    page = found.to_html()
+    assert "greet" in page
+    assert "Each class" in page
+
+
+def test_report_escapes_labels_and_texts(tmp_path):
+    rows = [(text, "<script>alert(1)</script>" if y == "greet" else y) for text, y in toy_rows(80)]
+    page = sp.report(write_csv(tmp_path / "t.csv", rows), encoder=embed).to_html()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_report_takes_a_list_and_a_frame():
+    rows = toy_rows(80)
+    texts, labels = [t for t, _ in rows], [y for _, y in rows]
+    one = sp.report(texts, labels, encoder=embed)
+    pandas = pytest.importorskip("pandas")
+    two = sp.report(pandas.DataFrame(rows, columns=["utterance", "intent"]), encoder=embed)
+    assert one.choose.verdict == two.choose.verdict
