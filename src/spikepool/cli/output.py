@@ -10,6 +10,7 @@ from typing import Any
 from spikepool.kit.showing import html_page, one_line, to_json
 
 WIDTH = 140  # columns of a table that does not go to a terminal
+MOST_ROWS = 2000  # lines of a table on standard output
 PICTURES = (".png", ".svg", ".pdf")
 PAGES = (".html", ".htm")
 
@@ -30,10 +31,12 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     table = Table(title=escape(one_line(title)), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for position, name in enumerate(header):
         table.add_column(escape(name), justify="left" if position == 0 else "right", overflow="fold")
-    for row in rows:
+    for row in rows[:MOST_ROWS]:
         table.add_row(*(escape(one_line(cell)) for cell in row))
     # a file or a pipe has no width to fit into
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+    if len(rows) > MOST_ROWS:
+        print(f"... and {len(rows) - MOST_ROWS:,} more; --json gives all of them")
 
 
 def checked_out(out: Path | None, also: tuple[str, ...] = (), inputs: Sequence[str | None] = ()) -> Path | None:

@@ -20,7 +20,8 @@ _BUFFER_BYTES = 16
 def decoded_bytes(group: Any, columns: list[str]) -> tuple[int, int]:
     """Values of `columns` in a row group of Parquet, and their bytes once decoded."""
     chunks = [group.column(j) for j in range(group.num_columns)]
-    chosen = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns]
+    wanted = set(columns)
+    chosen = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in wanted]
     sizes = {"FLOAT": 4, "INT32": 4, "BOOLEAN": 1}
     wide = sum(chunk.num_values * sizes.get(chunk.physical_type, 8) for chunk in chosen)
     return sum(chunk.num_values for chunk in chosen), max(wide, group.total_byte_size)

@@ -14,7 +14,7 @@ RATIO_LIMIT = 100
 HARMLESS_BYTES = 1 << 26
 # Chunks, members, row groups or columns that a file may have: more are no data that somebody has measured.
 MOST_PIECES = 1_000_000
-MOST_COLUMNS = 20_000
+MOST_COLUMNS = 10_000
 
 
 def refuse_bomb(decoded: int, stored: int, name: str) -> None:

@@ -12,6 +12,8 @@ from spikepool.errors import DataSourceError, InvalidInputError, NonFiniteError,
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
 
+# Every class is a column of numbers as long as the rows.
+MOST_CLASSES = 2000
 TASKS = ("auto", "classification", "regression")
 # Whole numbers of which more than this share are distinct may be classes or amounts: the caller has to say.
 _AMBIGUOUS_SHARE = 0.8
@@ -92,7 +94,16 @@ def _refuse_missing(missing: AnyArray) -> None:
 
 def decided_task(values: AnyArray, task: str = "auto") -> str:
     """Classification or regression: as asked for, or by the values of :func:`label_array`."""
-    check.choice(task, "task", TASKS)
+    decided = _decided(values, check.choice(task, "task", TASKS))
+    if decided == "classification" and values.ndim == 1 and len(np.unique(values)) > MOST_CLASSES:
+        raise InvalidInputError(
+            f"y has {len(np.unique(values)):,} classes, and at most {MOST_CLASSES:,} are compared",
+            remedy="Merge the rare classes, or pass task='regression' for amounts",
+        )
+    return decided
+
+
+def _decided(values: AnyArray, task: str) -> str:
     if task != "auto":
         return task
     if values.ndim == 2:

@@ -98,6 +98,9 @@ def serve(
     settings : Settings, optional
         Limits; `host` and `token` above take the place of its own.
     """
+    from spikepool.explorer.security import COOKIE
+    from spikepool.explorer.strangers import refuse_strangers
+
     waitress = require("waitress", "explore")
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise InvalidInputError("port must be an integer from 0 to 65535", port, "Pass a free port such as 8050")
@@ -122,6 +125,8 @@ def serve(
             channel_timeout=60,
             ident="spikepool",
         )
+        if settings.token is not None:
+            refuse_strangers(server, COOKIE, settings.token)
         _announce(settings, server.effective_port if hasattr(server, "effective_port") else port, open_browser)
         with _termination_as_interrupt():
             server.run()

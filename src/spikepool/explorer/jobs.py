@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from spikepool.errors import SpikepoolError
+from spikepool.kit.memory import available_bytes
 
 Report = Callable[[float, str], None]
 Task = Callable[[dict[str, Any], Report], dict[str, Any]]
@@ -33,6 +34,10 @@ MAX_MESSAGE_BYTES = 32 * 2**20
 # seventieth of what a request thread gets, and simulations beside fifty busy pages never end; at 5, a third.
 NICENESS = 5
 _TICK_SECONDS = 0.25
+# Workers together may take this share of the memory that is available when they start; the libraries alone map more
+# than a gibibyte of addresses.
+_MEMORY_SHARE = 0.8
+_LEAST_MEMORY = 2 * 2**30
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -74,7 +79,8 @@ class JobRunner:
     seconds : float
         A worker that runs longer is killed.
     memory_bytes : int
-        Address space of a worker, where the system can limit it.
+        Address space of a worker, where the system can limit it; less where the memory available now is shared by as
+        many workers as may run.
     idle_seconds : float
         A job nobody has asked about for this long is killed.
     kept : int
@@ -230,9 +236,7 @@ class JobRunner:
 
     def _start(self, job: Job) -> None:
         reader, writer = self._context.Pipe(duplex=False)
-        process = self._context.Process(
-            target=_work, args=(writer, job.task, job.payload, self._memory_bytes), daemon=True
-        )
+        process = self._context.Process(target=_work, args=(writer, job.task, job.payload, self._share()), daemon=True)
         process.start()
         writer.close()  # so that the worker's death closes the pipe
         with self._lock:
@@ -245,6 +249,16 @@ class JobRunner:
             process.kill()
             process.join()
             reader.close()
+
+    def _share(self) -> int:
+        """Address space of a worker: its limit, and no more than its share of the memory that there is now."""
+        available = available_bytes()
+        if available is None:
+            return self._memory_bytes
+        with self._lock:
+            busy = sum(job.status == "running" for job in self._jobs.values())
+        places = max(1, self._limits[0] - busy)
+        return min(self._memory_bytes, max(_LEAST_MEMORY, int(_MEMORY_SHARE * available) // places))
 
     def _end(self, job: Job, status: str, *, result: dict[str, Any] | None = None, error: str | None = None) -> None:
         with self._lock:

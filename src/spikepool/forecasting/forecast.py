@@ -12,7 +12,14 @@ from spikepool.errors import ShapeError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
 from spikepool.forecasting.curve import REWEIGHTINGS, LearningCurve, fit_curve
 from spikepool.forecasting.pilot import FRACTIONS, Pilot, explained, measure_pilot, weighted_mean
-from spikepool.forecasting.pilot_input import ForecastWarning, PilotInput, read_pilot
+from spikepool.forecasting.pilot_input import (
+    MOST_ROWS,
+    ForecastWarning,
+    PilotInput,
+    labels_in_memory,
+    read_pilot,
+    take_part,
+)
 from spikepool.forecasting.pooled_tokens import looks_at_labels, pool_pilot
 from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.kit import validation as check
@@ -65,7 +72,8 @@ def forecast(
     ----------
     C : array_like (n0, d), or tokens with `pooling`
         Pooled features of the pilot, one row per document; at least 20 distinct rows, better 200. Also a path or URL
-        (npy, Zarr, Parquet, Arrow), a memory map, a Zarr or a Dask array.
+        (npy, Zarr, Parquet, Arrow, CSV), a memory map, a Zarr or a Dask array. Of more than 20,000 rows the forecast is
+        made from 20,000, in runs of neighbours spread over all of them.
     y : array_like (n0,)
         Labels of two or more classes, or real numbers; or a path (npy, csv, txt, json, Parquet).
     n : array_like of int, optional
@@ -120,6 +128,9 @@ def forecast(
     >>> bool((f.accuracy > 0.85).all() and (f.accuracy < 1).all())
     True
     """
+    y = labels_in_memory(y)
+    if n is None and hasattr(y, "__len__") and len(y) > MOST_ROWS:
+        n = asked_sizes(None, len(y))  # of all the rows, not of those that are used
     pilot, told = read(C, y, task=task, groups=groups, pooling=pooling, mask=mask, standardize=standardize)
     if estimator is None and scoring in (None, "accuracy" if pilot.labels is not None else "r2"):
         curve = fit_pilot(pilot, random_state=random_state, progress=progress)
@@ -149,11 +160,11 @@ def read(
 ) -> tuple[PilotInput, tuple[str, ...]]:
     """The pilot, pooled if it is tokens, and what to say of it."""
     check.flag(standardize, "standardize")
-    told: tuple[str, ...] = ()
+    C, y, groups, mask, told = take_part(C, y, groups, mask)
     if pooling is not None:
         C = pool_pilot(pooling, C, y, mask=mask, groups=groups)
         if looks_at_labels(pooling):
-            told = (
+            told += (
                 "the pooling is as good as the pilot makes it: more rows may teach it better weights, "
                 "and the score may then lie above the interval",
             )

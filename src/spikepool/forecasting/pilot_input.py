@@ -12,6 +12,7 @@ from spikepool.data.in_memory import as_array
 from spikepool.data.labels import decided_task, group_array, label_array
 from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored, open_blocks
+from spikepool.data.row_limit import spread_rows, take_rows
 from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, SizeError
 from spikepool.forecasting.dependent_rows import dependence_warnings
 from spikepool.kit import validation as check
@@ -33,6 +34,8 @@ _LARGEST_FEATURE = 1e100
 _FAR_ROW = 30.0
 # Spread of a column, as a multiple of the median one, from which units are mentioned.
 _UNLIKE_SCALES = 100.0
+# Rows that a forecast is made from: more would take minutes and change the curve by less than its interval.
+MOST_ROWS = 20_000
 # The smaller Gram matrix is decomposed fifty times.
 _LARGEST_SIDE = 10_000
 
@@ -81,6 +84,20 @@ class PilotInput:
 def in_memory(rows: Any, name: str) -> Any:
     """Rows of a path, URL, memory map, Zarr or Dask array as an array; a pilot is small. Anything else as it is."""
     return open_blocks(rows, name=name).whole() if is_stored(rows) else as_array(rows, name)
+
+
+def take_part(C: Any, y: Any, groups: Any, mask: Any) -> tuple[Any, Any, Any, Any, tuple[str, ...]]:
+    """Rows, labels, groups and mask of at most ``MOST_ROWS`` rows, and a note if there were more."""
+    y = labels_in_memory(y)
+    n = len(open_blocks(C, name="C")) if is_stored(C) else len(C) if hasattr(C, "__len__") else 0
+    rows = spread_rows(n, MOST_ROWS, np.random.default_rng(0))
+    if rows is None or any(
+        hasattr(part, "__len__") and len(part) != n for part in (y, groups, mask) if not is_path(part)
+    ):
+        return C, y, groups, mask, ()  # all of them; lengths that differ are named later
+    said = f"the forecast is made from {len(rows):,} of the {n:,} rows, in runs of neighbours spread over all of them"
+    taken = (take_rows(C, rows, "C"), np.asarray(y)[rows], take_rows(groups, rows, "groups"))
+    return (*taken, take_rows(mask, rows, "mask"), (said,))
 
 
 def read_features(C: Any, name: str = "C") -> FloatArray:

@@ -124,6 +124,7 @@ def simulate_classes(
     classes = _Classes(world)
     one = _drawn_draws(world, classes, w, k, rng) if route else _undrawn_draws(world, classes, w, k, rng)
     r = world.directions.shape[1]
+    require_memory(8 * trials * k * (1 + r), f"{trials:,} trials", "Ask for fewer trials")
     eigenvalues, overlaps = np.empty((trials, k)), np.empty((trials, k, r))
     with Progress(trials, "K classes") as progress:
         for trial in range(trials):

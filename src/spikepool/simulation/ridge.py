@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
 from spikepool.kit.threads import task_threads
 from spikepool.simulation.ridge_undrawn import held_out_scores
@@ -158,6 +159,7 @@ def simulate_ridge(
     world = model.replace(N=n_train + n_test)
     source = None if takes_drawn_table(model, [w], table_drawn) else UndrawnSource(world)
     generator = check.generator(rng)
+    require_memory(8 * trials * ridges.size, f"{trials:,} trials", "Ask for fewer trials")
     result = np.empty((trials, ridges.size))
     with Progress(trials, "ridge classifier") as progress:
         for trial in range(trials):

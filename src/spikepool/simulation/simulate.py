@@ -108,6 +108,7 @@ def simulate_grid(
     route = takes_drawn_table(model, named.values(), table_drawn)
     root = seed_sequence(rng)
     one = _one_draw(model, named, strengths, k, table_drawn=route, dtype=dtype)
+    require_memory(16 * len(named) * len(strengths) * trials * k, f"{trials:,} trials", "Ask for fewer trials")
     values = np.empty((len(named), len(strengths), trials, k))
     alignments = np.empty_like(values)
     with Progress(trials, "simulating", show=progress) as bar:

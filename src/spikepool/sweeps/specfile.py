@@ -32,6 +32,7 @@ The form of a file is that of ``spec.schema.json`` beside this module, which edi
 from __future__ import annotations
 
 import json
+import stat
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -47,6 +48,8 @@ from spikepool.model import SequenceModel
 from spikepool.sweeps.spec import ARRAY_FIELDS, SweepSpec
 from spikepool.world.correlation import named_correlation
 
+_LARGEST_FILE = 2**20
+_MOST_POINTS = 1_000_000
 _REQUIRED = ("d", "V", "N", "R", "mu")
 _OPTIONS = ("trials", "seed", "k", "exact", "table_drawn")
 
@@ -61,6 +64,8 @@ def load_spec(path: str | Path) -> SweepSpec:
     """
     path = Path(path)
     try:
+        if not stat.S_ISREG(path.stat().st_mode) or path.stat().st_size > _LARGEST_FILE:
+            raise InvalidInputError("a sweep is a text file of at most a megabyte", str(path), "Pass a TOML file")
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as err:
         raise InvalidInputError(f"cannot read the sweep {path}: {err.strerror}", remedy="Check the path") from err
@@ -122,6 +127,8 @@ def _axis(name: str, value: Any) -> Any:
             check.finite_number(value["start"], f"{where} start"),
             check.finite_number(value["stop"], f"{where} stop"),
         )
+        if value["count"] > _MOST_POINTS:
+            raise InvalidInputError(f"{where} has more than {_MOST_POINTS:,} points", value["count"], "Ask for fewer")
         return np.linspace(*ends, value["count"])
     return value
 

@@ -16,7 +16,7 @@ from spikepool.trust.rows import LARGEST_FEATURE, Rows, group_numbers
 from spikepool.trust.streamed_rows import StreamedRows
 
 # Rows of more bytes, as float64, are streamed: splits and resamples of them would be copied many times over.
-STREAMED_BYTES = 512 * 2**20
+STREAMED_BYTES = 192 * 2**20
 # Fewer dimensions have no bulk to tell components from.
 _FEWEST_DIMENSIONS = 4
 # The covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.

@@ -67,7 +67,7 @@ class ParquetBlocks(_ColumnBlocks):
             schema = file.schema_arrow
             if number == 0:
                 self.columns, self.values = choose_columns(schema, request, location.url)
-            if any(name not in schema.names for name in self.columns):
+            if not set(self.columns) <= set(schema.names):
                 raise TableFormatError(f"{path} lacks columns that {self._paths[0]} has", self.columns[:5])
             check_parquet(file.metadata, self.columns, path, size)
             for group in range(file.metadata.num_row_groups):
@@ -183,7 +183,8 @@ def table_to_rows(table: Any, where: str, start: int = 0) -> NDArray[Any]:
     """A table or batch of Arrow as an array: (rows, columns) of numbers, or (rows, *lengths) of one column of lists."""
     pyarrow = require("pyarrow", "parquet")
     columns = [_one_array(table.column(i)) for i in range(table.num_columns)]
-    arrays = [_column_to_rows(pyarrow, values, table.schema.names[i], where, start) for i, values in enumerate(columns)]
+    named = zip(columns, table.schema.names, strict=True)
+    arrays = [_column_to_rows(pyarrow, values, name, where, start) for values, name in named]
     if len(arrays) == 1 and pyarrow.types.is_nested(columns[0].type):
         return arrays[0]
     return np.stack(arrays, axis=1)

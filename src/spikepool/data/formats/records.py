@@ -28,7 +28,7 @@ from spikepool.errors import RaggedError, TableFormatError
 ROLES = ("features", "table", "labels")
 # Rows by which columns of numbers are told from others.
 _SAMPLED = 100
-_LONGEST_CELL = 1 << 24
+_LONGEST_LINE = 1 << 22
 _GZIP = b"\x1f\x8b"
 
 Record = list[Any]
@@ -162,8 +162,10 @@ def _lines(location: Location) -> Iterator[str]:
         seen = 0
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         try:
-            while line := text.readline(_LONGEST_CELL):
+            while line := text.readline(_LONGEST_LINE):
                 seen += len(line)
+                if len(line) == _LONGEST_LINE:
+                    raise TableFormatError(f"{location.name} has a line that is too long", seen, "Use npy or Parquet")
                 if limit is not None and seen > limit:
                     raise TableFormatError(
                         f"{location.name} would expand more than {RATIO_LIMIT} times", seen, "Do not use this file"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,13 @@ def _checked_shard(shard: str) -> str:
 
 
 def _header(file: Path) -> tuple[dict[str, Any], int, int]:
-    """Parsed header without its metadata, offset of the data, size of the file."""
-    size = file.stat().st_size
+    """Parsed header without its metadata, offset of the data, size of the file; parsed once for all its tensors."""
+    found = file.stat()
+    return _parsed_header(file, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _parsed_header(file: Path, size: int, _changed: int) -> tuple[dict[str, Any], int, int]:
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > size - 8:

@@ -84,6 +84,8 @@ def _check_chunk(chunk: Location, limit: int, name: str) -> None:
             while data and size <= limit:
                 size += len(unpack.decompress(data, 1 << 20))
                 data = unpack.unconsumed_tail
+                if unpack.eof:  # a member that follows the first
+                    data, unpack = unpack.unused_data, zlib.decompressobj(47)
         except zlib.error:
             return  # the reader names it
     else:

@@ -1,0 +1,50 @@
+"""Every hostile file through every door: refused by a named error or read, within 512 MB and ten seconds."""
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from hostile import corpus
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("zarr")
+DOORS = ("diagnose", "forecast", "pool", "report", "spectrum", "compare", "labels", "upload")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "corpus").mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, write in corpus().items():
+            write(folder / "corpus" / name)
+    return folder
+
+
+def test_the_corpus_is_large_enough():
+    assert len(corpus()) >= 80
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.parametrize("door", DOORS)
+def test_every_file_is_refused_or_read_within_bounds(door, folder):
+    script = Path(__file__).with_name("hostile.py")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", script, folder, door], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [r[0] for r in results] == sorted(corpus())
+    worst = {name: (outcome, round(seconds, 1), growth >> 20) for name, outcome, seconds, growth in results}
+    bad = {
+        name: found
+        for name, found in worst.items()
+        if found[0].startswith("raw") or "Traceback" in found[0] or found[1] >= 10 or found[2] >= 512
+    }
+    assert not bad
+    assert sum(found[0].startswith("refused") for found in worst.values()) > 40
+    assert not list(folder.rglob("executed"))
