@@ -63,9 +63,8 @@ def tensors():
 @pytest.mark.filterwarnings("ignore")
 def test_tensors_are_read_by_every_door(name, make):
     assert sp.diagnose(make(FEATURES)).verdict == sp.diagnose(FEATURES).verdict
-    np.testing.assert_array_equal(
-        sp.forecast(make(FEATURES), Y, n=[200]).accuracy, sp.forecast(FEATURES, Y, n=[200]).accuracy
-    )
+    found, expected = (sp.forecast(C, Y, n=[200]).accuracy for C in (make(FEATURES), FEATURES))
+    np.testing.assert_allclose(found, expected, rtol=1e-7)  # the memory of a copy may be aligned differently
     pooled = sp.SpectralPooling("mean").fit(make(TOKENS)).transform(make(TOKENS))
     np.testing.assert_allclose(pooled, TOKENS.mean(axis=1), rtol=1e-5, atol=1e-6)
     classifier = sp.LearnedPoolingClassifier(pooling="mean").fit(make(TOKENS), Y)
