@@ -15,13 +15,14 @@ STUB = PACKAGE / "__init__.pyi"
 HEAD = '"""The public names of spikepool, for type checkers; written by packaging/write_stub.py."""\n'
 
 
-def rooms() -> dict[str, tuple[str, ...]]:
-    """Module -> names, as ``__init__`` lists them."""
+def rooms() -> list[tuple[str, tuple[str, ...]]]:
+    """Modules and names, as ``__init__`` lists them, and every error."""
+    found: list[tuple[str, tuple[str, ...]]] = []
     for node in ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", None) == "_ROOMS" and node.value:
-            found: dict[str, tuple[str, ...]] = ast.literal_eval(node.value)
-            return found
-    raise SystemExit("src/spikepool/__init__.py has no _ROOMS")
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", None) in ("_ROOMS", "_ALSO") and node.value:
+            found += ast.literal_eval(node.value).items()
+    errors = ast.parse((PACKAGE / "errors.py").read_text(encoding="utf-8")).body
+    return [*found, ("errors", tuple(node.name for node in errors if isinstance(node, ast.ClassDef)))]
 
 
 def stub() -> str:
@@ -32,7 +33,7 @@ def stub() -> str:
 
 def wanted() -> set[tuple[str, str]]:
     """(module, name) of every public name."""
-    return {(module, name) for module, names in rooms().items() for name in names}
+    return {(module, name) for module, names in rooms() for name in names}
 
 
 def written() -> set[tuple[str, str]]:

@@ -13,6 +13,7 @@ from spikepool.errors import InvalidInputError as InvalidInputError
 from spikepool.errors import MemoryBudgetError as MemoryBudgetError
 from spikepool.errors import MissingDependencyError as MissingDependencyError
 from spikepool.errors import MissingSourceError as MissingSourceError
+from spikepool.errors import ModelFormatError as ModelFormatError
 from spikepool.errors import NonFiniteError as NonFiniteError
 from spikepool.errors import NoOptimumError as NoOptimumError
 from spikepool.errors import NotRealizableError as NotRealizableError
@@ -33,6 +34,7 @@ from spikepool.errors import UnreadableChunkError as UnreadableChunkError
 from spikepool.errors import UnresolvedPointWarning as UnresolvedPointWarning
 from spikepool.errors import UnsafeFormatError as UnsafeFormatError
 from spikepool.errors import WeightsError as WeightsError
+from spikepool.forecasting.curve_points import forecast_curve as forecast_curve
 from spikepool.forecasting.estimator import LearningCurveForecast as LearningCurveForecast
 from spikepool.forecasting.forecast import forecast as forecast
 from spikepool.forecasting.result import Forecast as Forecast
@@ -45,6 +47,7 @@ from spikepool.model import ClassModel as ClassModel
 from spikepool.model import SequenceModel as SequenceModel
 from spikepool.pooling.learned import LearnedPoolingClassifier as LearnedPoolingClassifier
 from spikepool.pooling.learned import LearnedPoolingRegressor as LearnedPoolingRegressor
+from spikepool.pooling.loading import load as load
 from spikepool.pooling.spectral import SpectralPooling as SpectralPooling
 from spikepool.pooling.write_pooled import write_pooled as write_pooled
 from spikepool.simulation.results import SimulationResult as SimulationResult
@@ -56,6 +59,9 @@ from spikepool.tables import TableComparison as TableComparison
 from spikepool.tables import TableSpectrum as TableSpectrum
 from spikepool.tables import compare_checkpoints as compare_checkpoints
 from spikepool.tables import compare_tables as compare_tables
+from spikepool.texts.encoding import EncodedTexts as EncodedTexts
+from spikepool.texts.encoding import encode as encode
+from spikepool.theory.arrays import predict_arrays as predict_arrays
 from spikepool.theory.attention_gains import AttentionScalars as AttentionScalars
 from spikepool.theory.attention_gains import attention_scalars as attention_scalars
 from spikepool.theory.attention_gains import average_correlation as average_correlation

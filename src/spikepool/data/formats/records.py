@@ -178,7 +178,7 @@ def _lines(location: Location) -> Iterator[str]:
 
 
 def _csv_records(location: Location) -> tuple[list[str] | None, Iterator[Record]]:
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # a whole document may be a cell
+    csv.field_size_limit(max(csv.field_size_limit(), 4 * _LONGEST_LINE))  # a whole document may be a cell
     rows = _checked(csv.reader(_lines(location), delimiter=_delimiter(location)), location)
     first = next(rows, None)
     if first is None:
