@@ -11,6 +11,7 @@ from spikepool.cli import options as opt
 from spikepool.cli.gates import COUNTS, Allow, Baseline, FailIf, Gates, close_gates, verdict_line
 from spikepool.cli.output import checked_out, print_json, print_table, write_out
 from spikepool.cli.spectrum_command import FILE_HELP, Tokenizer, Transpose, row_names
+from spikepool.kit.showing import one_line
 
 if TYPE_CHECKING:
     from spikepool.tables import TableComparison
@@ -31,6 +32,7 @@ def compare(
     second: Annotated[str, typer.Argument(help="The table or checkpoint to compare it with.")],
     tensor: Annotated[list[str] | None, typer.Option("--tensor", help="Which tensor; twice if names differ.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every tensor that both have, in one table.")] = False,
+    delta: Annotated[bool, typer.Option("--delta", help="Examine the difference: its kind and its spectrum.")] = False,
     transpose: Transpose = False,
     tokenizer: Tokenizer = None,
     fail_if: FailIf = None,
@@ -56,6 +58,8 @@ def compare(
                 raise InvalidInputError(f"{flag} does not go with --all", remedy="Drop one")
         gates = Gates.parse(fail_if, (*WEIGHT_VALUES, *COUNTS), allow, baseline)
         _checkpoints(first, second, gates, out, as_json)
+        if delta:
+            _deltas(first, second)
         return
     gates = Gates.parse(fail_if, TABLE_VALUES, allow, baseline)
     tensors: list[str | None] = [*tensor] if tensor else [None]
@@ -68,10 +72,16 @@ def compare(
     names = [row_names(file, source, tokenizer) for file, source in zip((first, second), sources, strict=True)]
     found = compare_tables(*sources, tokens=(names[0], names[1]))
     results = {f"{first} and {second}": _table_values(found)}
+    changed = found.change_kind if delta else None
+    fitted = found.delta if delta else None
     if as_json:
-        print_json({**found.to_dict(), "gates": results})
+        extra = {} if changed is None else {"delta": changed.to_dict(), "delta_spectrum": fitted and fitted.to_dict()}
+        print_json({**found.to_dict(), **extra, "gates": results})
     else:
         print(found.summary())
+        if changed is not None:
+            print(f"\nDifference: {changed.sentence}")
+            print("" if fitted is None else fitted.summary())
     write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json)
     close_gates(gates.report(results))
 
@@ -104,6 +114,24 @@ def _checkpoints(first: str, second: str, gates: Gates, out: Path | None, as_jso
         print("\n".join([*found.remarks(), verdict]))
     write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json)
     close_gates(gates.report(results, found.counts))
+
+
+def _deltas(first: str, second: str) -> None:
+    """The kind of change of every matrix that both checkpoints hold in one shape."""
+    from spikepool.errors import SpikepoolError
+    from spikepool.kit.showing import number
+    from spikepool.tables.checkpoints import matching_matrices
+    from spikepool.tables.delta import examine
+
+    rows = []
+    for name, a, b in matching_matrices(first, second):
+        try:
+            found = examine(a, b)
+        except SpikepoolError as err:
+            rows.append([one_line(name), "not examined", "", "", one_line(str(err))])
+            continue
+        rows.append([one_line(name), found.kind, number(found.relative_norm, 3), str(found.rank), found.sentence])
+    print_table("Differences", ["weight", "kind", "relative norm", "directions", ""], rows)
 
 
 def _verdict(counts: dict[str, int], drift: float) -> str:

@@ -39,6 +39,7 @@ def spectrum(
     tensor: Annotated[str | None, typer.Option("--tensor", help="Which tensor of the file.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List the tensors of the file and exit.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Every 2-D weight of the file, in one table.")] = False,
+    base: Annotated[str | None, typer.Option("--base", help="The model that an adapter belongs to.")] = None,
     transpose: Transpose = False,
     tokenizer: Tokenizer = None,
     fail_if: FailIf = None,
@@ -48,6 +49,8 @@ def spectrum(
     as_json: opt.Json = False,
 ) -> None:
     """Spectrum of an embedding table or another weight: bulk, edge, outliers, and whether the fit can be relied on.
+
+    A file of LoRA pairs (lora_A, lora_B) is analysed as an adapter: directions that are used, and weights unchanged.
 
     --fail-if knows: outliers, edge, largest, rank, trusted, stable, p_value, heldout_error, row_share; with --all also
     failed, missing, skipped, unmeasured (numbers of tensors). Failed and missing tensors always end in exit code 3.
@@ -63,6 +66,11 @@ def spectrum(
     if list_only:
         _list(file, as_json)
         return
+    if tensor is None and _is_adapter(file):
+        _adapter(file, base, out, as_json)
+        return
+    if base is not None:
+        raise InvalidInputError("--base goes with an adapter", file, "Drop it, or pass a file of LoRA pairs")
     if every:
         _all_weights(file, gates, out, as_json)
         return
@@ -82,6 +90,26 @@ def spectrum(
         quiet=as_json,
     )
     close_gates(gates.report(results))
+
+
+def _is_adapter(file: str) -> bool:
+    from spikepool.tables.adapters import lora_pairs
+
+    return bool(lora_pairs(file))
+
+
+def _adapter(file: str, base: str | None, out: Path | None, as_json: bool) -> None:
+    """The LoRA pairs of a file, in one table."""
+    from spikepool.tables.adapters import HEADER, adapter_spectrum
+
+    found = adapter_spectrum(file, base)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        rows = [[one_line(row[0]), *row[1:]] for row in found.rows()]
+        print_table(f"Adapter {file}", list(HEADER), rows)
+        print("\n".join([*found.remarks, found.summary()]))
+    write_out(out, f"Adapter {file}", lambda: found.plot().figure, found._repr_html_, quiet=as_json)
 
 
 def _fit(file: str, tensor: str | None, transpose: bool, tokenizer: str | None, **parameters: Any) -> TableSpectrum:

@@ -253,6 +253,16 @@ def compare_checkpoints(first: Any, second: Any, *, progress: bool | None = None
     return CheckpointComparison(tuple(weights), only[0], only[1], **problems)
 
 
+def matching_matrices(first: Any, second: Any) -> Iterator[tuple[str, BlockSource, BlockSource]]:
+    """Name and both sources of every matrix of real numbers that two checkpoints hold in one shape."""
+    entries = [{t.name: t for t in list_tensors(file)} for file in (first, second)]
+    for a, b in pair_names(*(list(found) for found in entries)):
+        one, other = entries[0][a], entries[1][b]
+        if one.is_matrix and other.is_matrix and one.shape == other.shape:
+            single = [len(found) == 1 for found in entries]
+            yield a, open_table(first, None if single[0] else a), open_table(second, None if single[1] else b)
+
+
 def pair_names(first: list[str], second: list[str]) -> list[tuple[str, str]]:
     """Names of one weight in either checkpoint: equal, or equal up to one prefix; two single weights are a pair."""
     if len(first) == len(second) == 1:

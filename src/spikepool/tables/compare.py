@@ -17,17 +17,20 @@ Procrustes, the narrower table padded with zeros):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from spikepool.data.blocks import BlockSource
 from spikepool.data.table_input import as_table
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import plain
 from spikepool.tables import compare_report
+from spikepool.tables.delta import WeightDelta, difference, examine
 from spikepool.tables.geometry import (
     SpaceOverlap,
     joint_moments,
@@ -84,6 +87,10 @@ class TableComparison:
         Change of each common token, in the order of the first table.
     moved : tuple of MovedToken
         The tokens that moved most, first.
+    delta : TableSpectrum or None
+        Spectrum of the difference.
+    change_kind : WeightDelta
+        What kind of change it is, in a sentence.
     """
 
     first: TableSpectrum
@@ -95,6 +102,25 @@ class TableComparison:
     rotated_change: float | None
     changes: FloatArray | None
     moved: tuple[MovedToken, ...]
+    pair: tuple[BlockSource, BlockSource] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def delta(self) -> TableSpectrum | None:
+        """A fitted :class:`spikepool.TableSpectrum` of second − first over the common tokens, not centred.
+
+        None where the tables cannot be subtracted (unmatched rows, different widths) or are equal.
+        """
+        if self.pair is None or self.pair[0].shape != self.pair[1].shape or self.change_kind.kind == "identical":
+            return None
+        settings = self.first.get_params() | {"center": False, "null_draws": 0, "tokenizer": None}
+        return TableSpectrum(**settings).fit(difference(*self.pair))
+
+    @cached_property
+    def change_kind(self) -> WeightDelta:
+        """What kind of change it is: rounding, a scale, noise, a few directions; see :mod:`spikepool.tables.delta`."""
+        if self.pair is None or self.pair[0].shape != self.pair[1].shape:
+            raise ShapeError("tables of different shapes have no difference", remedy="Compare tables of equal shape")
+        return examine(*self.pair)
 
     def summary(self) -> str:
         """The comparison as text."""
@@ -179,4 +205,5 @@ def compare_tables(
             for i in order
             if changes[i] > UNMOVED
         ),
+        pair,
     )

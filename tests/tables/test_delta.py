@@ -1,0 +1,209 @@
+"""Differences of weights and adapters: planted changes are named rightly, and noise is not a signal."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import spikepool as sp
+from spikepool.data.table_input import as_table
+from spikepool.tables.adapters import adapter_spectrum, lora_pairs, product_singular_values, used_rank
+from spikepool.tables.delta import examine
+
+V, D = 600, 120
+
+
+def weight(rng):
+    """A trained-looking weight: unequal variances and a few strong directions."""
+    scales = np.linspace(0.5, 2.0, D)
+    return (rng.standard_normal((V, D)) * scales + 3 * np.outer(rng.standard_normal(V), np.eye(D)[3])).astype(
+        np.float32
+    )
+
+
+def kind(a, b):
+    return examine(as_table(a), as_table(b))
+
+
+def planted(rng, rank, strength):
+    """Noise of size .02 with `rank` directions of `strength` times the edge of its singular values."""
+    noise = 0.02 * rng.standard_normal((V, D))
+    edge = 0.02 * (np.sqrt(V) + np.sqrt(D))
+    left = np.linalg.qr(rng.standard_normal((V, rank)))[0]
+    right = np.linalg.qr(rng.standard_normal((D, rank)))[0]
+    return noise + strength * edge * left @ right.T
+
+
+@pytest.mark.parametrize(("rank", "strength"), [(1, 2.0), (3, 1.6), (8, 1.6), (8, 5.0)])
+def test_planted_directions_over_noise_are_counted(rank, strength):
+    right = 0
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        A = weight(rng)
+        found = kind(A, A + planted(rng, rank, strength).astype(np.float32))
+        right += found.kind == "low rank" and found.rank == rank
+    assert right >= 24
+
+
+def test_pure_noise_is_noise():
+    right = 0
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        A = weight(rng)
+        right += kind(A, A + (0.05 * rng.standard_normal((V, D))).astype(np.float32)).kind == "noise"
+    assert right >= 49
+
+
+def bfloat16(a):
+    bits = np.ascontiguousarray(a, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view(np.float32)
+
+
+def int8(a):
+    step = np.abs(a).max(axis=1, keepdims=True) / 127
+    return (np.round(a / step) * step).astype(np.float32)
+
+
+def four_bits(a):
+    blocks = a[:, : D // 32 * 32].reshape(-1, 32)
+    step = (blocks.max(axis=1, keepdims=True) - blocks.min(axis=1, keepdims=True)) / 15
+    low = blocks.min(axis=1, keepdims=True)
+    out = a.copy()
+    out[:, : D // 32 * 32] = (np.round((blocks - low) / step) * step + low).reshape(len(a), -1)
+    return out.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "words"),
+    [
+        (lambda a, rng: a.copy(), "identical", "identical"),
+        (lambda a, rng: 1.5 * a, "scale", "1.5 times"),
+        (lambda a, rng: a[rng.permutation(V)], "permutation", "another order"),
+        (lambda a, rng: bfloat16(a), "rounding", "bfloat16"),
+        (lambda a, rng: a.astype(np.float16).astype(np.float32), "rounding", "float16"),
+        (lambda a, rng: int8(a), "rounding", "8 bits"),
+        (lambda a, rng: four_bits(a), "rounding", "4 bits"),
+        (
+            lambda a, rng: a + np.outer(rng.standard_normal(V), rng.standard_normal(D)).astype(np.float32),
+            "low rank",
+            "1 ",
+        ),
+        (
+            lambda a, rng: a + (rng.standard_normal((V, D)) * np.geomspace(1, 0.01, D)).astype(np.float32),
+            "structured",
+            "many",
+        ),
+    ],
+)
+def test_kinds_of_change(change, expected, words):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        A = weight(rng)
+        found = kind(A, np.asarray(change(A, rng), dtype=np.float32))
+        assert found.kind == expected
+        assert words in found.sentence
+
+
+def test_comparison_has_a_fitted_difference():
+    rng = np.random.default_rng(0)
+    A = weight(rng)
+    B = A + planted(rng, 2, 4.0).astype(np.float32)
+    found = sp.compare_tables(A, B)
+    assert found.delta.n_outliers_ == 2
+    np.testing.assert_allclose(found.delta.shape_, (V, D))
+    assert found.change_kind.rank == 2
+    np.testing.assert_allclose(found.change_kind.relative_norm, np.linalg.norm(B - A) / np.linalg.norm(A), rtol=1e-5)
+    assert sp.compare_tables(A, A.copy()).delta is None
+
+
+def adapter(rng, rank, used, strength, noise, m=300, n=200):
+    """LoRA factors whose B holds `used` strong columns in general position, over noise."""
+    A = rng.uniform(-1, 1, (rank, n)) * np.sqrt(3 / n)
+    mixing = np.linalg.qr(rng.standard_normal((rank, rank)))[0][:, :used]
+    B = noise * rng.standard_normal((m, rank)) + strength * rng.standard_normal((m, used)) @ mixing.T
+    return A, B
+
+
+@pytest.mark.parametrize("used", [1, 3, 6])
+def test_used_rank_of_an_adapter(used):
+    right = 0
+    for seed in range(40):
+        A, B = adapter(np.random.default_rng(seed), 8, used, 1.0, 0.1)
+        right += used_rank(product_singular_values(B, A), (300, 200)) == used
+    assert right >= 38
+
+
+def test_noise_in_an_adapter_uses_nothing():
+    none = [
+        used_rank(product_singular_values(*adapter(np.random.default_rng(s), 16, 1, 0.0, 1.0)[::-1]), (300, 200))
+        for s in range(40)
+    ]
+    assert np.mean([k == 0 for k in none]) > 0.97
+
+
+def test_singular_values_without_the_product():
+    A, B = adapter(np.random.default_rng(0), 6, 2, 1.0, 0.2)
+    expected = np.linalg.svd(B @ A, compute_uv=False)[:6]
+    np.testing.assert_allclose(product_singular_values(B, A), expected, rtol=1e-10)
+
+
+def test_adapter_files_of_peft(tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    rng = np.random.default_rng(0)
+    A, B = adapter(rng, 8, 2, 1.0, 0.05)
+    base = rng.standard_normal((300, 200)).astype(np.float32)
+    prefix = "base_model.model.layers.0.q_proj"
+    safetensors.save_file(
+        {
+            f"{prefix}.lora_A.weight": A.astype(np.float32),
+            f"{prefix}.lora_B.weight": B.astype(np.float32),
+            "base_model.model.layers.0.v_proj.lora_A.weight": A.astype(np.float32),
+            "base_model.model.layers.0.v_proj.lora_B.weight": np.zeros((300, 8), dtype=np.float32),
+        },
+        tmp_path / "adapter_model.safetensors",
+    )
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_alpha": 16, "r": 8}))
+    safetensors.save_file(
+        {"layers.0.q_proj.weight": base, "layers.0.v_proj.weight": base}, tmp_path / "base.safetensors"
+    )
+    path = tmp_path / "adapter_model.safetensors"
+    assert len(lora_pairs(path)) == 2
+    found = adapter_spectrum(path, tmp_path / "base.safetensors")
+    first, second = found.weights
+    assert (first.used, first.rank, first.scale) == (2, 8, 2.0)
+    assert first.relative_norm == pytest.approx(2 * np.linalg.norm(B @ A) / np.linalg.norm(base), rel=1e-5)
+    assert second.verdict == "did nothing"
+    assert "1 of them unchanged" in found.summary()
+    assert json.loads(json.dumps(found.to_dict()))["weights"][0]["used"] == 2
+
+
+def test_commands(tmp_path, capsys):
+    pytest.importorskip("typer")
+    safetensors = pytest.importorskip("safetensors.numpy")
+    from spikepool.cli import main
+
+    rng = np.random.default_rng(1)
+    A, B = adapter(rng, 8, 2, 1.0, 0.05)
+    names = {"w.lora_A.weight": A.astype(np.float32), "w.lora_B.weight": B.astype(np.float32)}
+    safetensors.save_file(names, tmp_path / "adapter.safetensors")
+    W = weight(rng)
+    safetensors.save_file({"w": W, "x": W}, tmp_path / "a.safetensors")
+    safetensors.save_file(
+        {"w": W + planted(rng, 2, 4.0).astype(np.float32), "x": bfloat16(W)}, tmp_path / "b.safetensors"
+    )
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            main([str(a) for a in arguments])
+        return stopped.value.code or 0, capsys.readouterr().out
+
+    code, text = run("spectrum", tmp_path / "adapter.safetensors")
+    assert code == 0
+    assert "2 of 8 directions used" in " ".join(text.split())
+    code, text = run("compare", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--tensor", "w", "--delta")
+    assert code == 0
+    assert "2 direction(s) stand out" in text
+    code, text = run("compare", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--all", "--delta")
+    assert "rounding" in text
