@@ -193,7 +193,7 @@ print(sp.TableSpectrum.from_file("e.npy", null_draws=0).shape_, sp.open_blocks("
 if "pyarrow" not in sys.argv:
     print(sp.open_blocks("f.parquet").shape)
 try:
-    sp.report("words.csv")
+    sp.diagnose("words.csv")
 except sp.SpikepoolError as err:
     print(err)
 """
