@@ -74,7 +74,7 @@ def test_curve_keeps_most_of_the_level_that_the_pilot_shows():
     assert draw.link is not None
     alone = ndtri(draw.link(1 - curve.mse([pilot.rows])[:, 0]))[0]
     measured = ndtri(pilot.sizes[0].chosen_likely.mean())
-    assert draw.shift == pytest.approx(0.8 * (measured - alone), abs=1e-9)
+    assert draw.shift == pytest.approx(measured - alone, abs=1e-9)
     centre = curve.transformed([pilot.rows])[0, 0]
     assert min(alone, measured) - 0.02 < centre < max(alone, measured) + 0.02
     assert curve.limit == pytest.approx(curve.to_score(curve.transformed([10**9]))[0, 0], abs=0.005)

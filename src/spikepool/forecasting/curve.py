@@ -2,11 +2,11 @@ r"""The forecast curve: equivalents and power law together, with the spread over
 
 Accuracies are combined on the probit scale z = Phi^{-1}(accuracy),
 
-    z(n) = (1 − omega) [z_equivalents(n) + .8 (z_measured(n0) − z_equivalents(n0))] + omega z_power(n),
+    z(n) = (1 − omega) [z_equivalents(n) + z_measured(n0) − z_equivalents(n0)] + omega z_power(n),
     omega = .25/(1 + (n/8n0)²),
 
-z_measured(n0) being the leave-one-out accuracy as a smooth count: the curve keeps its shape and four fifths of what the
-pilot itself shows beside it. Intervals are z ± 1.645 sd for 90 %, see :mod:`spikepool.forecasting.width`; part of sd
+z_measured(n0) being the leave-one-out accuracy as a smooth count: the curve keeps its shape and passes through what
+the pilot itself shows. Intervals are z ± 1.645 sd for 90 %, see :mod:`spikepool.forecasting.width`; part of sd
 comes from reweightings of the pilot's rows (exponential weights: the Bayesian bootstrap). For regression the same is
 done with ln(MSE/var(y)), without level and power law.
 """
@@ -24,6 +24,7 @@ from spikepool.forecasting.equivalents import equivalents
 from spikepool.forecasting.link import Link, fit_link
 from spikepool.forecasting.pilot import Pilot, weighted_mean
 from spikepool.forecasting.power_law import PowerLaw, fit_power_law
+from spikepool.forecasting.score_scale import EDGE
 from spikepool.forecasting.spectrum import fit_spectrum
 from spikepool.forecasting.target_power import PilotDesign, design_pilot, fit_target_power
 from spikepool.forecasting.width import accuracy_variance, error_variance
@@ -33,10 +34,6 @@ from spikepool.kit.progress import Progress
 REWEIGHTINGS = 30
 # Weight of the power law at the pilot, and the multiple of the pilot at which it has fallen to half.
 _POWER_LAW_WEIGHT, _POWER_LAW_REACH = 0.25, 8.0
-# Share of the difference between the pilot's own leave-one-out accuracy and the equivalents that is kept at every n.
-_LEVEL_KEPT = 0.8
-# Accuracies are kept this far from 0 and 1 on the probit scale.
-_EDGE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -153,9 +150,9 @@ def _fit_draw(pilot: Pilot, design: PilotDesign, own: FloatArray, weights: Float
     expected = _probit(link(1 - (own @ power).min(keepdims=True)))[0]
     edge = 0.5 / pilot.rows  # none or all right among n0 rows is no accuracy of 0 or 1
     measured = np.clip(weighted_mean(pilot.sizes[0].chosen_likely, weights), edge, 1 - edge)
-    shift = _LEVEL_KEPT * float(_probit(np.asarray(measured)) - expected)
+    shift = float(_probit(np.asarray(measured)) - expected)
     return _Draw(power, link, fit_power_law(pilot, weights), shift)
 
 
 def _probit(accuracy: FloatArray) -> FloatArray:
-    return np.asarray(ndtri(np.clip(accuracy, _EDGE, 1 - _EDGE)))
+    return np.asarray(ndtri(np.clip(accuracy, EDGE, 1 - EDGE)))

@@ -11,13 +11,12 @@ from numpy.typing import ArrayLike
 from spikepool.errors import InvalidInputError, ShapeError, SizeError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
 from spikepool.forecasting.pilot_input import ForecastWarning
-from spikepool.forecasting.process_curve import ProcessCurve, point_errors
+from spikepool.forecasting.process_curve import FEWEST_SIZES, ProcessCurve, point_errors
 from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.forecasting.score_scale import score_scale
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 
-_FEWEST_SIZES = 4
 # Misfit of the points, as a part of the curve's range, up to which the self-check passes.
 _USUAL_MISFIT = 0.15
 
@@ -136,9 +135,9 @@ def _read(n: Any, scores: Any) -> tuple[FloatArray, FloatArray]:
     lists = [table[sizes == size].ravel() for size in distinct]
     lists = [found[np.isfinite(found)] for found in lists]
     measured = np.array([len(found) > 0 for found in lists])
-    if measured.sum() < _FEWEST_SIZES:
+    if measured.sum() < FEWEST_SIZES:
         raise SizeError(
-            f"a curve needs at least {_FEWEST_SIZES} different sizes",
+            f"a curve needs at least {FEWEST_SIZES} different sizes",
             int(measured.sum()),
             "Measure more, also smaller ones",
         )

@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike
 
 from spikepool.errors import InvalidInputError, SizeError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
+from spikepool.forecasting.pilot import FEWEST_TRAINED
 from spikepool.forecasting.pilot_input import PilotInput
-from spikepool.forecasting.process_curve import ProcessCurve, point_errors
+from spikepool.forecasting.process_curve import FEWEST_SIZES, ProcessCurve, point_errors
 from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.forecasting.score_scale import score_scale, scorer_bounds
 from spikepool.kit import validation as check
@@ -28,7 +29,6 @@ from spikepool.kit.progress import Progress
 
 SIZES, REPEATS = 7, 5
 _FRACTIONS = np.geomspace(0.1, 0.9, SIZES)
-_FEWEST_TRAINED, _FEWEST_SIZES = 12, 4
 LEVEL_VARIANCE = constant(
     "forecasting.estimator_curve.LEVEL_VARIANCE",
     1.5,
@@ -162,7 +162,7 @@ def _measure(
     from joblib import Parallel, delayed
 
     n, labels = len(X), pilot.labels
-    least = max(_FEWEST_TRAINED, 0 if labels is None else 2 * int(labels.max() + 1))
+    least = max(FEWEST_TRAINED, 0 if labels is None else 2 * int(labels.max() + 1))
     wanted = np.unique(np.round(np.clip(_FRACTIONS * n, min(least, 0.5 * n), None)).astype(int))
     tasks = [(size, *_split(pilot.groups, labels, int(size), rng)) for size in wanted for _ in range(REPEATS)]
     results: list[float] = []
@@ -182,9 +182,9 @@ def _measure(
     trained = np.array([len(train) for _, train, _ in tasks], dtype=np.float64).reshape(scores.shape).mean(axis=1)
     tested = np.array([len(test) for _, _, test in tasks], dtype=np.float64).reshape(scores.shape).mean(axis=1)
     good = np.isfinite(scores).sum(axis=1) >= 2
-    if good.sum() < _FEWEST_SIZES:
+    if good.sum() < FEWEST_SIZES:
         raise SizeError(
-            f"{name} could be scored at {int(good.sum())} sizes of the pilot only, and {_FEWEST_SIZES} are needed",
+            f"{name} could be scored at {int(good.sum())} sizes of the pilot only, and {FEWEST_SIZES} are needed",
             n,
             "Label more rows, or choose another scorer",
         )

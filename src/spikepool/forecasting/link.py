@@ -5,7 +5,7 @@ var(y) R²(1 − R²), so that
 
     accuracy = pi Phi((ȳ + 2R²(1 − pi))/sd) + (1 − pi) Phi(−(ȳ − 2R² pi)/sd),    ȳ = 2 pi − 1,
 
-moved on the probit scale by the shift that the pilot's own sizes show. K > 2 classes: the right class wins K − 1
+which :mod:`spikepool.forecasting.curve` moves to the pilot's own level. K > 2 classes: the right class wins K − 1
 comparisons of unit normals with the margin s,
 
     accuracy = G_K(exp(a + b ln sqrt(R²/(1 − R²)))),     G_K(s) = ∫ phi(z) Phi(z + s)^(K−1) dz,
@@ -23,7 +23,7 @@ from functools import cache
 from typing import Protocol
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from spikepool.forecasting.pilot import Pilot, explained, weighted_mean
 from spikepool.kit.arrays import FloatArray
@@ -34,12 +34,6 @@ _WHERE = "Development halves of `benchmarks/studies/plan_worlds.py` and of the c
 _LEAST_R2 = 0.01
 # Weight of a size n in the link: (n/n0)^2, the larger sizes being nearer to what is forecast.
 _SIZE_EXPONENT = 2.0
-_SHIFT_KEPT = constant(
-    "forecasting.link._SHIFT_KEPT",
-    0.7,
-    "Two classes: share of the pilot's shift from the Gaussian link that is kept",
-    f"{_WHERE}; .3 to 1 are equal",
-)
 _SLOPE = constant(
     "forecasting.link._SLOPE",
     0.7,
@@ -89,15 +83,13 @@ def margin_of(accuracy: FloatArray, classes: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class TwoClassLink:
-    """Gaussian scores of two classes, with a shift on the probit scale."""
+    """Gaussian scores of two classes."""
 
     share: float
-    shift: float
 
     def __call__(self, r2: FloatArray) -> FloatArray:
         """Accuracy at R²."""
-        accuracy = ndtr(_probit(gaussian_accuracy(r2, self.share)) + self.shift)
-        return np.asarray(np.maximum(accuracy, max(self.share, 1 - self.share)))
+        return np.asarray(np.maximum(gaussian_accuracy(r2, self.share), max(self.share, 1 - self.share)))
 
 
 def gaussian_accuracy(r2: FloatArray, share: float) -> FloatArray:
@@ -141,9 +133,7 @@ def fit_link(pilot: Pilot, weights: FloatArray) -> Link:
     weight = fraction**_SIZE_EXPONENT
     weight = weight / max(float(weight.sum()), 1e-300)
     if pilot.classes == 2:
-        share = float(pilot.shares[1])
-        shift = float(weight @ (ndtri(accuracy) - _probit(gaussian_accuracy(r2s, share))))
-        return TwoClassLink(share, _SHIFT_KEPT * shift)
+        return TwoClassLink(float(pilot.shares[1]))
     classes = max(2, round(1 / float(pilot.shares @ pilot.shares)))
     slope, level = _GAUSSIAN_SLOPE if pilot.gaussian else _SLOPE, 0.5 * float(np.log(classes))
     if len(r2s):
@@ -158,7 +148,3 @@ def fit_link(pilot: Pilot, weights: FloatArray) -> Link:
 def _log_ratio(r2: FloatArray) -> FloatArray:
     r = np.clip(r2, 1e-4, 1 - 1e-4)
     return np.asarray(0.5 * np.log(r / (1 - r)))
-
-
-def _probit(accuracy: FloatArray) -> FloatArray:
-    return np.asarray(ndtri(np.clip(accuracy, 1e-9, 1 - 1e-9)))

@@ -27,7 +27,7 @@ LOG_PENALTIES = np.arange(-8.0, 2.41, 0.2)
 _PENALTIES_BESIDE = 5
 # Fractions of the pilot that are trained on to see the curve below it: .8 · 2^(−j/2).
 FRACTIONS = 0.8 * 2.0 ** (-np.arange(7) / 2)
-_FEWEST_ROWS = 12
+FEWEST_TRAINED = 12
 # Training sets drawn at each fraction: the larger ones overlap more and cost more.
 _DRAWS_LARGE, _DRAWS_SMALL = 5, 10
 _LARGE_FRACTION = 0.35
@@ -177,7 +177,7 @@ def measure_pilot(
         X = parts.left * np.sqrt(parts.squared)
     sizes = [own]
     for fraction in FRACTIONS:
-        if round(fraction * n) >= _FEWEST_ROWS:
+        if round(fraction * n) >= FEWEST_TRAINED:
             sizes.append(_measure_fraction(X, Y, labels, groups, float(fraction), penalties[kept], rng))
         if progress is not None:
             progress.advance()

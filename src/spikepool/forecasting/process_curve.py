@@ -13,6 +13,8 @@ from spikepool.forecasting.curve_process import CurvePosterior, posterior
 from spikepool.forecasting.score_scale import ScoreScale
 from spikepool.kit.arrays import FloatArray
 
+# Different sizes without which a curve is not forecast.
+FEWEST_SIZES = 4
 # Degrees of freedom of the variance of a point that its neighbours contribute.
 _BORROWED_FREEDOM = 6.0
 # Mean of −ln(chi²_4/4): logarithms of variances of five repeats are too small by this.

@@ -18,7 +18,7 @@ from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit.arrays import FloatArray
 
 # A score this close to its bound, as a part of the range (or of the largest distance to the bound), counts as this far.
-_EDGE = 1e-4
+EDGE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class ScoreScale:
         """Transformed scores; those at a bound are moved inside."""
         s = np.asarray(score, dtype=np.float64)
         if np.isfinite(self.low) and np.isfinite(self.high):
-            return np.asarray(self._sign * ndtri(np.clip((s - self.low) / (self.high - self.low), _EDGE, 1 - _EDGE)))
+            return np.asarray(self._sign * ndtri(np.clip((s - self.low) / (self.high - self.low), EDGE, 1 - EDGE)))
         gap = self.high - s if np.isfinite(self.high) else s - self.low
-        inner = np.log(np.maximum(gap, _EDGE * max(float(np.max(gap)), 1e-300)))
+        inner = np.log(np.maximum(gap, EDGE * max(float(np.max(gap)), 1e-300)))
         return np.asarray(self._sign * (-inner if np.isfinite(self.high) else inner))
 
     def to_score(self, z: FloatArray) -> FloatArray:
@@ -63,7 +63,7 @@ class ScoreScale:
             z = self.to_z(s)
             return np.asarray(np.sqrt(2 * np.pi) * np.exp(z**2 / 2) / (self.high - self.low))
         gap = np.abs((self.high if np.isfinite(self.high) else self.low) - s)
-        return np.asarray(1 / np.maximum(gap, _EDGE * max(float(np.max(gap)), 1e-300)))
+        return np.asarray(1 / np.maximum(gap, EDGE * max(float(np.max(gap)), 1e-300)))
 
     def check(self, scores: FloatArray, name: str) -> None:
         """Raise unless all scores lie within the bounds."""

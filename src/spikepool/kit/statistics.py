@@ -15,3 +15,7 @@ def standard_error(values: ArrayLike, axis: int = 0) -> Any:
     if count < 2:
         return np.zeros_like(array.mean(axis=axis))
     return array.std(axis=axis, ddof=1) / np.sqrt(count)
+
+
+# Standard deviations from the middle of a normal law to the ends of its central 90 %.
+NORMAL_90 = 1.6448536269514722

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.statistics import NORMAL_90
 from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes
 from spikepool.trust.effort import effort
 from spikepool.trust.levels import flat_levels
@@ -29,7 +30,6 @@ _HALVES_SCALE = 0.01
 # Hypotheses with less weight are not drawn from.
 _SMALLEST_WEIGHT = 0.05
 # Half-width of the 90 % interval of arcsin sqrt(O): 1.645 sqrt((widening·sd)² + (model error)²/n).
-_NORMAL_90 = 1.645
 _WIDENING = 1.3
 _MODEL_ERROR = 0.4
 # Largest mean difference between observed and simulated halves at which the simulation may speak.
@@ -187,7 +187,7 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
     return Simulated(
         ks=ks,
         overlap=expected,
-        half_width=_NORMAL_90 * np.sqrt((_WIDENING * spread) ** 2 + _MODEL_ERROR**2 / n),
+        half_width=NORMAL_90 * np.sqrt((_WIDENING * spread) ** 2 + _MODEL_ERROR**2 / n),
         lower=lower,
         cuts=cuts,
         single=np.array(single),

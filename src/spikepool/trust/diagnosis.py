@@ -41,7 +41,6 @@ _FEWEST_ROWS = 20
 # population eigenvalues give samples further apart in eight cases of a hundred (exp(−4.5²/8)).
 _COMPONENTS = 10
 _RESOLVED_WIDTH = 0.5
-_RESOLVED_ALIGNMENT = 0.5
 _RESOLVED_GAP = 4.5
 # Intervals of single components on the angle: quantiles of the draws, widened, and the error of the model.
 _WIDENING = 1.5
@@ -352,7 +351,7 @@ def _single(rows: Rows, simulated: Simulated, n: int, share: float) -> tuple[Com
 def _component(
     alignment: float, interval: tuple[float, float], value: float, vector: FloatArray, gaps: bool = True
 ) -> Component:
-    resolved = gaps and interval[1] - interval[0] <= _RESOLVED_WIDTH and alignment >= _RESOLVED_ALIGNMENT
+    resolved = gaps and interval[1] - interval[0] <= _RESOLVED_WIDTH and alignment >= _RESOLVED_WIDTH
     return Component(alignment, interval, resolved, value, vector)
 
 

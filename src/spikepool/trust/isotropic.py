@@ -10,11 +10,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from spikepool.kit.statistics import NORMAL_90
 from spikepool.theory import spikes
 from spikepool.theory.fluctuations import eigenvalue_std, spike_alignment_std
 from spikepool.trust.bulk_fit import TRACY_WIDOM_MARGIN, BulkFit
-
-_NORMAL_90 = 1.645
 
 
 @dataclass(frozen=True)
@@ -142,8 +141,8 @@ def explain(value: float, fit: BulkFit, d: int, target: float, signal_noise: flo
         alignment=p * alignment,
         alignment_standard_error=error,
         interval=(
-            float(np.clip(min(low, p * alignment - _NORMAL_90 * error), 0.0, 1.0)),
-            float(np.clip(max(high, p * alignment + _NORMAL_90 * error), 0.0, 1.0)),
+            float(np.clip(min(low, p * alignment - NORMAL_90 * error), 0.0, 1.0)),
+            float(np.clip(max(high, p * alignment + NORMAL_90 * error), 0.0, 1.0)),
         ),
         excess=x,
         strength=theta,
@@ -165,7 +164,7 @@ def mixed(outliers: Sequence[DiagnosedOutlier], fit: BulkFit, d: int, n: int, ta
         with np.errstate(divide="ignore"):
             shares = np.minimum(variances[i] * others / (n * (variances[i] - others) ** 2), 0.5)
         lost, scatter = min(float(shares.sum()), 1.0), math.sqrt(2 * float(shares @ shares))
-        low = outlier.interval[0] * (1 - lost) - _NORMAL_90 * outlier.alignment * scatter
+        low = outlier.interval[0] * (1 - lost) - NORMAL_90 * outlier.alignment * scatter
         found.append(
             replace(
                 outlier,

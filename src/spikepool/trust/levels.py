@@ -16,13 +16,13 @@ from scipy.ndimage import uniform_filter1d
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.trust.draws import Draw
+from spikepool.trust.population import FLOOR
 
 # Standard deviations of a log eigenvalue over draws beyond which a level is split.
 _CLEAR = 4.0
 # Eigenvalues over which the scatter is averaged.
 _NEIGHBOURS = 7
 _MOST_LEVELS = 40
-_FLOOR = 1e-12  # of the largest eigenvalue
 
 
 def flat_levels(values: FloatArray, tau: FloatArray, draws: Sequence[Draw]) -> tuple[FloatArray, list[int]]:
@@ -37,7 +37,7 @@ def flat_levels(values: FloatArray, tau: FloatArray, draws: Sequence[Draw]) -> t
     draws : sequence of Draw
         Draws of as many rows as the sample has.
     """
-    floor = _FLOOR * float(values[0])
+    floor = FLOOR * float(values[0])
     observed = np.log(np.maximum(values, floor))
 
     def eigenvalues(level: FloatArray) -> FloatArray:

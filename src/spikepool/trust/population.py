@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from spikepool.kit.arrays import FloatArray
 from spikepool.trust.draws import Draw
 
-_FLOOR = 1e-12  # of the largest eigenvalue: what is below is rounding
+FLOOR = 1e-12  # of the largest eigenvalue: what is below is rounding
 
 
 def population_spectrum(
@@ -38,10 +38,10 @@ def population_spectrum(
     step : float
         Power of the correction.
     """
-    observed = np.maximum(values, _FLOOR * values[0])
+    observed = np.maximum(values, FLOOR * values[0])
     tau = _with_tail(observed, _fitted(n, len(values)), float(values.sum()))
     for _ in range(rounds):
-        drawn = np.mean([np.log(np.maximum(draw.eigenvalues(tau), _FLOOR * values[0])) for draw in draws], axis=0)
+        drawn = np.mean([np.log(np.maximum(draw.eigenvalues(tau), FLOOR * values[0])) for draw in draws], axis=0)
         tau = corrected(tau, values, np.exp(drawn), n, step)
     return tau
 
@@ -52,7 +52,7 @@ def corrected(tau: FloatArray, values: FloatArray, drawn: FloatArray, n: int, st
     With the eigenvalues of a single draw it is a spectrum that could have been fitted instead: their scatter around
     `tau` is that of the fit.
     """
-    floor = _FLOOR * values[0]
+    floor = FLOOR * values[0]
     ratio = (np.maximum(values, floor) / np.maximum(drawn, floor)) ** step
     fitted = _fitted(n, len(values))
     return _with_tail(np.sort((tau * ratio)[:fitted])[::-1], fitted, float(values.sum()), len(values))
@@ -71,8 +71,8 @@ def _with_tail(head: FloatArray, fitted: int, trace: float, d: int | None = None
         return np.asarray(head * (trace / head.sum()))
     j = np.arange(1, length + 1)
     last = float(head[-1])
-    if rest <= last * _FLOOR * length:
-        tail = np.full(length, last * _FLOOR)
+    if rest <= last * FLOOR * length:
+        tail = np.full(length, last * FLOOR)
     elif rest >= last * length:
         tail = np.full(length, last)  # flat: a tail never rises above the fitted part
     else:
@@ -84,5 +84,5 @@ def _with_tail(head: FloatArray, fitted: int, trace: float, d: int | None = None
         while missing(high) > 0:
             high *= 2
         tail = last * np.exp(-brentq(missing, 0.0, high) * j)
-    tau = np.concatenate([head, np.maximum(tail, last * _FLOOR)])
+    tau = np.concatenate([head, np.maximum(tail, last * FLOOR)])
     return np.asarray(tau * (trace / tau.sum()))

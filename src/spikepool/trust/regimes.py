@@ -37,7 +37,6 @@ _NEAR_LEVEL = 0.002
 # Rows below which counts of tokens cannot be told from a signal next to the edge: twice the margin is asked for. Fewer
 # do where vocabulary and weights are known, and with them the edge.
 _TELLING_ROWS = 1000
-_TELLING_ROWS_KNOWN = 500
 # The same for components inside the bulk: below this level tokens are so few or unequal that the edge is blurred.
 _BLUR_LEVEL = 0.05
 # Components inside the bulk that are looked at.
@@ -132,7 +131,7 @@ def read_isotropic(rows: Rows, delta: float | None, factor: float) -> IsotropicR
         return IsotropicReading(fit, 0, None, reason)
     count = fit.n_outliers
     known = delta is not None and factor != 1.0
-    telling = _TELLING_ROWS_KNOWN if known else _TELLING_ROWS
+    telling = _TELLING_ROWS / 2 if known else _TELLING_ROWS
     if count:
         scores = rows.scores(count + _BLUR_COMPONENTS)
         inside = scores[:, count:]
