@@ -8,6 +8,7 @@ from sklearn.metrics import log_loss
 import spikepool as sp
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.pooling.calibration import fit_scale, probabilities
+from spikepool.pooling.heads import score_weights
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,34 @@ def test_probabilities_are_calibrated_on_rows_left_out():
         expected = p[rows, 1].mean()
         error = np.sqrt(expected * (1 - expected) / rows.sum())
         assert abs(y[1000:][rows].mean() - expected) < 4 * error + 0.04
+
+
+def test_logistic_heads_are_added_where_they_help():
+    """Scores by their definition, and weights that no small change improves."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3, 6))
+    y = (3 * X[:, 0] @ rng.normal(size=(6, 12)) / 2 + rng.gumbel(size=(400, 12))).argmax(axis=1)
+    fitted = sp.LearnedPoolingClassifier(pooling="flat").fit(X, y)
+    assert set(fitted.head_shares_) >= {"ridge", "logistic flat"}
+    scores = fitted.head_shares_["ridge"] * fitted.scale_ * fitted._predict_values(X, None)
+    for weight, _, pooling, head in fitted._heads:
+        scores = scores + weight * (pooling.features(X, np.ones((400, 3), dtype=bool)) @ head.coef + head.intercept)
+    p = np.exp(scores - scores.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(fitted.predict_proba(X), p / p.sum(axis=1, keepdims=True), atol=1e-10)
+    assert "logistic flat" in fitted.summary()
+    stacked = [rng.normal(size=(60, 4)) + np.eye(4)[np.arange(60) % 4] * s for s in (2.0, 1.0, 0.0)]
+    codes, weights = np.arange(60) % 4, rng.random(60)
+    v = score_weights(stacked, codes, weights)
+
+    def loss(v):
+        total = sum(a * b for a, b in zip(v, stacked, strict=True))
+        return weights @ (np.log(np.exp(total).sum(axis=1)) - total[np.arange(60), codes])
+
+    for j in range(3):
+        for step in (-0.05, 0.05):
+            other = v.copy()
+            other[j] = max(other[j] + step, 0)
+            assert loss(v) <= loss(other) + 1e-6
 
 
 def test_the_scale_maximises_the_likelihood():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
@@ -15,9 +16,14 @@ from spikepool.data.estimator_input import named
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.pooling.calibration import DEFAULT_SCALE, fit_scale, probabilities
+from spikepool.kit.threads import task_threads
+from spikepool.pooling.calibration import DEFAULT_SCALE, class_scores, fit_scale, probabilities
+from spikepool.pooling.heads import Heads, mix_heads
 from spikepool.pooling.learned_base import LearnedPooling
 from spikepool.pooling.per_class import ClassScores, class_scores_table
+
+# Rows times classes from which the folds of logistic heads are worth threads of their own.
+HEADS_THREADED = 1 << 14
 
 
 class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore[misc]
@@ -33,7 +39,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     stack). The stack is used if its squared error is below that of the mean, and below that of the best candidate, by
     one standard error each; else the best candidate alone; and where the stack is not better than the mean, mean
     pooling with ridge. ``candidates_`` has the table, ``decision_`` the best candidate, whose features `transform`
-    gives.
+    gives. Logistic regression on these features and on the mean is added where that raises the likelihood of rows left
+    out.
 
     Parameters
     ----------
@@ -95,6 +102,12 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     improvement_, improvement_error_ : float
         Cross-validated gain in accuracy of the predictions over the mean's and its standard error; 0 for the mean, NaN
         when nothing was compared.
+    head_shares_ : dict of str to float
+        Weights of the scores of ridge and of logistic regression, on the features of ``decision_`` and on the mean.
+    scale_ : float
+        Scale of the ridge's scores in its probabilities.
+    accuracy_ : float
+        Out-of-fold accuracy of the predictions.
     class_scores_ : tuple of ClassScores
         Support, recall and precision of each class, on rows left out; empty where no row could be.
     sink_, sink_ratio_ : bool and float
@@ -208,13 +221,20 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         def correct(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(self._decide(values) == codes[rows], dtype=np.float64)
 
-        task = self._fit(sources, Y, codes, groups, weights, correct)
-        values = self.__dict__.pop("_values_out")
+        task, choice, rows = self._fit(sources, Y, codes, groups, weights, correct)
         own = np.where(task.Y[:, 0] > 0, 1, 0) if k == 2 else task.Y.argmax(axis=1)
-        judged = np.isfinite(values).all()
-        self.scale_ = fit_scale(values, own, task.weights) if judged else DEFAULT_SCALE
+        judged = bool(np.isfinite(choice.values).all())
+        self.scale_ = fit_scale(choice.values, own, task.weights) if judged else DEFAULT_SCALE
+        heads = Heads(1.0, (), probabilities(choice.values, self.scale_))
+        if rows is not None and judged and len(np.unique(task.folds)) == int(self.folds):
+            with task_threads(large=rows.source.n * k > HEADS_THREADED, most=2) as over:
+                heads = mix_heads(choice.best, rows, task, own, self.scale_ * class_scores(choice.values), over)
+        self._heads = heads.parts
+        self.head_shares_ = {"ridge": heads.ridge, **{f"logistic {p.name}": w for w, _, p, _ in heads.parts}}
+        found = heads.values.argmax(axis=1)
+        self.accuracy_ = float(task.weights @ (found == own) / task.weights.sum()) if judged else float("nan")
         self.class_scores_: tuple[ClassScores, ...] = (
-            class_scores_table(self.classes_, own, self._decide(values), task.weights) if judged else ()
+            class_scores_table(self.classes_, own, found, task.weights) if judged else ()
         )
         self.coef_, self.intercept_ = self._ridge.coef.T, self._ridge.intercept
         return self
@@ -222,20 +242,29 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     def _decide(self, values: FloatArray) -> IntArray:
         return np.asarray((values[:, 0] > 0).astype(np.intp) if values.shape[1] == 1 else values.argmax(axis=1))
 
+    def _scores(self, X: Any, mask: Any) -> FloatArray:
+        """Scores (n, K) of the classes, whose softmax are the probabilities."""
+        check_is_fitted(self, "weights_")
+        found = self.head_shares_["ridge"] * self.scale_ * class_scores(self._predict_values(X, mask))
+        return found + self._predict_values(X, mask, self._heads) if self._heads else found
+
     def decision_function(self, X: Any, mask: Any = None) -> FloatArray:
-        """Ridge values: (n,) for two classes, (n, k) otherwise."""
-        values = self._predict_values(X, mask)
-        return values[:, 0] if values.shape[1] == 1 else values
+        """Scores of the classes (n, K); for two classes their difference, (n,)."""
+        scores = self._scores(X, mask)
+        return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any, mask: Any = None) -> AnyArray:
         """Class labels."""
-        values = self._predict_values(X, mask)
-        return np.asarray(self.classes_[self._decide(values)])
+        scores = self._scores(X, mask)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(self, X: Any, mask: Any = None) -> FloatArray:
-        """Probabilities of the classes (n, K): softmax(scale_·values), the scale fitted to out-of-fold values."""
-        check_is_fitted(self, "weights_")
-        return probabilities(self._predict_values(X, mask), self.scale_)
+        """Probabilities of the classes, (n, K), calibrated on rows left out.
+
+        The softmax of the ridge's values times ``scale_``, and of the scores of logistic regression where
+        ``head_shares_`` has them, added with these weights.
+        """
+        return np.asarray(softmax(self._scores(X, mask), axis=1))
 
     def score(self, X: Any, y: Any, mask: Any = None, sample_weight: Any = None) -> float:
         """Mean accuracy."""
@@ -287,7 +316,6 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
             return np.asarray(1 - (values[:, 0] - Y[rows, 0]) ** 2 / variance)
 
         self._fit(sources, Y, np.zeros(len(Y), dtype=np.intp), groups, weights, closeness)
-        del self._values_out
         self.coef_, self.intercept_ = self._ridge.coef[:, 0], float(self._ridge.intercept[0])
         return self
 

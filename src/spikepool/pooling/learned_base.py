@@ -155,8 +155,10 @@ class LearnedPooling(TransformerMixin, FittedReport):  # type: ignore[misc]
         groups: Any,
         weights: FloatArray,
         score: Any,
-    ) -> Task:
+    ) -> tuple[Task, Choice, LearningRows | None]:
         """Compare poolings on at most `max_samples` rows, then fit the ridges in use on all of them.
+
+        Gives the task, what was found, and the learning rows of the layer in use (None where there are more rows).
 
         Parameters
         ----------
@@ -218,8 +220,8 @@ class LearnedPooling(TransformerMixin, FittedReport):  # type: ignore[misc]
             )
             if streamed:
                 choice = self._fit_all(choice, sources, Y, weights, float(merged.sum()))
-        self._conclude(choice, sources, reader)
-        return task
+        best_rows = self._conclude(choice, sources, reader)
+        return task, choice, None if streamed else best_rows
 
     def _candidates(self, part: TokenInput, Y: FloatArray, count: int, layers: int) -> tuple[tuple[str, ...], str]:
         """Poolings to compare, and why there is only one."""
@@ -233,15 +235,14 @@ class LearnedPooling(TransformerMixin, FittedReport):  # type: ignore[misc]
             return ("mean",), "compared" if layers > 1 else "a single position leaves nothing to weigh"
         return candidate_names(), "compared"
 
-    def _conclude(self, choice: Choice, sources: dict[Any, TokenInput], reader: Any) -> None:
-        """The fitted attributes."""
+    def _conclude(self, choice: Choice, sources: dict[Any, TokenInput], reader: Any) -> LearningRows:
+        """The fitted attributes; gives the learning rows of the layer in use."""
         best = choice.best
         source = sources[best.layer]
         layer, rows = self._rows
         if layer != best.layer:
             rows = reader(best.layer)()
         del self._rows
-        self._values_out = choice.values
         self._parts = tuple((weight, fit.layer, fit.pooling, fit.ridge) for weight, fit in choice.parts)
         self._pooling, self._ridge = best.pooling, best.ridge
         self.layers_ = tuple(sources)
@@ -270,6 +271,7 @@ class LearnedPooling(TransformerMixin, FittedReport):  # type: ignore[misc]
         if isinstance(best.pooling, QueryPooling):
             self.queries_ = best.pooling.full_queries
             self.components_, self.token_mean_ = rows.space.directions, rows.space.mean
+        return rows
 
     def _learning_limit(self, source: TokenInput) -> int:
         most = source.n if self.max_samples is None else int(self.max_samples)
@@ -345,12 +347,14 @@ class LearnedPooling(TransformerMixin, FittedReport):  # type: ignore[misc]
     def _source(self, X: Any, mask: Any) -> TokenInput:
         return self._sources(X, mask, (self.layer_,) if hasattr(self, "weights_") else ())[self.layer_]
 
-    def _predict_values(self, X: Any, mask: Any) -> FloatArray:
+    def _predict_values(self, X: Any, mask: Any, given: Any = None) -> FloatArray:
+        """The weighted sum of what the given parts predict, by default the ridges."""
         check_is_fitted(self, "weights_")
-        wanted = tuple(dict.fromkeys(layer for _, layer, _, _ in self._parts))
+        given = self._parts if given is None else given
+        wanted = tuple(dict.fromkeys(layer for _, layer, _, _ in given))
         total: FloatArray | None = None
         for layer, source in self._sources(X, mask, wanted).items():
-            parts = tuple((w, pooling, ridge) for w, mine, pooling, ridge in self._parts if mine == layer)
+            parts = tuple((w, pooling, fit) for w, mine, pooling, fit in given if mine == layer)
             width = len(parts[0][2].intercept)
             values = map_rows(source, ValueRows(parts, self.empty), width, "predicting", self.progress)
             total = values if total is None else total + values

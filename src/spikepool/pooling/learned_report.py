@@ -33,6 +33,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
     improvement_: float
     improvement_error_: float
     head_weights_: FloatArray
+    accuracy_: float
 
     def token_weights(self, X: Any, mask: Any = None) -> FloatArray:
         """Weight of every token."""
@@ -49,6 +50,10 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
             line += f"; position 0 masked as a sink (norm ratio {self.sink_ratio_:.3g})"
         if isinstance(self._pooling, SequencePooling) and self._pooling.components:
             line += f"; tokens cut to {self._pooling.components} components"
+        shares = getattr(self, "head_shares_", {"ridge": 1.0})
+        if len(shares) > 1:
+            mixed = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+            line += f"\nscores added: {mixed}; accuracy {self.accuracy_:.3f} on rows left out"
         if not self.candidates_:
             return line
         return candidate_table(self.candidates_, self._chosen, self._score_name) + "\n" + line

@@ -198,18 +198,22 @@ def _sequence_values(pooling: SequencePooling, coef: FloatArray, g: Graph, token
 
 
 def _values(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> str:
-    """Predicted values (n, k): the weighted sum over the stack, the intercept alone for a row without tokens."""
-    some = g.cast(g.op("Greater", g.total(g.cast(mask), 1), g.const(0.5)))
+    """Predicted values (n, k) of the ridges: the weighted sum over the stack."""
     total, intercept = "", 0.0
     for weight, layer, pooling, ridge in estimator._parts:
-        tokens, coef = layers[layer], weight * ridge.coef
         intercept = intercept + weight * ridge.intercept
-        if isinstance(pooling, SequencePooling):
-            part = _sequence_values(pooling, coef, g, tokens)
-        else:
-            part = g.op("MatMul", graph_features(pooling, g, tokens), g.const(coef))
+        part = _linear(pooling, weight * ridge.coef, g, layers[layer], mask)
         total = g.op("Add", total, part) if total else part
-    return g.op("Add", g.op("Mul", total, some), g.const(intercept))
+    return g.op("Add", total, g.const(intercept))
+
+
+def _linear(pooling: Any, coef: FloatArray, g: Graph, tokens: Tokens, mask: str) -> str:
+    """Features times coefficients; zeros for a row without tokens."""
+    if isinstance(pooling, SequencePooling):
+        found = _sequence_values(pooling, coef, g, tokens)
+    else:
+        found = g.op("MatMul", graph_features(pooling, g, tokens), g.const(coef))
+    return g.op("Mul", found, g.cast(g.op("Greater", g.total(g.cast(mask), 1), g.const(0.5))))
 
 
 def write_onnx(estimator: Any, path: Any) -> Path:
@@ -240,9 +244,12 @@ def write_onnx(estimator: Any, path: Any) -> Path:
     if hasattr(estimator, "classes_"):
         K = len(estimator.classes_)
         scores = g.op("Concat", g.op("Neg", values), values, axis=1) if K == 2 else values
-        scaled = g.op("Mul", scores, g.const(estimator.scale_))
-        g.nodes.append(helper.make_node("Softmax", [scaled], ["probabilities"], axis=1))
-        g.nodes.append(helper.make_node("ArgMax", [scores], ["label"], axis=1, keepdims=0))
+        found = g.op("Mul", scores, g.const(estimator.head_shares_["ridge"] * estimator.scale_))
+        for weight, layer, pooling, fit in estimator._heads:
+            part = _linear(pooling, weight * fit.coef, g, layers[layer], mask)
+            found = g.op("Add", found, g.op("Add", part, g.const(weight * fit.intercept)))
+        g.nodes.append(helper.make_node("Softmax", [found], ["probabilities"], axis=1))
+        g.nodes.append(helper.make_node("ArgMax", [found], ["label"], axis=1, keepdims=0))
         outputs = [
             helper.make_tensor_value_info("label", kinds.INT64, ["n"]),
             helper.make_tensor_value_info("probabilities", kinds.FLOAT, ["n", K]),

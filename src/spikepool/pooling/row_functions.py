@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from spikepool.data.estimator_input import refuse_empty_rows
 from spikepool.data.tokens import Block
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.gcv import RidgeFit
 from spikepool.pooling.registry import Pooling
 from spikepool.pooling.sequence import SequencePooling
 
@@ -34,9 +34,9 @@ class FeatureRows:
 
 @dataclass(frozen=True, eq=False)
 class ValueRows:
-    """The sum of what ridges on several poolings predict, each with its weight."""
+    """The sum of what ridges (or other heads) on several poolings predict, each with its weight."""
 
-    parts: tuple[tuple[float, Pooling, RidgeFit], ...]
+    parts: tuple[tuple[float, Pooling, Any], ...]
     empty: str
 
     def __call__(self, block: Block, start: int) -> FloatArray:

@@ -23,6 +23,7 @@ from spikepool.errors import InvalidInputError, require
 from spikepool.kit.gcv import RidgeFit
 from spikepool.pooling.candidates import Candidate
 from spikepool.pooling.covariances import CovariancePooling
+from spikepool.pooling.heads import LogisticFit
 from spikepool.pooling.per_class import ClassScores
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import FunctionPooling
@@ -37,6 +38,7 @@ CLASSES = {
     cls.__name__: cls
     for cls in (
         RidgeFit,
+        LogisticFit,
         TokenSpace,
         Candidate,
         ClassScores,

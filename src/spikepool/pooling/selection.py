@@ -81,6 +81,7 @@ class Fitted:
     values: FloatArray
     learned: bool
     exponent: float  # of the penalty, where the search for the next candidate's begins
+    without: tuple[Pooling, ...] = ()  # learned poolings: the fit without each fold
 
     @cached_property
     def ridge(self) -> RidgeFit:
@@ -150,7 +151,7 @@ def fit_candidate(
             only = np.where(task.folds == k, 0, -1)
             problems += FeatureRidge(rows.features(fold), task.Y, task.weights, only).problems
         values, a, exponent = out_of_fold(problems, whole.unit, *given)
-        return Fitted(layer, pooling, _constant(whole.fit(a)), values, True, exponent)
+        return Fitted(layer, pooling, _constant(whole.fit(a)), values, True, exponent, tuple(without))
     pooling = learned_without(-1)
     if isinstance(pooling, SequencePooling) and pooling.size > n:
         products = KernelRidge(pooling.products(rows), task.Y, task.weights, task.folds, pooling.size)
