@@ -80,6 +80,11 @@ def pool(
         print_json(_pooling_record(fitted, rows.shape, features))
     else:
         print(fitted.summary())
+        most = getattr(fitted, "max_samples", None)
+        if getattr(fitted, "candidates_", ()) and most is not None and rows.shape[0] > most:
+            print(
+                f"Poolings were compared on {most:,} of the {rows.shape[0]:,} rows, and the chosen one fitted to all."
+            )
         for name in features:
             print(f"Features ({rows.shape[0]:,} x {fitted.n_features_out_:,}): {name}")
     body = html_text(fitted.summary())
