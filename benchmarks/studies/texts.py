@@ -4,7 +4,7 @@
 
 Each file has a column of texts and one of labels. For every corpus, in one run: LogisticRegression on mean-pooled
 embeddings of the last layer, the same on the layer that is best by cross-validation, and LearnedPoolingClassifier on
-all layers; accuracy on the held-out rows, seconds of the fit (the encoding is shared and timed once), and lines of code.
+all layers; accuracy on the held-out rows, seconds of the fit (the encoding is shared and timed once), lines of code.
 """
 
 from __future__ import annotations
