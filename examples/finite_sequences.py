@@ -1,4 +1,4 @@
-"""One token a sequence: the closed form misses the spectrum, the law given the tokens does not."""
+"""One token per sequence: the closed form misses the spectrum, the law given the tokens does not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main(out: str) -> None:
         left, right = np.sqrt(law.support())
         s = np.linspace(left, right, 500)[1:-1]
         ax.plot(s, 2 * s * law.pdf(s**2), style, color="black" if style == "-" else "tab:orange", lw=1.4, label=name)
-    ax.set(xlabel="square root of an eigenvalue of S", ylabel="density", title="one token a sequence")
+    ax.set(xlabel="square root of an eigenvalue of S", ylabel="density", title="one token per sequence")
     ax.legend(frameon=False)
     fig.savefig(out, dpi=130)
 

@@ -1,4 +1,4 @@
-"""The floors of the house: imports go down, functions' own imports included, and private names stay in their room."""
+"""The layers of the package: imports go down, functions' imports included, and private names stay in their package."""
 
 import ast
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "spikepool"
 
-# A room may import rooms of lower floors, and on its own floor itself only.
+# A package may import packages of lower layers, and of its own layer itself only.
 FLOORS = {
     "errors": 0,
     "kit": 1,
@@ -30,7 +30,7 @@ FLOORS = {
     "explorer": 10,
     "__main__": 11,
 }
-# Rooms that open another room of their own floor: the command that starts the explorer.
+# Packages that import another package of their own layer: the command that starts the explorer.
 NEIGHBOURS = {("cli", "explorer")}
 # `__init__` holds the version and the lazily loaded names; it imports nothing, so anyone may ask for the version.
 TOP = {"spikepool"}

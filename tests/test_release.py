@@ -43,7 +43,8 @@ def test_every_extra_is_in_all(repository):
             new = set(inner.group(1).split(",")) - reached if inner else set()
             reached |= new
             todo += new
-    assert set(extras) - {"all", "test", "docs", "dev"} <= reached
+    # torch, which transformers needs, is several gigabytes on most machines: asked for by name only
+    assert set(extras) - {"all", "test", "docs", "dev", "transformers"} <= reached
 
 
 @pytest.mark.parametrize("pattern", ["*.html", "*.css", "*.js", "py.typed", "*.pyi"])

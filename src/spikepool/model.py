@@ -30,7 +30,7 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         """Bulk, outliers and alignments of S for pooling weights `w`.
 
         The closed form (:func:`spikepool.theory.closed_form.predict_gains`) is the limit d, V, N → ∞ of spread-out
-        weights; unlike the paper's it knows that a table drawn once has class means of its own.
+        weights; unlike the paper's it accounts for the class means of a table that is drawn once.
 
         Parameters
         ----------

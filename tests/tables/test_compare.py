@@ -99,7 +99,7 @@ def test_rows_are_matched_by_name():
     B[7] += 5
     assert sp.compare_tables(A, B, tokens=(names, names), **QUICK).moved[0].token == "t7"
     assert sp.compare_tables(A, A, tokens=(names, [f"u{i}" for i in range(V)]), **QUICK).common == 0
-    with pytest.raises(sp.ShapeError, match="one name a row"):
+    with pytest.raises(sp.ShapeError, match="one name per row"):
         sp.compare_tables(A, A, tokens=(names[:-1], None))
 
 

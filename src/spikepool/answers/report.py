@@ -197,7 +197,7 @@ def _asked(question: str, ask: Callable[[], Answer]) -> Answer:
         except SpikepoolError as err:
             reason = " ".join(str(err).split())
             return Answer(question, "Not answered.", reason, notes=(reason,))
-    # features are centred here, so that a mean that dominates them uncentred is no concern
+    # features are centred here, so that a dominating mean does not matter
     told = [w for w in raised if issubclass(w.category, UserWarning) and w.category is not UncenteredWarning]
     said = dict.fromkeys(str(w.message) for w in told)
     fresh = tuple(text for text in said if text not in answer.notes and text not in answer.details())

@@ -32,7 +32,7 @@ class Answer:
     result : object or None
         The fitted estimator, diagnosis or forecast behind it; None when the question could not be answered.
     notes : tuple of str
-        What to know about the data, and warnings raised on the way.
+        What to know about the data, and warnings that were raised.
     pictures : tuple of callables
         Each draws one picture on the axes it is given.
     """
@@ -76,7 +76,7 @@ class Answer:
         return _section("answer", self, pictures=False)
 
     def plot(self, ax: Any = None) -> Any:
-        """The main picture on `ax`, or every picture on a figure of its own."""
+        """The main picture on `ax`, or every picture on a separate figure."""
         from spikepool.drawing.plotting import new_figure
 
         if ax is not None:

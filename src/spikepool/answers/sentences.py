@@ -121,7 +121,7 @@ def _span(span: Any) -> str:
 
 
 def _rough(rows: float) -> str:
-    """Two significant digits: a range of rows knows no more."""
+    """Round to two significant digits."""
     return f"{int(float(f'{rows:.2g}')):,}"
 
 

@@ -29,7 +29,7 @@ CITATION = f"""@article{{seddik2026attention,
   title   = {{spikepool: how much of a hidden signal survives attention-weighted pooling}},
   author  = {{{{The spikepool developers}}}},
   year    = {{2026}},
-  date    = {{2026-11-16}},
+  date    = {{2026-11-17}},
   version = {{{__version__}}},
   license = {{BSD-3-Clause}}
 }}"""

@@ -38,7 +38,7 @@ def themed(svg: str) -> str:
         used[colour] = dark
         return f"var(--on-{colour[1:]}, {colour})"
 
-    # text in black carries no colour of its own: it takes that of the element
+    # text in black has no colour attribute: it takes that of the element
     ink = follow(palette.SVG_INK, dark_colour(palette.SVG_INK) or "")
     body = _recoloured(svg, follow)
     values = "; ".join(f"--on-{colour[1:]}: {dark}" for colour, dark in sorted(used.items()))

@@ -95,7 +95,7 @@ class Scattered(Protocol):
 
 
 def draw_scatter(scatter: Scattered, ax: Any = None) -> Any:
-    """Normal law of the alignment over draws; an empty picture that says so where there is no outlier."""
+    """Normal law of the alignment over draws; an empty picture with a note without an outlier."""
     ax = plotting.own_axes(ax)
     ax.set(xlabel="alignment of one draw", ylabel="density")
     if scatter.alignment is None or not scatter.alignment_std:
@@ -116,7 +116,7 @@ def draw_trials(
     predicted: Sequence[float] | None = None,
     names: Sequence[str] | None = None,
 ) -> Any:
-    """Alignments (trials, k): for each column a dot a draw, the mean with two standard errors, and a predicted value.
+    """Alignments (trials, k): per column one dot per draw, the mean with two standard errors, and a predicted value.
 
     `names` of the columns default to the number of the component.
     """

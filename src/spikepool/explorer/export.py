@@ -49,7 +49,7 @@ def to_json(panels: Panels, simulated: dict[str, Any] | None = None) -> str:
 
 
 def to_csv(panels: Panels, simulated: dict[str, Any] | None = None) -> str:
-    """The curves in long form, one point a row."""
+    """The curves in long form, one point per row."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)

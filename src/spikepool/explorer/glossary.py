@@ -42,14 +42,12 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             code="T",
         ),
         Term("V", "Vocabulary", "V", "How many different tokens there are, half of each class. Even.", code="V"),
-        Term(
-            "d", "Dimension", "d", "How many numbers describe a token: the length of each embedding vector.", code="d"
-        ),
+        Term("d", "Dimension", "d", "Length of each embedding vector.", code="d"),
         Term(
             "features",
             "Features",
             "",
-            "Pooled vectors, one a row: an array of shape (n, d).",
+            "Pooled vectors, one per row: an array of shape (n, d).",
             "Before pooling they are tokens, an array of shape (n, T, d), with a mask that is true where there is "
             "a token.",
             code="X, C, mask",
@@ -59,7 +57,7 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "Embedding table",
             "E",
             "One vector for each token. Sampled: every token's noise is drawn independently, so each class of a finite "
-            "vocabulary has a chance mean of its own. Class-centred: those chance means are removed.",
+            "vocabulary has a mean that differs from zero by chance. Class-centred: those chance means are removed.",
             code='table="sampled" or "class_centered"',
         ),
     ),
@@ -81,8 +79,8 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "R",
             "Correlation matrix",
             "R",
-            "A correlation matrix of the positions: one row a line, numbers separated by spaces or commas, ones on the "
-            "diagonal.",
+            "A correlation matrix of the positions: one row per line, numbers separated by spaces or commas, ones on "
+            "the diagonal.",
             code="R",
         ),
         Term(
@@ -114,8 +112,9 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "gain",
             "Gain",
             "α/κ",
-            "Signal gain over noise gain of the weights, w'Rw / w'w. Everything the choice of weights can do is in "
-            "this number.",
+            "Signal gain over noise gain of the weights, w'Rw / w'w. It decides alignment and threshold where the "
+            "covariance is centred and weights are spread out; without centring, and for classifiers, alpha matters "
+            "by itself.",
             code="alpha, kappa",
         ),
         Term(
@@ -197,7 +196,7 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "threshold",
             "Threshold",
             "μ*",
-            "Below this signal strength the top component knows nothing of the signal.",
+            "Below this signal strength the top component carries no information on the signal.",
             "Where an outlier of the signal leaves the bulk of the sample covariance.",
             code="mu_sample",
         ),

@@ -1,4 +1,4 @@
-"""Heavy work in processes of its own: bounded in number, time and memory, with progress, and killable.
+"""Heavy work in separate processes: bounded in number, time and memory, with progress, and killable.
 
 A job's worker sends JSON messages through a pipe: any number of ``{"progress", "note"}``, then one ``{"result"}`` or
 ``{"error"}``. JSON, not pickle, because the worker may have read a hostile file. One watcher thread starts the

@@ -21,6 +21,6 @@ for _name in (
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
 ):
-    # a worker that needs what cannot be imported will say so itself
+    # a worker that needs what cannot be imported will report it itself
     with contextlib.suppress(Exception):
         importlib.import_module(_name)

@@ -25,7 +25,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 def heard_by(listener: Listener) -> Iterator[None]:
     """Context in which bars are silent and tell `listener`; a bar within another is not heard.
 
-    For work of several steps, each with a bar of its own, that shows one bar for the whole.
+    For work of several steps, each with its own bar, that shows one bar for the whole.
     """
     token = _listener.set(listener)
     try:

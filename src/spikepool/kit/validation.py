@@ -42,11 +42,11 @@ def dense(value: Any, name: str) -> None:
 
 
 def real_array(value: ArrayLike, name: str) -> FloatArray:
-    """`value` as a float64 array; NaN and infinities pass, what would lose a part of itself on the way does not."""
+    """`value` as a float64 array; NaN and infinities pass, what a conversion would change does not."""
     dense(value, name)
     try:
         given = np.asanyarray(value)
-        # conversion would parse text and drop imaginary parts without a word
+        # conversion would parse text and silently drop imaginary parts
         if given.dtype.kind in "cSUmM":
             raise TypeError
         numbers = np.asarray(given, dtype=np.float64)

@@ -240,7 +240,7 @@ def _physical_root(b: ComplexArray, c: ComplexArray | float, e: ComplexArray | f
 
 
 def _cardano(b: ComplexArray, c: ComplexArray, e: ComplexArray) -> ComplexArray:
-    """All three roots, shape (3, n); a rough start is enough, except far out where t ≈ −b."""
+    """All three roots, shape (3, n); a rough start is enough, except for large |t|, where t ≈ −b."""
     # scaled so that the largest coefficient is of order one: no overflow for any finite z
     unit = np.maximum(np.maximum(np.abs(b), np.sqrt(np.abs(c))), np.cbrt(np.abs(e)))
     unit = np.where(unit == 0, 1.0, unit)

@@ -72,7 +72,7 @@ class AtomicLaw(SpectralLaw):
         return float(self.weights[0]) if self.values[0] == 0 else 0.0
 
     def intervals(self) -> FloatArray:
-        """No interval: there is no continuous part."""
+        """Empty: the law has point masses only."""
         return np.empty((0, 2))
 
     def support(self) -> tuple[float, float]:
@@ -80,7 +80,7 @@ class AtomicLaw(SpectralLaw):
         return float(self.values[0]), float(self.values[-1])
 
     def pdf(self, x: ArrayLike) -> Any:
-        """Zero: there is no continuous part."""
+        """Zero: the law has point masses only."""
         points = real_points(x)
         return like_input(np.zeros(points.shape), points)
 

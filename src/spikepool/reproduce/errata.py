@@ -22,7 +22,7 @@ ALIGNMENTS = (("mean", 1.6), ("causal", 1.0), ("causal", 1.3), ("optimal", 0.8),
 BULK_MU = 2.5
 QUOTED = {"mean": 1.17, "causal": 3.17}
 
-CLASS_MEANS = "A finite table has class means of its own"
+CLASS_MEANS = "The class means of a finite table differ by chance"
 SECOND = "Without centring the vocabulary's mean makes the top eigenvector"
 
 

@@ -253,7 +253,7 @@ FIGURE = FigureSpec(
     title="The second outlier and centring",
     caption=(
         "Mean weights in the prefix model at the paper's sizes. (a) Without centring S has a second "
-        "outlier, along the mean of the vocabulary's noise, which knows nothing of the signal; below mu "
+        "outlier, along the mean of the vocabulary's noise, which carries no information on the signal; below mu "
         "of about 1.8 it is the largest eigenvalue. (b) The top eigenvector is then useless, however "
         "detectable the signal; subtracting the mean of the pooled vectors removes the second outlier. "
         "Around the crossing finite matrices mix the two. (c) Without centring alpha itself matters: with independent "

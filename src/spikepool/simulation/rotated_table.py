@@ -29,7 +29,7 @@ _NO_COORDINATE = 1e-14
 
 
 class RotatedTable:
-    """Products with a (d x V) matrix Z of independent N(0, 1) entries, in axes of its own.
+    """Products with a (d x V) matrix Z of independent N(0, 1) entries, in rotated axes.
 
     Vectors on the left are given by their coordinates in the axes chosen so far, as rows; the number of coordinates
     grows with the products, and missing ones are zero.

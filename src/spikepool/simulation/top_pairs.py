@@ -24,7 +24,7 @@ from spikepool.simulation.pooled_noise import PooledNoise
 # Below this size a dense decomposition takes less time than a Krylov space.
 DENSE_SIDE = 80
 
-# Beyond this size a dense decomposition is no answer to a Krylov space that did not converge.
+# Beyond this size a dense decomposition cannot replace a Krylov space that did not converge.
 DENSE_LIMIT = 6000
 
 # Largest dimension of a Krylov space; the orthogonalisation, quadratic in it, would dominate beyond.
@@ -218,7 +218,7 @@ def _largest_excess(k: int, tolerance: float, found: list[Pairs]) -> Excess:
 
 
 def _start(noise: PooledOperator, *vectors: FloatArray) -> FloatArray:
-    """Starting block: the given vectors, and the mean of the columns when it makes an outlier of its own."""
+    """Starting block: the given vectors, and the mean of the columns when it makes a separate outlier."""
     return stack(*vectors) if noise.centered else stack(*vectors, noise.mean_column())
 
 
@@ -229,7 +229,7 @@ def _single(noise: PooledOperator, k: int) -> _Sought:
 
 
 def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> _Sought:
-    """Many mu: block Krylov space of the noise part, S(0), at [u, g]; without a start where there is no g."""
+    """Many mu: block Krylov space of the noise part, S(0), at [u, g]; without a start where g is absent."""
     found: list[Pairs] = []
     g = noise.forward(noise.b) / noise.N
     c = float(noise.b @ noise.b) / noise.N

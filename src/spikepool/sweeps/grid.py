@@ -74,5 +74,5 @@ def trial_seed(seed: int, model: SequenceModel, trial: int) -> np.random.SeedSeq
 
 
 def prediction_seed(seed: int, model: SequenceModel) -> np.random.SeedSequence:
-    """Seed of an exact prediction, which draws tokens of its own: that of a trial whose number no trial has."""
+    """Seed of an exact prediction, which draws its own tokens: that of a trial whose number no trial has."""
     return trial_seed(seed, model, 2**32 - 1)

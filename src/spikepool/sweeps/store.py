@@ -181,7 +181,7 @@ class Store:
         return result
 
     def write(self, cell: Cell, values: Mapping[str, Any], *, failed: bool) -> None:
-        """Store the values of a cell, then mark it as finished.
+        """Store what a cell computed, then mark it as finished.
 
         `values` has an array for each of the cell's variables except its status, in the order (weights, mu) or
         (weights, mu, rank).

@@ -53,7 +53,7 @@ class WeightChange:
     shapes : pair of tuples of int
         As stored.
     outliers : pair of int or None
-        Eigenvalues beyond the bulk; None where a tensor is no matrix, or too small or too plain for a bulk.
+        Eigenvalues beyond the bulk; None where a tensor is not a matrix, or too small or too plain for a bulk.
     overlaps : tuple of SpaceOverlap
         Empty unless both are matrices.
     norms : pair of float
@@ -222,7 +222,7 @@ def compare_checkpoints(first: Any, second: Any, *, progress: bool | None = None
     files = first, second
     tensors = [list_tensors(file) for file in files]
     listed = [{tensor.name: tensor for tensor in found} for found in tensors]
-    single = [len(found) == 1 for found in tensors]  # such as an npy file, whose tensor has no name of its own
+    single = [len(found) == 1 for found in tensors]  # such as an npy file, whose tensor has no name
     for file, found in zip(files, listed, strict=True):
         if not found:
             raise TableFormatError("the file has no tensors", str(file), "See spectrum --list")

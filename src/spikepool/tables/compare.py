@@ -173,7 +173,7 @@ def compare_tables(
     most = check.size(most, "most", minimum=0)
     for names, source in zip(tokens, sources, strict=True):
         if names is not None and len(names) != source.shape[0]:
-            raise ShapeError(f"{source.name} needs one name a row", len(names), f"Pass {source.shape[0]} names")
+            raise ShapeError(f"{source.name} needs one name per row", len(names), f"Pass {source.shape[0]} names")
     settings = {"null_draws": 0, **parameters}
     fits = [
         TableSpectrum(tokenizer=names, **settings).fit(source) for source, names in zip(sources, tokens, strict=True)

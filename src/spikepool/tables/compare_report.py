@@ -14,7 +14,7 @@ HEADER = ("", "rows", "columns", "outliers", "bulk edge", "largest", "trusted", 
 
 
 def spectra_rows(found: Any) -> list[tuple[Any, ...]]:
-    """A row a table: size, count, edge, and whether the fit deserves belief."""
+    """One row per table: size, count, edge, and whether the fit is trusted."""
     return [
         (name, *fit.shape_, fit.n_outliers_, fit.edge_, float(fit.eigenvalues_[0]), fit.trusted_, fit.stable_)
         for name, fit in _named(found)
@@ -26,7 +26,7 @@ def _named(found: Any) -> list[tuple[str, Any]]:
 
 
 def overlap_rows(found: Any) -> list[tuple[Any, ...]]:
-    """A row a size: overlaps, the largest angle, and what unrelated spaces would show."""
+    """One row per size: overlaps, the largest angle, and what unrelated spaces would show."""
     return [(str(o.k), o.coordinates, o.tokens, _degrees(o.largest_angle), o.chance) for o in found.overlaps]
 
 

@@ -94,7 +94,7 @@ def token_names(tokenizer: Any, V: int) -> Callable[[int], str] | None:
         raise ShapeError(
             f"tokenizer has {len(tokenizer)} names for the {V} rows of the table",
             tokenizer,
-            "Pass one name a row, in the order of the rows; rows that pad the table need one too",
+            "Pass one name per row, in the order of the rows; rows that pad the table need one too",
         )
     return partial(_named, tokenizer.__getitem__)
 

@@ -58,7 +58,7 @@ def _check_size(source: BlockSource, top: float) -> None:
     largest = max(float(np.abs(block).max(initial=0.0)) for block in source.blocks())
     if largest > 0 and (top > LARGEST_VARIANCE or largest**2 <= SMALLEST_VARIANCE):
         raise DomainError(
-            f"the entries of {source.name} are up to {largest:.3g} in size: powers of their variances are no floats",
+            f"the entries of {source.name} are up to {largest:.3g} in size: powers of their variances overflow",
             top,
             "Rescale the table",
         )
@@ -91,7 +91,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     influential : int, default=10
         Rows to list.
     tokenizer : optional
-        Names of the tokens: a tokenizer (`id_to_token` or `convert_ids_to_tokens`), a list of a name a row, or a
+        Names of the tokens: a tokenizer (`id_to_token` or `convert_ids_to_tokens`), a list with one name per row, or a
         function.
     random_state : int or numpy Generator, default=0
     progress : bool, optional
@@ -112,7 +112,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     n_outliers_ : int
     outliers_ : tuple of TableOutlier
     components_ : ndarray of shape (n_outliers_, d)
-        Their directions, one a row.
+        Their directions, one per row.
     population_ : TablePopulation
         Estimated population of the bulk; ``population_.law()`` is its :class:`spikepool.GeneralizedLaw`.
     counts_ : dict
@@ -180,7 +180,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         E : array of shape (V, d), or BlockSource
-            One row a token; in memory, a memory map, a Dask or Zarr array, or a path or URL. Stored tables are read
+            One row per token; in memory, a memory map, a Dask or Zarr array, or a path or URL. Stored tables are read
             chunk by chunk, at most three times: for the moments (wherever Dask runs), for the rows, and for the
             null of shuffled columns when the table fits in memory.
         y : ignored

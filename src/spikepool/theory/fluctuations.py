@@ -148,9 +148,7 @@ def _linearise(excess: float, delta: float, gamma: float, d: int) -> _Linearised
     d = check.size(d, "d")
     star = float(spikes.critical_excess(delta, gamma))
     if x <= star:
-        raise DomainError(
-            f"excess must exceed the threshold {star:.12g}", x, "Below it there is no outlier that could fluctuate"
-        )
+        raise DomainError(f"excess must exceed the threshold {star:.12g}", x, "Below it no outlier exists")
     strong = _STRONG * max(1.0, delta, gamma)
     if x > strong:  # lambda ~ x and 1 − A ~ gamma/x
         part, ratio = _linearise(strong, delta, gamma, d), x / strong

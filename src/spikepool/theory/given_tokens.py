@@ -17,10 +17,10 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.theory.noise_edge import Sizes
 from spikepool.theory.noise_law import Noise
+from spikepool.theory.population_match import population_matches
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction
 from spikepool.theory.token_usage import Usage, sample_usage
-from spikepool.theory.twins import population_twins
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.theory.validity import near_threshold, neighbours, small_sizes, unresolved, validity_of
 from spikepool.world.class_centring import Projection
@@ -62,15 +62,15 @@ class GivenTokens:
         """Bulk, outliers and alignments at signal strength `mu`."""
         sample, population = UsageSpectrum(self._sample, mu), UsageSpectrum(self._population, mu)
         outliers = []
-        for kind, found, j in zip(sample.kinds(), sample.outliers, population_twins(sample, population), strict=True):
-            twin = None if j is None else population.outliers[j]
+        for kind, found, j in zip(sample.kinds(), sample.outliers, population_matches(sample, population), strict=True):
+            match = None if j is None else population.outliers[j]
             outliers.append(
                 Outlier(
                     kind=kind,
                     eigenvalue=found.eigenvalue,
                     alignment=float(found.overlaps[0]),
-                    population_eigenvalue=population.edge if twin is None else twin.eigenvalue,
-                    population_alignment=0.0 if twin is None else float(twin.overlaps[0]),
+                    population_eigenvalue=population.edge if match is None else match.eigenvalue,
+                    population_alignment=0.0 if match is None else float(match.overlaps[0]),
                 )
             )
         return Prediction(
@@ -132,7 +132,7 @@ def prepare_tokens(
     tokens, latent = drawn
     pooled = np.einsum("nt,...t->n", latent, weights, dtype=np.float64)
     frequencies = np.full(model.V, 1 / model.V) if model.frequencies is None else model.frequencies
-    if model.latent == "signs":  # within its class a token is drawn in proportion to its frequency
+    if model.latent == "signs":  # tokens of a class are drawn in proportion to their frequencies
         frequencies = frequencies.copy()
         for first in (0, 1):
             frequencies[first::2] /= 2 * frequencies[first::2].sum()

@@ -259,7 +259,7 @@ def isolated(values: FloatArray, weights: FloatArray, singles: int, bound: float
     Q(x) = sum weight·t²/(t − x)², for isotropic noise that reads Q(t_k) < bound over the rest (see ``laws/_gaps.py``);
     they are told apart at this very size (`resolved`) if Q over all eigenvalues, the top k included, falls below the
     bound somewhere between t_{k+1} and t_k. Groups are taken from the top; one of more than a few members is a small
-    bulk of its own and ends the search.
+    separate bulk and ends the search.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 All limits are for d, V, N → ∞. What they leave out is known: the closed form takes weights spread over many tokens, an
 outlier within d^(-1/3) of its threshold is not yet what it becomes, and outliers closer than they fluctuate mix. A
-result outside these ranges says so, with a reason and the size of what to expect.
+result outside these ranges reports it, with a reason and the size of what to expect.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from spikepool.kit.arrays import FloatArray
 
 
 class Projection:
-    """P, the projection off the class means; the identity when there is no class-centring."""
+    """P, the projection off the class means; the identity without class-centring."""
 
     def __init__(self, signs: NDArray[Any] | None) -> None:
         self._classes = [] if signs is None else [np.flatnonzero(signs == c) for c in np.unique(signs)]

@@ -39,9 +39,8 @@ class SequenceWorld(PooledSizes):
     mu : float
         Norm of the hidden signal.
     table : {"sampled", "class_centered"}
-        ``"sampled"``: the model as the paper states it; each class of a finite table then has a sample mean of
-        noise of its own. ``"class_centered"``: noise centred within each class, for which the paper's printed
-        formulas are exact.
+        ``"sampled"``: the model as the paper states it; the sample mean of the noise in each class then differs
+        from zero. ``"class_centered"``: noise centred within each class, for which the paper's printed formulas hold.
     centered : bool
         Whether the sample mean of the columns of C is subtracted before S is formed.
     latent : {"signs", "gaussian"}
@@ -52,7 +51,7 @@ class SequenceWorld(PooledSizes):
     noise_df : float
         Degrees of freedom of ``noise="student-t"``; above 4.
     frequencies : array_like of shape (V,), optional
-        Token frequencies; within its class a token is drawn in proportion to them. Uniform when not given. Token
+        Token frequencies; tokens of a class are drawn in proportion to them. Uniform when not given. Token
         v belongs to class ``+1`` when v is even, ``−1`` when it is odd.
     covariance : array_like of shape (d,) or (d, d), optional
         Covariance A of the noise, or the diagonal of it; identity when not given.

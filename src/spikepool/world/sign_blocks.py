@@ -57,6 +57,6 @@ def sign_blocks(R: FloatArray) -> SignBlocks | None:
 
 
 def sign_patterns(count: int) -> FloatArray:
-    """All 2^count sign vectors, one a row."""
+    """All 2^count sign vectors, one per row."""
     bits: NDArray[Any] = (np.arange(1 << count)[:, None] >> np.arange(count)[None, :]) & 1
     return 1.0 - 2.0 * bits

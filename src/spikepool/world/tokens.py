@@ -1,6 +1,6 @@
 """Drawing of token ids and the latents behind them, without the table.
 
-Latents and choices of tokens come from two independent streams, so that at large sizes each has a thread of its own and
+Latents and choices of tokens come from two independent streams, so that at large sizes each has its own thread and
 the numbers are the same. Ids are 32-bit integers, written once, in place.
 """
 

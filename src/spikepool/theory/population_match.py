@@ -14,8 +14,8 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.theory.usage_spectrum import UsageSpectrum
 
 
-def population_twins(sample: UsageSpectrum, population: UsageSpectrum) -> list[int | None]:
-    """For each outlier of `sample` its twin among those of `population`; None where it ends in the bulk.
+def population_matches(sample: UsageSpectrum, population: UsageSpectrum) -> list[int | None]:
+    """For each outlier of `sample` its match among those of `population`; None where it ends in the bulk.
 
     The assignment has the largest sum of squared cosines; what an outlier holds outside all outliers of the population
     counts for the bulk.
