@@ -228,7 +228,7 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "Given the tokens",
             "",
             "Predictions for the very tokens that were drawn or read: right for one "
-            "token a sequence and for words that follow Zipf's law.",
+            "token per sequence and for words that follow Zipf's law.",
             code="predict(w, exact=True), predict_tokens",
         ),
     ),
