@@ -36,6 +36,8 @@ class ProcessCurve:
     scale : ScoreScale
     shared : float
         Variance, on the transformed scale, of an error of the level that all points share.
+    guide : tuple of arrays (n, z, variance), or None
+        Further points on the transformed scale that were not measured: what a related curve suggests.
     """
 
     n: FloatArray
@@ -43,6 +45,7 @@ class ProcessCurve:
     error: FloatArray | None
     scale: ScoreScale
     shared: float = 0.0
+    guide: tuple[FloatArray, FloatArray, FloatArray] | None = None
 
     @property
     def rows(self) -> float:
@@ -57,7 +60,10 @@ class ProcessCurve:
     def posterior(self, n: ArrayLike) -> CurvePosterior:
         """Posterior of the transformed score at `n`."""
         z, variance = self._points
-        return posterior(self.n, z, variance, np.atleast_1d(np.asarray(n, dtype=np.float64)), self.shared)
+        sizes, at = self.n, np.atleast_1d(np.asarray(n, dtype=np.float64))
+        if self.guide is not None and variance is not None:
+            sizes, z, variance = (np.concatenate([a, b]) for a, b in zip((sizes, z, variance), self.guide, strict=True))
+        return posterior(sizes, z, variance, at, self.shared)
 
     def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Median, lower and upper end on the transformed scale."""
