@@ -104,3 +104,22 @@ def test_forecast_stays_below_the_best_possible_accuracy():
         covered += int(((f.interval[:, 0] <= truth) & (truth <= f.interval[:, 1])).sum())
     assert covered >= 8  # of 12, in four draws
     assert np.mean(found, axis=0)[2] < 0.945
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_shuffled_groups_with_random_labels_are_at_chance():
+    """Groups of four rows correlated by .94: without their near copies left-out rows are as good as any."""
+    rng = np.random.default_rng(0)
+    g = np.arange(400) // 4
+    X = np.sqrt(0.94) * rng.standard_normal((400, 100))[g] + np.sqrt(0.06) * rng.standard_normal((400, 100))
+    y, order = rng.integers(0, 2, 400)[g], rng.permutation(400)
+    f = sp.forecast(X[order], y[order])
+    assert f.interval[0, 0] < 0.5 < f.interval[0, 1]
+    assert any("near copy" in text for text in f.warnings)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_report_on_a_handful_of_noise_answers():
+    plan = sp.report(np.random.default_rng(0).standard_normal((24, 5)), np.arange(24) % 2).plan
+    assert plan.result is not None
+    assert "escale" not in plan.advice

@@ -12,6 +12,7 @@ from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.near_copies import (
     excess_share,
     is_ordered,
+    near_copy_groups,
     near_words,
     nearest_distances,
     neighbour_rows,
@@ -19,11 +20,17 @@ from spikepool.kit.near_copies import (
     order_words,
 )
 
+# Rows up to which near copies are joined, and groups that must remain.
+_MOST_JOINED, _FEWEST_GROUPS = 5000, 20
+
 
 def dependence_warnings(
     X: FloatArray, labels: IntArray | None, groups: IntArray, ordered: bool, rng: np.random.Generator
-) -> list[str]:
-    """What to say of rows (n, d) with the groups (n,) that are known; of their order only if it is `ordered`."""
+) -> tuple[list[str], IntArray]:
+    """What to say of rows (n, d) with the groups (n,) that are known, and the groups with near copies joined.
+
+    Of the order of rows something is said only if it is `ordered`.
+    """
     classes = np.zeros(len(X), dtype=np.intp) if labels is None else labels
     sizes = np.bincount(classes)
     x = X - X.mean(axis=0)
@@ -32,7 +39,7 @@ def dependence_warnings(
     x -= (sums / np.maximum(sizes, 1)[:, None])[classes]
     norms = np.einsum("ij,ij->i", x, x)
     if not norms.sum() > 0:
-        return []
+        return [], groups
     gram = x @ x.T if len(x) <= x.shape[1] else x.T @ x
     scatter = norm_scatter(float(norms.sum()), float((gram**2).sum()), len(x))
     found = []
@@ -40,11 +47,19 @@ def dependence_warnings(
     nearest = nearest_distances(x[chosen], norms[chosen], groups[chosen], x, norms, groups)
     share, by_chance = excess_share(nearest, len(x), scatter)
     if not by_chance:
-        found.append(near_words(share))
+        joined = near_copy_groups(x, norms, groups) if len(x) <= _MOST_JOINED else groups
+        # with fewer groups there is nothing to leave out: then it is said and not done
+        if joined.max() + 1 >= _FEWEST_GROUPS and joined is not groups:
+            groups = joined
+            found.append(
+                f"{share:.0%} of the rows have a near copy: they are left out together, as {joined.max() + 1:,} groups"
+            )
+        else:
+            found.append(near_words(share))
     lag = _lag(x, norms, classes, sizes)
     if ordered and is_ordered(lag, scatter, len(x)):
         found.append(order_words(lag))
-    return found
+    return found, groups
 
 
 def _lag(x: FloatArray, norms: FloatArray, classes: IntArray, sizes: IntArray) -> float:

@@ -217,7 +217,8 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
         scale = np.where(spread > 0, spread, 1.0)
     X = X / scale
     if not draws:
-        notes += dependence_warnings(X, labels, number, groups is None, np.random.default_rng(0))
+        told, number = dependence_warnings(X, labels, number, groups is None, np.random.default_rng(0))
+        notes += told
     return PilotInput(X, Y, labels, classes, number, kept, scale, standardize, tuple(notes))
 
 

@@ -99,6 +99,28 @@ def excess_share(nearest: FloatArray, n: int, scatter: float) -> tuple[float, bo
     return share, bool(share <= NEAR_SHARE + chance)
 
 
+def near_copy_groups(x: FloatArray, norms: FloatArray, units: IntArray) -> IntArray:
+    """Group numbers (n,) of rows that are near copies of each other, directly or by way of others, or of one unit."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(x)
+    nearest = nearest_distances(x, norms, units, x, norms, units)
+    reach = NEAR_RATIO * nearest[:, min(_NEIGHBOURS, max(n // 4, 2)) - 1]
+    _, first, own = np.unique(units, return_index=True, return_inverse=True)
+    rows, columns = [np.arange(n)], [first[own.ravel()]]
+    for start in range(0, n, NEIGHBOUR_BLOCK):
+        part = slice(start, start + NEIGHBOUR_BLOCK)
+        total = norms[part, None] + norms
+        close = 1 - 2 * (x[part] @ x.T) / np.maximum(total, np.finfo(float).tiny) < reach[part, None]
+        i, j = np.nonzero(close)
+        rows.append(i + start)
+        columns.append(j)
+    i, j = np.concatenate(rows), np.concatenate(columns)
+    graph = coo_array((np.ones(len(i)), (i, j)), shape=(n, n))
+    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.intp)
+
+
 def copies_of_a_row(nearest: FloatArray, n: int) -> float:
     """Mean number of rows that are near copies of each other, a row itself included."""
     m = min(_NEIGHBOURS, max(n // 4, 2))
