@@ -30,7 +30,7 @@ def test_the_win_is_measured_again(repository):
     fitted, tried, n = example.measure()
     text = " ".join((repository / "README.md").read_text().split())
     said = re.search(
-        r"([\d,]+) DNA sequences .* On the ([\d,]+) sequences .* mean pooling reaches ([\d.]+) and ridge on the "
+        r"([\d,]+) DNA sequences .* On the ([\d,]+) sequences .* mean pooling reaches ([\d.]+) and a classifier on the "
         r"flattened sequence, .* ([\d.]+); .* reaches \*\*([\d.]+)\*\*",
         text,
     ).groups()
