@@ -115,6 +115,15 @@ def test_logistic_heads_are_added_where_they_help():
             assert loss(v) <= loss(other) + 1e-6
 
 
+def test_classes_of_a_single_row_do_not_hide_what_a_logistic_head_is_worth():
+    """Left out, such a row has a class that no fit knows: it must not count against the heads."""
+    rng = np.random.default_rng(0)
+    y = np.r_[np.repeat(np.arange(20), 8), 20 + np.arange(30)]
+    X = rng.normal(size=(50, 24))[y][:, None, :] + 1.2 * rng.normal(size=(len(y), 4, 24))
+    fitted = sp.LearnedPoolingClassifier(pooling="mean").fit(X, y)
+    assert fitted.head_shares_.get("logistic mean", 0.0) > 0.3
+
+
 def test_the_scale_maximises_the_likelihood():
     rng = np.random.default_rng(0)
     values, codes, weights = rng.normal(size=(50, 4)), rng.integers(0, 4, 50), rng.random(50)

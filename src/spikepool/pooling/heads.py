@@ -122,12 +122,17 @@ def mix_heads(
         used.append(pooling)
         fits.append(fit_logistic(C, codes, K, task.weights))
         scores.append(left_out)
-    v = score_weights(scores, codes, task.weights)
+    # a row whose class its training folds lack says nothing of how good a head is where classes are known
+    known = np.array([np.isin(codes[i], codes[task.folds != task.folds[i]]) for i in range(n)])
+    weights = np.where(known, task.weights, 0.0)
+    if not weights.any():
+        return Heads(1.0, (), np.asarray(softmax(ridge, axis=1)))
+    v = score_weights(scores, codes, weights)
     total = np.asarray(sum(share * f for share, f in zip(v, scores, strict=True)))
     rows_of = np.arange(n)
     gain, error = paired(
         log_softmax(total, axis=1)[rows_of, codes] - log_softmax(ridge, axis=1)[rows_of, codes],
-        task.weights,
+        weights,
         task.clusters,
     )
     if not gain > ERRORS_REQUIRED * error:
