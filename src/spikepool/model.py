@@ -92,7 +92,7 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         self,
         w: ArrayLike,
         trials: int = 20,
-        k: int = 2,
+        k: int | None = None,
         *,
         rng: Any = None,
         table_drawn: bool | None = None,

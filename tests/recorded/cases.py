@@ -80,10 +80,10 @@ def simulations() -> Any:
         ("sampled", "gaussian", True),
     ):
         model = sp.SequenceModel(**SMALL, R=R, mu=1.7, table=table, latent=latent, centered=centered)
-        s = model.simulate(WEIGHTS["causal"], trials=3, rng=5, **drawn(model))
+        s = model.simulate(WEIGHTS["causal"], trials=3, k=2, rng=5, **drawn(model))
         results[f"{table} {latent} {centered}"] = [s.eigenvalues.tolist(), s.alignments.tolist()]
     laplace = sp.SequenceModel(**SMALL, R=R, mu=1.7, noise="laplace", frequencies=sp.zipf_frequencies(100, 0.7))
-    s = laplace.simulate(WEIGHTS["mean"], trials=3, rng=6, **drawn(laplace))
+    s = laplace.simulate(WEIGHTS["mean"], trials=3, k=2, rng=6, **drawn(laplace))
     results["laplace zipf"] = [s.eigenvalues.tolist(), s.alignments.tolist()]
     results["spectrum"] = sp.SequenceModel(**SMALL, R=R, mu=1.7).spectrum(WEIGHTS["mean"], rng=7).tolist()
     return results
@@ -128,7 +128,7 @@ def fits() -> Any:
 def sweeps() -> Any:
     model = sp.SequenceModel(**SMALL, R=R, mu=1.0)
     options = {"table_drawn": True} if "table_drawn" in inspect.signature(sp.sweep).parameters else {}
-    ds = sp.sweep(model, weights=WEIGHTS, mu=[0.5, 1.5], trials=2, seed=1, **options)
+    ds = sp.sweep(model, weights=WEIGHTS, mu=[0.5, 1.5], trials=2, seed=1, k=2, **options)
     return {
         name: np.asarray(ds[name].values, dtype=float).tolist()
         for name in ("alignment", "alignment_mean", "eigenvalue")

@@ -138,7 +138,7 @@ class TestAgainstDense:
         sample = draw_sample(m, rng=child_seed(np.random.SeedSequence(3), 0))
         expected, _ = reference(sample, WEIGHTS["causal"], m.mu, m.d)
         np.testing.assert_allclose(values, expected[::-1], atol=1e-11)
-        top = simulate(m, WEIGHTS["causal"], trials=1, rng=3, table_drawn=True)
+        top = simulate(m, WEIGHTS["causal"], trials=1, k=2, rng=3, table_drawn=True)
         np.testing.assert_allclose(values[::-1][:2], top.eigenvalues[0], rtol=1e-7)
         assert values.shape == (m.d,)
         assert np.all(np.diff(values) >= 0)

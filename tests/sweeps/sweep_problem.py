@@ -18,7 +18,7 @@ def small_model(**changes) -> sp.SequenceModel:
 
 def problem(trials: int = 40, seed: int = 0) -> SweepSpec:
     """Two vocabularies, three signal strengths: 2 prediction cells and 2 x trials simulated ones."""
-    return SweepSpec(small_model(), WEIGHTS, {"V": [64, 96], "mu": [0.5, 1.0, 2.0]}, trials=trials, seed=seed)
+    return SweepSpec(small_model(), WEIGHTS, {"V": [64, 96], "mu": [0.5, 1.0, 2.0]}, trials=trials, seed=seed, k=2)
 
 
 def main() -> None:

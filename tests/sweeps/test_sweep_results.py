@@ -93,7 +93,7 @@ def test_simulations_are_the_models(reference):
         here = reference.sel(V=V).transpose("weights", "mu", "trial", "rank", ...)
         np.testing.assert_array_equal(here.eigenvalues, grid.eigenvalues)
         np.testing.assert_array_equal(here.alignments, grid.alignments)
-        single = model.replace(mu=2.0).simulate(weights["causal"], trials=spec.trials, rng=stream)
+        single = model.replace(mu=2.0).simulate(weights["causal"], trials=spec.trials, k=2, rng=stream)
         at = here.sel(weights="causal", mu=2.0)
         np.testing.assert_allclose(at.eigenvalues, single.eigenvalues, rtol=1e-7)
         np.testing.assert_allclose(at.alignment, single.alignment, rtol=1e-6)

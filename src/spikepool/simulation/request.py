@@ -29,7 +29,14 @@ def maximal_rank(model: SequenceWorld) -> int:
     return min(model.d, model.N - centered, model.V - centered + int(model.latent == "gaussian"))
 
 
-def check_grid(model: SequenceWorld, weights: Mapping[str, Weights], mus: ArrayLike, k: int) -> tuple[FloatArray, int]:
+def usual_pairs(model: SequenceWorld) -> int:
+    """Eigenpairs that the signal and the vocabulary mean can make outliers of; at most the rank of S."""
+    return min(1 if model.centered else 2, model.d, model.N, model.V)
+
+
+def check_grid(
+    model: SequenceWorld, weights: Mapping[str, Weights], mus: ArrayLike, k: int | None
+) -> tuple[FloatArray, int]:
     """Signal strengths and number of eigenpairs, checked together with the weights against the model."""
     if not weights:
         raise SizeError("at least one weight vector is needed", weights, "Pass a mapping of names to weights")
@@ -39,7 +46,7 @@ def check_grid(model: SequenceWorld, weights: Mapping[str, Weights], mus: ArrayL
     strengths = check.finite_array(mus, "mus", ndim=1)
     for mu in strengths:
         check.non_negative(float(mu), "mu")
-    k = check.size(k, "k")
+    k = usual_pairs(model) if k is None else check.size(k, "k")
     rank = maximal_rank(model)
     if k > rank:
         raise SizeError(f"k must be at most {rank}, the largest rank S can have here", k, "Lower k, or raise d, N or V")

@@ -44,7 +44,7 @@ def simulate(
     model: SequenceWorld,
     w: Weights,
     trials: int = 20,
-    k: int = 2,
+    k: int | None = None,
     *,
     rng: Any = None,
     table_drawn: bool | None = None,
@@ -63,8 +63,9 @@ def simulate(
         ``lambda s: s.attention_weights(tau=1.0)``.
     trials : int
         Number of draws.
-    k : int
-        Number of eigenpairs; at most the rank of S.
+    k : int, optional
+        Number of eigenpairs, at most the rank of S; by default as many as there can be outliers of the signal and of
+        the mean, one where S is centred and two where it is not. Pairs inside the bulk take many more steps.
     rng : int, SeedSequence or Generator, optional
         Trial i draws from ``SeedSequence(entropy, spawn_key=(..., i))``: its numbers do not depend on `trials`, nor on
         the number of threads.
@@ -88,7 +89,7 @@ def simulate_grid(
     weights: Mapping[str, Weights] | Sequence[Weights],
     mus: ArrayLike,
     trials: int = 20,
-    k: int = 2,
+    k: int | None = None,
     *,
     rng: Any = None,
     table_drawn: bool | None = None,
@@ -122,7 +123,7 @@ def simulate_draw(
     model: SequenceWorld,
     weights: Mapping[str, Weights] | Sequence[Weights],
     mus: ArrayLike,
-    k: int = 2,
+    k: int | None = None,
     *,
     rng: Any = None,
     table_drawn: bool | None = None,

@@ -27,7 +27,7 @@ def blank(spec: SweepSpec, cell: Cell, message: str = "") -> Values:
     if cell.is_prediction:
         numbers = {name: np.full(shape, np.nan) for name in schema.PREDICTED}
         return numbers | {schema.VALIDITY: np.full(shape, "", dtype=object), schema.PREDICTION_ERROR: errors}
-    return {name: np.full((*shape, spec.k), np.nan) for name in schema.SIMULATED} | {schema.TRIAL_ERROR: errors}
+    return {name: np.full((*shape, spec.pairs), np.nan) for name in schema.SIMULATED} | {schema.TRIAL_ERROR: errors}
 
 
 def compute(spec: SweepSpec, cell: Cell) -> tuple[Values, bool]:
@@ -113,7 +113,7 @@ def _simulate(spec: SweepSpec, model: SequenceModel, cell: Cell, values: Values,
     seed, places = grid.trial_seed(spec.seed, model, cell.trial), list(spec.weights)
 
     def fill(chosen: dict[str, FloatArray]) -> None:
-        found = simulate_draw(model, chosen, spec.mus, spec.k, rng=seed, table_drawn=spec.table_drawn)
+        found = simulate_draw(model, chosen, spec.mus, spec.pairs, rng=seed, table_drawn=spec.table_drawn)
         rows = [places.index(name) for name in chosen]
         values["eigenvalues"][rows], values["alignments"][rows] = found
 

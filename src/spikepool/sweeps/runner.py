@@ -40,7 +40,7 @@ def sweep(
     *,
     trials: int = 20,
     seed: int = 0,
-    k: int = 2,
+    k: int | None = None,
     exact: bool = False,
     table_drawn: bool | None = None,
     store: str | Path | None = None,
@@ -64,8 +64,8 @@ def sweep(
     seed : int
         Root seed. Equal seeds give equal datasets, bit for bit on machines of one kind, whatever the number of
         workers and however often the sweep was interrupted.
-    k : int
-        Number of top eigenpairs kept.
+    k : int, optional
+        Number of top eigenpairs kept; by default one where every S is centred, else two.
     exact : bool
         Use the finite-T engine, ``model.predict(w, exact=True)``, for the predictions.
     table_drawn : bool, optional

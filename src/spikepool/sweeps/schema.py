@@ -81,7 +81,7 @@ class Variable:
 
 
 def _length(spec: SweepSpec, dim: str) -> int:
-    own = {"weights": len(spec.weights), "trial": spec.trials, "rank": spec.k}
+    own = {"weights": len(spec.weights), "trial": spec.trials, "rank": spec.pairs}
     return own[dim] if dim in own else spec.length(dim)
 
 
@@ -107,7 +107,7 @@ def coordinates(spec: SweepSpec) -> dict[str, np.ndarray[Any, Any]]:
         labels[name] = list(values)
     if spec.trials:
         labels["trial"] = np.arange(spec.trials)
-        labels["rank"] = np.arange(1, spec.k + 1)
+        labels["rank"] = np.arange(1, spec.pairs + 1)
     return {name: np.asarray(values) for name, values in labels.items()}
 
 

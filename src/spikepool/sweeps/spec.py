@@ -16,7 +16,7 @@ from spikepool.errors import InvalidInputError, ShapeError, SizeError, WeightsEr
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.model import SequenceModel
-from spikepool.simulation.request import maximal_rank
+from spikepool.simulation.request import maximal_rank, usual_pairs
 from spikepool.simulation.simulate import takes_drawn_table
 from spikepool.world.weights import NAMED_WEIGHTS, named_weights
 
@@ -45,8 +45,8 @@ class SweepSpec:
         Independent draws for every combination; 0 for predictions alone.
     seed : int
         Root seed. See :func:`spikepool.sweeps.grid.trial_seed` for what is drawn from it.
-    k : int
-        How many of the largest eigenpairs of S a simulation keeps.
+    k : int, optional
+        How many of the largest eigenpairs of S a simulation keeps; by default one where every S is centred, else two.
     exact : bool
         Whether predictions are those of ``model.predict(w, exact=True)``.
     table_drawn : bool, optional
@@ -59,7 +59,7 @@ class SweepSpec:
     axes: Mapping[str, Mapping[str, Any] | tuple[Any, ...]]
     trials: int = 20
     seed: int = 0
-    k: int = 2
+    k: int | None = None
     exact: bool = False
     table_drawn: bool | None = None
 
@@ -71,7 +71,8 @@ class SweepSpec:
             raise InvalidInputError("model must be a SequenceModel", self.model, "Build one first")
         put("trials", check.size(self.trials, "trials", minimum=0))
         put("seed", check.size(self.seed, "seed", minimum=0))
-        put("k", check.size(self.k, "k"))
+        if self.k is not None:
+            put("k", check.size(self.k, "k"))
         if not isinstance(self.exact, (bool, np.bool_)):
             raise InvalidInputError("exact must be True or False", self.exact, "Pass a bool")
         put("exact", bool(self.exact))
@@ -80,6 +81,8 @@ class SweepSpec:
         put("model", self.model.replace(**first))
         put("weights", _named_weights(self.weights))
         put("table_drawn", self._route())
+        if self.k is None:
+            put("k", max(usual_pairs(self.outer_model(index)) for index in self.outer_indices()))
         self._check_every_combination()
 
     def _route(self) -> bool | None:
@@ -93,7 +96,7 @@ class SweepSpec:
         for index in self.outer_indices():
             model = self.outer_model(index)
             rank = maximal_rank(model)
-            if self.trials and self.k > rank:
+            if self.trials and self.pairs > rank:
                 raise SizeError(f"k must be at most {rank}, the largest rank of S", self.k, "Keep fewer eigenpairs")
             for name, value in self.weights.items():
                 if not isinstance(value, str):
@@ -102,6 +105,12 @@ class SweepSpec:
             check.non_negative(mu, "mu")
 
     # -- the grid ------------------------------------------------------------------------------------------
+
+    @property
+    def pairs(self) -> int:
+        """The number of eigenpairs, as a plain number."""
+        assert self.k is not None
+        return self.k
 
     @property
     def outer(self) -> tuple[str, ...]:
