@@ -22,7 +22,7 @@ FLOORS = {
     "trust": 7,
     "forecasting": 7,
     "tables": 7,
-    "texts": 7,
+    "texts": 7.5,
     "sweeps": 8,
     "answers": 8,
     "reproduce": 9,

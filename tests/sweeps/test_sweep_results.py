@@ -131,7 +131,9 @@ def test_another_seed_gives_other_draws_and_the_same_predictions(reference):
 
 
 def test_part_of_a_sweep_has_the_draws_of_the_whole(reference):
-    part = sp.sweep(small_model(V=96), {"causal": sp.causal_weights(6)}, mu=[2.0, 0.5], trials=3, seed=0, workers=0)
+    part = sp.sweep(
+        small_model(V=96), {"causal": sp.causal_weights(6)}, mu=[2.0, 0.5], trials=3, seed=0, k=2, workers=0
+    )
     whole = reference.sel(weights="causal", V=96).isel(trial=slice(3))
     for mu in (0.5, 2.0):
         np.testing.assert_allclose(part.alignments.sel(weights="causal", mu=mu), whole.alignments.sel(mu=mu), rtol=1e-7)

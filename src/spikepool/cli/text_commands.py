@@ -210,5 +210,15 @@ def export(
         fitted.to_onnx(onnx)
         print(f"ONNX: {onnx}")
     if sentence_transformers is not None:
-        fitted.to_sentence_transformers(sentence_transformers)
+        _sentence_transformer(fitted, model, sentence_transformers)
         print(f"sentence-transformers: {sentence_transformers}")
+
+
+def _sentence_transformer(fitted: Any, model: Path, out: Path) -> None:
+    from spikepool.texts.encoders import encoder_folder
+    from spikepool.texts.sentence_module import write_sentence_transformer
+    from spikepool.texts.text_model import load_settings
+
+    settings = load_settings(model)
+    layers = [int(layer) for layer in settings.layers]
+    write_sentence_transformer(fitted, out, encoder_folder(settings.encoder), layers, settings.max_tokens)

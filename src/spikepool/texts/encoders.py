@@ -34,7 +34,7 @@ def find_encoder(encoder: Any) -> Encoder:
         raise InvalidInputError(
             "encoder must be a name, a folder, a hub id or a function", encoder, 'Pass "minilm", a path or a callable'
         )
-    folder = _minilm_folder() if str(encoder) == "minilm" else _model_folder(str(encoder))
+    folder = encoder_folder(encoder)
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     model = next((name for name in ("model.onnx", "onnx/model.onnx") if name in files), None)
     if model is not None and "tokenizer.json" in files:
@@ -54,6 +54,11 @@ def find_encoder(encoder: Any) -> Encoder:
     from spikepool.texts.hf_encoder import TransformersEncoder
 
     return TransformersEncoder(folder)
+
+
+def encoder_folder(encoder: str | Path) -> Path:
+    """Folder of a named encoder; downloaded where it is a hub id."""
+    return _minilm_folder() if str(encoder) == "minilm" else _model_folder(str(encoder))
 
 
 def chosen_layers(encoder: Encoder, layers: Any) -> LayerNames:
