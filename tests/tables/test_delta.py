@@ -116,6 +116,9 @@ def test_comparison_has_a_fitted_difference():
     assert found.change_kind.rank == 2
     np.testing.assert_allclose(found.change_kind.relative_norm, np.linalg.norm(B - A) / np.linalg.norm(A), rtol=1e-5)
     assert sp.compare_tables(A, A.copy()).delta is None
+    merged = sp.compare_tables(A, A + np.outer(rng.standard_normal(V), rng.standard_normal(D)))
+    assert merged.delta is None, "a difference of rank one has no bulk"
+    assert (merged.change_kind.kind, merged.change_kind.rank) == ("low rank", 1)
 
 
 def adapter(rng, rank, used, strength, noise, m=300, n=200):

@@ -25,7 +25,7 @@ import numpy as np
 
 from spikepool.data.blocks import BlockSource
 from spikepool.data.table_input import as_table
-from spikepool.errors import ShapeError
+from spikepool.errors import ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import plain
@@ -108,12 +108,16 @@ class TableComparison:
     def delta(self) -> TableSpectrum | None:
         """A fitted :class:`spikepool.TableSpectrum` of second − first over the common tokens, not centred.
 
-        None where the tables cannot be subtracted (unmatched rows, different widths) or are equal.
+        None where the tables cannot be subtracted (unmatched rows, different widths) or are equal, and where the
+        difference has too few nonzero eigenvalues for a bulk, as after merging an adapter; `change_kind` has its rank.
         """
         if self.pair is None or self.pair[0].shape != self.pair[1].shape or self.change_kind.kind == "identical":
             return None
         settings = self.first.get_params() | {"center": False, "null_draws": 0, "tokenizer": None}
-        return TableSpectrum(**settings).fit(difference(*self.pair))
+        try:
+            return TableSpectrum(**settings).fit(difference(*self.pair))
+        except SizeError:
+            return None
 
     @cached_property
     def change_kind(self) -> WeightDelta:
