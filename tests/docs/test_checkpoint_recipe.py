@@ -53,7 +53,8 @@ CANDIDATES = {
 def folder(tmp_path_factory):
     """The script of the page, the released model and its baseline, and the command as this Python runs it."""
     place = tmp_path_factory.mktemp("recipe")
-    (place / "check.sh").write_text(re.search(r"^```text\n(#!/bin/sh\n.*?)^```", PAGE.read_text(), re.S | re.M).group(1))
+    script = re.search(r"^```text\n(#!/bin/sh\n.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (place / "check.sh").write_text(script.group(1))
     command = place / "bin" / "spikepool"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m spikepool.cli "$@"\n')

@@ -32,5 +32,5 @@ def test_what_is_added_works(title, code, namespace):
             registry.update(kept)
 
 
-def test_the_page_has_the_four_things():
-    assert [title for title, _ in BLOCKS] == ["A law", "A weighting", "A figure", "A format"]
+def test_the_page_has_the_three_things():
+    assert [title for title, _ in BLOCKS] == ["A law", "A weighting", "A format"]

@@ -19,8 +19,8 @@ margin is empirical: with 300 dimensions, populations drawn log-uniformly on [.2
 scanning k up to a tenth of the eigenvalues, the largest T_k exceeds 4.7 in at most 1 of 600 draws at each ratio.
 Further down, up to half of the eigenvalues, twice the margin is required: chance gaps of 40 to 300 eigenvalues stay
 below it. That level is that of populations whose support ends: the tip of a tail (log-normal, power law) is counted
-as an outlier in most draws, see docs/tables.md. The 99 % point of the maximum grows as sqrt(100/n) below n = 100
-eigenvalues, and the margin with it.
+as an outlier in most draws, see docs/benchmarks/tables.md. The 99 % point of the maximum grows as sqrt(100/n) below
+n = 100 eigenvalues, and the margin with it.
 """
 
 from __future__ import annotations
