@@ -1,4 +1,4 @@
-"""An S3 server of its own on the loopback interface (the one of moto), in a subprocess."""
+"""An S3 server (moto) on the loopback interface, in a subprocess."""
 
 from __future__ import annotations
 

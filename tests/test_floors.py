@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "spikepool"
 
-# A package may import packages of lower layers, and of its own layer itself only.
+# A package may import itself and packages of lower layers.
 FLOORS = {
     "errors": 0,
     "kit": 1,

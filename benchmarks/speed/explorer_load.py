@@ -72,7 +72,7 @@ class Tab:
 
 
 class Site:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     def __init__(self) -> None:
         code = "from spikepool.explorer import serve; serve(port=0, open_browser=False)"

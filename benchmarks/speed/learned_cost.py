@@ -37,7 +37,7 @@ def sequences(n: int, T: int, d: int, *, padded: bool, dtype: type) -> tuple[np.
 
 
 def seconds(X: np.ndarray, mask: np.ndarray | None, y: np.ndarray, pooling: str) -> float:
-    """CPU seconds of a fit."""
+    """Processor time of one fit."""
     start = time.process_time()
     sp.LearnedPoolingClassifier(pooling=pooling).fit(X, y, mask=mask)
     return time.process_time() - start

@@ -1,4 +1,4 @@
-"""Peak memory and time of `pool`, `diagnose`, `forecast` and `report` at 200,000 rows, each in a process of its own.
+"""Peak memory and time of `pool`, `diagnose`, `forecast` and `report` at 200,000 rows, each in a separate process.
 
 Features are (200,000, 256) float32 in npy (205 MB); tokens are (200,000, 16, 64) float32 in Zarr (819 MB); ten classes.
 

@@ -8,7 +8,7 @@ Stores (2.4 GB for 100,000 rows) are made in a temporary folder and removed. Eac
 and Dask and drops it, and takes turns with the fits. A fit is a pass over the rows and a conclusion from its sums; the
 time of the latter does not depend on the rows. They are timed apart (``partial_fit``, then ``weights_``); the ratio to
 reading counts both, and the exponent is that of the pass. Memory is the peak resident size of the driver and of each
-worker, sampled every 20 ms. At one size a worker process is killed in the middle of another pass, and the result must
+worker, sampled every 20 ms. Once a worker process is killed in the middle of another pass, and the result must
 be the same. A prefix is fitted from a store with other chunks and in memory; the two must agree to 1e-10.
 """
 

@@ -1,6 +1,6 @@
 """Spectrum of a 50257 x 768 float32 table: streaming Gram against numpy.linalg.svd of the centred table.
 
-Each side runs in a process of its own, starts from the same safetensors file and ends with the 768 eigenvalues of the
+Each side runs in a separate process, starts from the same safetensors file and ends with the 768 eigenvalues of the
 covariance. Time is from opening the file to the eigenvalues. Memory is the peak resident size of the process less what
 it held after its imports, so it counts the table where a side loads it. Baselines:
 

@@ -5,7 +5,7 @@ side, a linear layer, cross-entropy, AdamW (learning rate 1e-3, weight decay .05
 loss on 15 % of the training rows has not improved for ten epochs (at most 200); the best epoch is used. Tokens are
 standardised.
 
-    python benchmarks/studies/choose_probe.py --cache FOLDER     # needs torch, in an environment of its own
+    python benchmarks/studies/choose_probe.py --cache FOLDER     # needs torch, in a separate environment
 
 Results are written to ``benchmarks/results/choose_probe.json``; ``--cache`` as in choose.py.
 """

@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parents[1]
 TEXT_COLUMNS = ("text", "sentence", "utterance", "question", "content")
 LABEL_COLUMNS = ("label", "intent", "category", "coarse_label", "label_text", "class")
 SERIES = ("ItalyPowerDemand", "JapaneseVowels", "OSULeaf", "ElectricDevices", "ACSF1 windows", "OSULeaf arcs")
-# Values a token, for series of one channel: single values have no direction to weigh.
+# Values per token, for series of one channel: single values have no direction to weigh.
 WINDOWS = {"ItalyPowerDemand": 3, "OSULeaf": 7, "ACSF1": 7}
 # Sets of few long series, cut into so many pieces of equal length: pieces of one series are a group.
 PIECES = {"ACSF1 windows": 8, "OSULeaf arcs": 4}
@@ -134,7 +134,7 @@ def splice() -> Sequences:
 
 
 def digits() -> Sequences:
-    """scikit-learn's handwritten digits, 8 rows of 8 pixels each as a sequence."""
+    """scikit-learn's handwritten digits, read as sequences of 8 rows of 8 pixels."""
     from sklearn.datasets import load_digits
 
     data = load_digits()

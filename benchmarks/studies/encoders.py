@@ -7,7 +7,7 @@
              No token is put in front.
 
 Both need `tokenizers`. Layer k stands for what block k reads: 0 is the embedding, the last number what leaves the last
-block; ``"final"`` is the decoder's output after its closing norm. About 8 ms a text for MiniLM and 30 ms for SmolLM2.
+block; ``"final"`` is the decoder's output after its closing norm. About 8 ms per text for MiniLM and 30 ms for SmolLM2.
 
     encoded = MiniLM().encode(texts, layers=(6,), attention=(0, 1))
     encoded.hidden[6]                 # (n, T, 384) float16, zeros where nothing is
@@ -41,7 +41,7 @@ class Encoded:
     Attributes
     ----------
     hidden : dict of layer to array (n, T, d)
-        Hidden states in half precision, zeros where there is no token.
+        Hidden states in half precision, zeros at padding.
     mask : array (n, T)
         True where there is a token.
     ids : array (n, T)

@@ -114,7 +114,7 @@ def unlike_shapes(n: int, rng: np.random.Generator) -> Pair:
 
 
 def words(classes: int) -> Sampler:
-    """Counts of 300 words, 15 to a text, that the classes use differently."""
+    """Counts of 300 words, 15 per text, that the classes use differently."""
     rate = (
         np.random.default_rng(classes).dirichlet(np.full(300, 0.3), classes) * 0.4
         + 0.6 * (1 / ranks(300)) / (1 / ranks(300)).sum()

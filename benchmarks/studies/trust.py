@@ -1,6 +1,6 @@
-"""Where `diagnose` must not speak, and what it costs: noise that is no signal, rows that are no sample, a million rows.
+"""Controls and cost of `diagnose`: noise without a signal, dependent rows, a million rows.
 
-    python benchmarks/studies/trust.py controls  # noise that is no signal, 200 draws each
+    python benchmarks/studies/trust.py controls  # noise without a signal, 200 draws each
     python benchmarks/studies/trust.py rows     --cache features  # copies, order, dependence, dominating rows
     python benchmarks/studies/trust.py scale    --store rows.zarr  # a million rows from Zarr: time and peak memory
 

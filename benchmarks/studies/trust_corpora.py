@@ -75,7 +75,7 @@ def make_features(texts: Path, cache: Path, rows: int | None) -> None:
 
 
 def top(x: np.ndarray, count: int = KS[-1]) -> np.ndarray:
-    """Leading components (d, count), by a route of its own."""
+    """Leading components (d, count), computed independently of the library."""
     x = x - x.mean(axis=0)
     if len(x) > x.shape[1]:
         return np.linalg.eigh(x.T @ x)[1][:, ::-1][:, :count]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-TIMEOUT = 600  # seconds a cell
+TIMEOUT = 600  # seconds per cell
 
 
 def execute(path: Path, folder: Path) -> Any:

@@ -92,7 +92,7 @@ def test_forecast(run, files, tmp_path):
 
 
 def test_report_is_one_command(files, tmp_path):
-    """As a stranger runs it: a process of its own, the page in the current folder."""
+    """As a user runs it: in a separate process, with the page in the current folder."""
     done = subprocess.run(
         [sys.executable, "-m", "spikepool", "report", files / "features.npy", "--labels", files / "words.csv"],
         cwd=tmp_path,

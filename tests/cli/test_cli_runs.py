@@ -36,7 +36,7 @@ mu = [1.0, 2.0]
 
 
 def spikepool(*arguments, timeout=300):
-    """Run the command line in a process of its own, on one thread."""
+    """Run the command line in a separate process, on one thread."""
     return subprocess.run(
         [sys.executable, "-m", "spikepool.cli", *map(str, arguments)],
         capture_output=True,

@@ -182,7 +182,7 @@ def test_a_gate_against_a_recorded_baseline(run, tmp_path):
         assert code == 2
         assert "--baseline" in err
     code, _, err = run("spectrum", first, "--all", "--fail-if", "outliers_change>2")
-    assert code == 2, "there is no baseline"
+    assert code == 2, "a change needs a baseline"
 
 
 @pytest.mark.parametrize("limit", ["nan", "1e400", "inf", "-inf"])

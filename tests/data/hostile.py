@@ -303,7 +303,7 @@ def command(*arguments: object) -> Callable[[Path], None]:
 
 
 class Refused(Exception):
-    """A command ended with an exit code of its own."""
+    """A command ended with one of its documented exit codes."""
 
 
 def upload(path: Path) -> None:

@@ -27,7 +27,7 @@ def name(page):
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python") and p.name != "extend.md"], ids=name)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # one namespace a page, as a reader would paste them one after the other
+    # one namespace per page, as a reader would paste the blocks one after the other
     program = "\n".join(blocks(page, "python"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -130,7 +130,7 @@ OVERFLOW = """() => {
 @pytest.mark.slow
 @pytest.mark.browser
 def test_every_formula_is_drawn_and_fits_phone_and_desktop(site, browser):
-    """One visit a page and width, with the network cut off but for the site's own files."""
+    """One visit per page and width; only the site's own files are served."""
     sources = {page: re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL) for page in PAGES}
     formulas = [page for page, text in sources.items() if "$" in text or "\\(" in text]
     assert len(formulas) >= 10

@@ -20,7 +20,7 @@ from spikepool.theory.heads import predict_heads
 
 matplotlib.use("Agg")
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "api"
-# What is no result: what a user builds, what the engine is made of, and what is a line of a result.
+# What is not a result: what a user builds, what the engine is made of, and what is a line of a result.
 INPUTS = {
     *("SequenceModel", "ClassModel", "SignSampler", "BlockSource", "SpectralLaw", "RidgeClassifier"),
     *("Sample", "GivenTokens", "GeneralSpikes", "Measure"),

@@ -22,7 +22,7 @@ def test_at_the_threshold_is_a_verdict_of_its_own(w):
         assert said.headline.startswith("At the threshold") is near
         if not near:
             assert said.headline.startswith("Detectable" if factor > 1 else "Not detectable")
-    # the page that is opened with mean pooling: its alignment of .01 is no detection
+    # the page that is opened with mean pooling: its alignment of .01 is not a detection
     assert "At the threshold" in verdict(solve_query("w=mean")).headline
 
 

@@ -56,7 +56,7 @@ def test_a_separable_pilot_is_near_one_with_a_lower_end():
 
 
 def test_repeated_rows_do_not_flatter(digits):
-    """Every row twice: leave-one-out would see the twin; merged, the forecast is that of the distinct rows."""
+    """Every row twice: leave-one-out would see the copy; merged, the forecast is that of the distinct rows."""
     rng = np.random.default_rng(4)
     X, y = rng.standard_normal((150, 100)), rng.integers(0, 2, 150)
     with pytest.warns(ForecastWarning, match="150 of 300 rows repeat"):
@@ -136,7 +136,7 @@ def test_more_features_than_rows_and_one_dominant_direction():
 def test_a_row_far_out_is_said():
     X, y = classes(np.random.default_rng(11), 150)
     X[7] *= 1e5
-    with pytest.warns(ForecastWarning, match="30 times as far out as the median row: 1"):
+    with pytest.warns(ForecastWarning, match="30 times as far from the centre as the median row: 1"):
         f = sp.forecast(X, y)
     assert np.isfinite(f.accuracy).all()
 
@@ -151,7 +151,7 @@ def test_bad_input_is_named(digits):
         sp.forecast(X, np.where(y == 3, np.nan, y))
     with pytest.raises(sp.InvalidInputError, match="one class"):
         sp.forecast(X, np.zeros(100, dtype=int))
-    with pytest.raises(sp.InvalidInputError, match="class of its own"):
+    with pytest.raises(sp.InvalidInputError, match="different class"):
         sp.forecast(X, [f"label {i}" for i in range(100)])
     with pytest.raises(sp.InvalidInputError, match="classes or amounts"):
         sp.forecast(X, np.arange(100))

@@ -105,7 +105,7 @@ def test_a_pilot_without_an_error_still_has_a_width():
     own = np.full(4, 9.0)
     width = 1.645 * np.sqrt(accuracy_variance(own, own[None], NO_ERROR, 200))[0]
     certain = 2.807  # probit of 1 − .5/200, the largest accuracy that 200 rows speak for
-    assert 0.95 < ndtr(certain - width) < 0.99  # no error among 200 rows: at least .985 in 19 of 20 cases
+    assert 0.95 < ndtr(certain - width) < 0.99  # zero errors among 200 rows: at least .985 in 19 of 20 cases
 
 
 def test_error_variance_grows_with_the_rise_only():

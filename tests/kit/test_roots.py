@@ -1,4 +1,4 @@
-"""Solvers report what they did; quadrature is exact where theory says so."""
+"""Solvers report what they did; quadrature is exact where theory predicts it."""
 
 from __future__ import annotations
 

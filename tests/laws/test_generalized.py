@@ -114,7 +114,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_total_mass_and_cdf(case):
-    """The density integrates to 1 to 1e-8, and to the distribution function, which comes from a formula of its own."""
+    """The density integrates to 1 to 1e-8, and to the distribution function, which comes from a separate formula."""
     a, t, delta = CASES[case]
     law = sp.GeneralizedLaw(a, t, delta)
     assert mass_by_quadrature(law) == pytest.approx(1.0, abs=1e-8)

@@ -60,7 +60,7 @@ def test_quantiles_next_to_a_nearly_hard_edge():
     q = np.array([1e-6, 1e-4, 0.5])
     x = law.ppf(q)
     np.testing.assert_allclose(law.cdf(x), q, rtol=1e-8)
-    # the density, which does not know of the potential, from the lower edge up to the second quantile
+    # the density, which does not use the potential, from the lower edge up to the second quantile
     low = law.intervals()[0, 0]
     nodes, weights = np.polynomial.legendre.leggauss(200)
     root = np.sqrt(x[1] - low) * (nodes + 1) / 2

@@ -42,7 +42,7 @@ def test_law_by_random_probes():
     law = lanczos_law(lambda x: values * x, 2000, probes=8, steps=60, rng=0)
     for k in (1, 2):
         error = np.std(values**k) / np.sqrt(2000 * 8)
-        # for a diagonal operator sign probes have no error at all; rotation would give one of about this size
+        # for a diagonal operator sign probes are exact; rotation would give one of about this size
         assert abs(law.moment(k) - np.mean(values**k)) < 4 * error
 
 

@@ -1,4 +1,4 @@
-"""A mask that was there in fit may not be lost on the way to transform."""
+"""A mask that was passed to fit must be passed to transform."""
 
 import numpy as np
 import pytest

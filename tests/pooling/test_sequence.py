@@ -84,7 +84,7 @@ def test_coefficients_on_features_are_coefficients_on_tokens():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("pooling", ["flat", "positions"])
 def test_primal_and_dual_forms_predict_the_same(monkeypatch, pooling, dtype):
-    """12 features a row and 20 or 11 rows: both sides of the switch; and against the other form at the same size."""
+    """12 features per row and 20 or 11 rows: both sides of the switch; and against the other form at the same size."""
     rng = np.random.default_rng(0)
     for n in (40, 11):
         X = rng.normal(size=(n, 3, 4)).astype(dtype)

@@ -1,4 +1,4 @@
-"""The spectrum as a density: against the completed table, exact moments, atoms, and the law at a size of its own."""
+"""The spectrum as a density: against the completed table, exact moments, atoms, and the law at another size."""
 
 import numpy as np
 import pytest

@@ -103,7 +103,9 @@ class TestCompletion:
         draw = UndrawnSource(m).draw(np.random.SeedSequence(11))
         together(draw, WEIGHTS)
         noise = draw.sample().noise
-        if m.covariance is None:  # in axes that the products chose; turn them to where they do not know of them
+        if (
+            m.covariance is None
+        ):  # in axes that the products chose; rotate them to axes that do not depend on the products
             noise = draw.table._Z.turned(np.eye(1, m.d))
             assert np.linalg.norm(draw.sample().noise[:, 0] - noise[:, 0]) < 1e-9
         else:
@@ -197,7 +199,7 @@ class TestProducts:
 
     @pytest.mark.parametrize(("d", "V"), [(5, 40), (40, 5), (6, 6), (1, 3), (3, 1)])
     def test_more_products_than_dimensions(self, d, V):
-        """Everything there is to know gets known, and dependent vectors ask for nothing new."""
+        """All entries get drawn, and dependent vectors need no further draws."""
         asked = np.random.default_rng(3)
         lazy, rotated = LazyGaussian(d, V, np.random.default_rng(1)), RotatedTable(d, V, np.random.default_rng(1))
         rotated.new_axis()

@@ -65,7 +65,7 @@ def test_the_bias_vanishes_with_the_dimension():
 
 
 def test_only_the_average_of_varying_correlations_enters():
-    """Each sequence has a prefix length of its own, from 1 to 6: no sequence follows the average R."""
+    """Each sequence has a random prefix length from 1 to 6: no sequence follows the average R."""
     d, V, N = 400, 640, 800
     stack = np.stack([sp.prefix_correlation(T, length) for length in range(1, 7)])
     w = sp.causal_weights(T)

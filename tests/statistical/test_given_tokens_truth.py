@@ -40,7 +40,7 @@ def draws(rng, W, signs, mu, d, trials, *, centered=True, variances=None, u=None
 
 
 def extra_outliers(edge, matrices, d):
-    """Eigenvalues beyond the edge, less those that remain when the pooled signs are regressed out: 0 or 1 a draw."""
+    """Eigenvalues beyond the edge, less those that remain when the pooled signs are regressed out: 0 or 1 per draw."""
     beyond = edge * (1 + d ** (-2 / 3))  # an eigenvalue at the edge scatters by this
     found = []
     for Y, b in matrices:
@@ -126,10 +126,10 @@ def sorted_pairs(S, u, k):
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0])
 def test_outliers_are_followed_to_their_population_limit(exponent):
-    """With the same table, an eigenvector of S and its twin in the covariance of infinitely many sequences.
+    """With the same table, an eigenvector of S and its counterpart in the covariance of infinitely many sequences.
 
-    The limit of M is its mean, written out; the twin must be the population outlier that the eigenvector of S points
-    at, for every outlier that points at one.
+    The limit of M is its mean, written out; the counterpart must be the population outlier that the eigenvector of S
+    points at, for every outlier that points at one.
     """
     d, V, N, T, L, mu = 240, 400, 1200, 8, 3, 3.0
     f, R = zipf_frequencies(V, exponent), sp.prefix_correlation(T, L)
@@ -145,23 +145,23 @@ def test_outliers_are_followed_to_their_population_limit(exponent):
         for q in range(T)
     ) - np.outer(f, f)
     k = len(p.outliers)
-    votes, values = np.zeros((k, d)), []
+    agreement, values = np.zeros((k, d)), []
     rng = np.random.default_rng(0)
     for _ in range(12):
         E = rng.standard_normal((d, V)) + mu * np.outer(np.eye(d)[0], s)
         sample, population = np.linalg.eigh(E @ M @ E.T), np.linalg.eigh(E @ M0 @ E.T)
         values.append(population[0][::-1])
-        votes += (sample[1][:, ::-1][:, :k].T @ population[1][:, ::-1]) ** 2 / 12
+        agreement += (sample[1][:, ::-1][:, :k].T @ population[1][:, ::-1]) ** 2 / 12
     limits = np.mean(values, axis=0)
     clear = 0
     for i, outlier in enumerate(p.outliers):
-        if votes[i].max() < 0.6:  # one draw mixes it with a neighbour: no single limit to point at
+        if agreement[i].max() < 0.6:  # one draw mixes it with a neighbour: no single limit to point at
             continue
         clear += 1
-        assert outlier.population_eigenvalue == pytest.approx(limits[int(votes[i].argmax())], rel=0.08)
+        assert outlier.population_eigenvalue == pytest.approx(limits[int(agreement[i].argmax())], rel=0.08)
     assert clear >= 2
     assert p.signal is not None
-    assert votes[[o.kind for o in p.outliers].index("signal")].max() > 0.6
+    assert agreement[[o.kind for o in p.outliers].index("signal")].max() > 0.6
 
 
 def test_population_fields_of_a_corpus_with_unequal_classes():

@@ -1,4 +1,4 @@
-"""The limit of jointly learned weights against weights learned on drawn sequences, by code of its own."""
+"""The limit of jointly learned weights against weights learned on drawn sequences, by independent code."""
 
 from __future__ import annotations
 

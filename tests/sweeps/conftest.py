@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-# for the helper module beside the tests, which is also a driver process of its own
+# for the helper module beside the tests, which is also run as a separate driver process
 sys.path.insert(0, str(Path(__file__).parent))
 
 from sweep_problem import problem

@@ -283,7 +283,7 @@ def test_bad_corpora_are_named_errors(changes, error):
 
 @pytest.mark.parametrize("centered", [True, False])
 def test_tokens_of_equal_counts_are_bulk(centered):
-    # one token a sequence: the usage is diagonal with many equal eigenvalues, none of which is a direction of its own
+    # one token per sequence: the usage is diagonal with many equal eigenvalues, none of which has a distinct direction
     model = sp.SequenceModel(120, 200, 240, np.eye(1), 0.5, centered=centered)
     prediction = model.predict([1.0], exact=True, rng=0)
     top = model.simulate([1.0], trials=6, k=1, rng=1).eigenvalues.mean()

@@ -102,7 +102,7 @@ def test_required_gamma_hits_the_target():
     for target in (0.01, 0.3, 0.6, 0.9):
         gamma = spikes.required_gamma(x, delta, target)
         assert spikes.total_alignment(x, delta, gamma) == pytest.approx(target, rel=1e-12)
-    assert spikes.required_gamma(1e200, delta, 0.5) == pytest.approx(1e200)  # x (1 − A)/A far out
+    assert spikes.required_gamma(1e200, delta, 0.5) == pytest.approx(1e200)  # x (1 − A)/A in the limit
     with pytest.raises(sp.UnreachableError) as caught:
         spikes.required_gamma(x, delta, 0.95)
     assert caught.value.limit == pytest.approx(1 - delta / x**2)

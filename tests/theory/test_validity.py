@@ -1,4 +1,4 @@
-"""Results outside the range of their theory say so, in the object and in print; those inside do not."""
+"""Results outside the range of their theory report it, in the object and in print; those inside do not."""
 
 from __future__ import annotations
 

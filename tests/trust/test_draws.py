@@ -130,5 +130,5 @@ def test_redrawn_spectra_scatter_as_fits_do():
     spread = np.std([np.log(fitted(values)[:5]) for values in samples], axis=0)
     base = fitted(samples[0])
     redrawn = [np.log(corrected(base, samples[0], Draw(scales, n, d, rng).eigenvalues(base), n)[:5]) for _ in range(60)]
-    # each is known to nine per cent; a fit has the noise of its own four draws as well
+    # each is known to nine per cent; a fit also has the noise of four draws
     assert np.std(redrawn, axis=0) / spread == pytest.approx(np.full(5, 0.95), abs=0.35)

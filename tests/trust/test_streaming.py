@@ -50,12 +50,12 @@ def test_statistics_are_those_of_rows_in_memory(borders):
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_parts_merged_in_a_tree_are_the_whole(grouped, monkeypatch):
-    """Every chunk about a mean of its own, on Dask, against one block after the other."""
+    """Chunks with different means on Dask, against one block after the other."""
     dask = pytest.importorskip("dask")
     from spikepool.data import map_merge
     from spikepool.data.blocks import DaskBlocks
 
-    monkeypatch.setattr(map_merge, "TASK_BYTES", 1)  # a task a chunk
+    monkeypatch.setattr(map_merge, "TASK_BYTES", 1)  # one task per chunk
     x = rows() + 100.0 * np.arange(700)[:, None] / 700  # chunks whose means are far apart
     group = np.arange(700) // 7 if grouped else None
     whole = streamed(x, [0, 700], group)

@@ -1,4 +1,4 @@
-"""Token usage that explains a spectrum: Zipf noise is no signal when V and weights are known, a signal is seen."""
+"""Token usage that explains a spectrum: Zipf noise is not a signal when V and weights are known; a signal is found."""
 
 import numpy as np
 import pytest

@@ -50,7 +50,7 @@ def test_levels_are_found_where_the_spectrum_is_flat():
 
 
 def test_spans_inside_a_flat_part_have_wide_intervals():
-    """Five clusters over isotropic noise: beyond four components there is no direction, and the interval says so."""
+    """Five clusters over isotropic noise: components beyond the fourth have no direction, and the interval shows it."""
     rng = np.random.default_rng(0)
     centres = 6 * rng.standard_normal((5, 60)) / np.sqrt(60)
     population = np.linalg.eigh(np.cov(centres.T, bias=True) + 1e-9 * np.diag(np.arange(60)))[1][:, ::-1]

@@ -70,7 +70,7 @@ def _run(command: object, argv: list[str], debug: bool) -> int:
 
 def _usage(error: Exception) -> None:
     message = " ".join(str(error.format_message()).split())  # type: ignore[attr-defined]
-    if message:  # without arguments the help has been printed and there is no message
+    if message:  # without arguments the help has been printed and the message is empty
         _say(f"{message} (see spikepool --help)")
 
 

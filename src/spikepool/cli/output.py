@@ -40,7 +40,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def checked_out(out: Path | None, also: tuple[str, ...] = (), inputs: Sequence[str | None] = ()) -> Path | None:
-    """`out` if its ending names a picture, a page or one of `also` and it is no input; checked before work."""
+    """`out` if its ending names a picture, a page or one of `also` and it is not an input; checked before work."""
     from spikepool.data.same_place import refuse_overlap
     from spikepool.errors import InvalidInputError, require
 

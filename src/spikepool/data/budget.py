@@ -12,7 +12,7 @@ from spikepool.kit.memory import require_memory
 # Numbers that carry information do not shrink a hundred times: deflate reaches 1000:1 on zeros only.
 RATIO_LIMIT = 100
 HARMLESS_BYTES = 1 << 26
-# Chunks, members, row groups or columns that a file may have: more are no data that somebody has measured.
+# Chunks, members, row groups or columns that a file may have: a larger number indicates a damaged or hostile file.
 MOST_PIECES = 1_000_000
 MOST_COLUMNS = 10_000
 

@@ -24,7 +24,7 @@ _AMBIGUOUS_FLOAT_SHARE = 0.2
 def label_array(y: Any) -> AnyArray:
     """`y` as an array; a column becomes flat, objects that are all numbers become numbers, missing ones an error."""
     if isinstance(y, (list, tuple)) and len({isinstance(v, str) for v in y}) > 1:
-        # NumPy would turn the numbers into text without a word
+        # NumPy would silently turn the numbers into text
         raise InvalidInputError("y mixes text and numbers", y[:5], "Pass all text or all numbers")
     values = np.asarray(as_array(y, "y"))
     if values.ndim == 0:

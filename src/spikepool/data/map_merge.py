@@ -1,4 +1,4 @@
-"""Work over chunks on whatever scheduler is active: a result a chunk, or sums merged in a tree.
+"""Work over chunks on the active scheduler: one result per chunk, or sums merged in a tree.
 
 Without Dask, chunks are worked on one after the other in this process. With it (a Dask array, or data that workers
 can open themselves while a scheduler has been chosen: ``distributed.Client``, ``dask.config.set(scheduler=...)``) a

@@ -33,7 +33,7 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "texts": ("text", "texts", "sentence", "utterance", "content", "document", "query", "review", "question"),
     "mask": ("mask", "attention_mask"),
 }
-# Columns that are no features though they may be numbers: what they name, and the row numbers that programs add.
+# Numeric columns that are not features: identifiers, and the row numbers that programs add.
 ROW_NUMBERS = frozenset({"", "id", "index", "Unnamed: 0", "__index_level_0__"})
 NOT_FEATURES = ROW_NUMBERS.union(*(USUAL_NAMES[role] for role in ("labels", "groups", "texts", "mask")))
 

@@ -259,7 +259,7 @@ def _surely_fit(x: NDArray[Any]) -> bool:
 
 
 def _refuse_unfit(part: NDArray[Any], observed: BoolArray, start: int) -> None:
-    """Raise for observed entries that are not finite or too large; what nobody looks at may be anything."""
+    """Raise for observed entries that are not finite or too large; masked entries may have any value."""
     x = np.where(observed[..., None], part, 0.0).astype(np.float64)
     if not np.isfinite(x).all():
         rows = np.flatnonzero(~np.isfinite(x).all(axis=(1, 2)))[:5] + start

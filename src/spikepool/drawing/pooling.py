@@ -102,7 +102,7 @@ def draw_position_weights(ax: Any, head_weights: FloatArray, names: Sequence[str
 
 
 def draw_token_weights(ax: Any, weights: FloatArray, tokens: Sequence[Sequence[str]] | None) -> Any:
-    """A few sequences, one a line, every token on a ground as dark as its weight."""
+    """A few sequences, one per line, with every token on a background as dark as its weight."""
     n, T = weights.shape
     if tokens is not None and (len(tokens) != n or any(len(row) > T for row in tokens)):
         raise ShapeError(f"tokens must have {n} rows of at most {T} entries", len(tokens), "Match them to X")

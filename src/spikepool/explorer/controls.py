@@ -49,7 +49,7 @@ def number(id: str, name: str, symbol: str, *, slider: tuple[float, float], step
                 children=[
                     html.Label([html.Span(name), html.Var(symbol)], htmlFor=id),
                     hint(id, name),
-                    # Read when the typing pauses: on the way to 13 it is not to become 1. No limits here: Dash would
+                    # Read when the typing pauses, so that 13 is not read as 1 first. No limits here: Dash would
                     # silently put back the old number, the server says what is wrong with the new one.
                     dcc.Input(id=id, type="number", step="any", className="field", debounce=0.35),
                 ],

@@ -148,7 +148,7 @@ def _fit_draw(pilot: Pilot, design: PilotDesign, own: FloatArray, weights: Float
         return _Draw(power)
     link = fit_link(pilot, weights)
     expected = _probit(link(1 - (own @ power).min(keepdims=True)))[0]
-    edge = 0.5 / pilot.rows  # none or all right among n0 rows is no accuracy of 0 or 1
+    edge = 0.5 / pilot.rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
     measured = np.clip(weighted_mean(pilot.sizes[0].chosen_likely, weights), edge, 1 - edge)
     shift = float(_probit(np.asarray(measured)) - expected)
     return _Draw(power, link, fit_power_law(pilot, weights), shift)

@@ -1,7 +1,7 @@
 """Rows that are not independent of each other: near copies, and consecutive rows that are alike.
 
 A left-out row whose near copy, or whose neighbour in a series, is still there is no new row: leave-one-out is too good,
-and the whole curve with it. Both are looked for within the classes, whose own differences are no dependence.
+and the whole curve with it. Both are looked for within classes, since differences between classes are not dependence.
 """
 
 from __future__ import annotations

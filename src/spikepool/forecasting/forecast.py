@@ -33,7 +33,7 @@ _USUAL_ERROR = (0.015, 0.65)
 _USUAL_R2_ERROR = (0.03, 1.2)
 # Standard errors by which the pilot's explained variance must exceed zero.
 _SIGNIFICANCE = 1.645
-# The same for its accuracy beyond that of the largest class: a few rows far out may take all of the explained variance,
+# The same for its accuracy beyond that of the largest class: a few outliers may take all of the explained variance,
 # and none of the accuracy.
 _BEYOND_CHANCE = 3.0
 
@@ -194,7 +194,7 @@ def summarise(
     learned = float(gain.mean()) > _SIGNIFICANCE * float(gain.std(ddof=1)) / np.sqrt(pilot.rows) + 1e-9
     chance = 0.0 if pilot.shares is None else float(pilot.shares.max())
     if pilot.shares is not None:
-        own = pilot.level_error  # which knows of groups
+        own = pilot.level_error  # which accounts for groups
         deviation = max(float(error[0]), float(np.sqrt(own.tested + own.trained)))
         learned = learned or float(measured[0]) - chance > _BEYOND_CHANCE * deviation + 1e-9
     sizes = asked_sizes(n, pilot.rows)

@@ -128,7 +128,7 @@ def fit_link(pilot: Pilot, weights: FloatArray) -> Link:
             seen.append((size.n / pilot.rows, r2, float(weighted_mean(size.chosen_likely, w))))
     learned = np.array([point for point in seen if point[1] > _LEAST_R2]).reshape(-1, 3)
     fraction, r2s, accuracy = learned.T
-    # none or all right among n rows is no evidence of an infinite margin
+    # none or all correct among n rows is not evidence of an infinite margin
     accuracy = np.clip(accuracy, 0.5 / pilot.rows, 1 - 0.5 / pilot.rows)
     weight = fraction**_SIZE_EXPONENT
     weight = weight / max(float(weight.sum()), 1e-300)

@@ -130,13 +130,13 @@ def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | N
             raise InvalidInputError("y is constant", float(Y[0, 0]), "Pass targets that differ")
         return Y, None, None
     if values.ndim == 2:
-        raise ShapeError("y must be one label a row", values.shape, "Pass y of shape (n,), or task='regression'")
+        raise ShapeError("y must have one label per row", values.shape, "Pass y of shape (n,), or task='regression'")
     classes, labels = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InvalidInputError("y has one class only", classes[0], "Pass labels of two classes or more")
     if len(classes) == rows:
         raise InvalidInputError(
-            "every row has a class of its own", len(classes), "Pass labels that repeat, or task='regression'"
+            "every row has a different class", len(classes), "Pass labels that repeat, or task='regression'"
         )
     labels = labels.astype(np.intp).ravel()
     return np.where(labels[:, None] == np.arange(len(classes)), 1.0, -1.0), labels, classes
@@ -201,7 +201,7 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
     far = int((norms > _FAR_ROW**2 * np.median(norms)).sum())
     if far:
         notes.append(
-            f"rows more than {_FAR_ROW:g} times as far out as the median row: {far}; they dominate ridge, "
+            f"rows more than {_FAR_ROW:g} times as far from the centre as the median row: {far}; they dominate ridge, "
             "so check them, clip them or leave them out"
         )
     spread = X.std(axis=0)
@@ -230,7 +230,7 @@ def _row_numbers(X: FloatArray) -> IntArray:
 
 
 def _recur_unlike(same: IntArray, Y: FloatArray) -> bool:
-    """Whether rows with the same features are no copies: there are enough of them, and their targets differ.
+    """Whether rows with the same features are not copies: there are enough of them, and their targets differ.
 
     Merged, the frequency of a class among equal rows would be lost.
     """

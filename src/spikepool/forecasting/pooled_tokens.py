@@ -41,7 +41,7 @@ def pool_pilot(pooling: Any, tokens: Any, y: Any, *, mask: Any = None, groups: A
     observed = None if mask is None else np.asarray(in_memory(mask, "mask"))
     labels = label_array(labels_in_memory(y))
     if source.ndim < 2 or len(source) != len(labels):
-        raise ShapeError("tokens and y must have one entry a row", source.shape, "Pass (n, T, d) and (n,)")
+        raise ShapeError("tokens and y must have one entry per row", source.shape, "Pass (n, T, d) and (n,)")
 
     def fitted(estimator: Any, rows: AnyArray) -> Any:
         return clone(estimator).fit(source[rows], labels[rows], **_masked(observed, rows))

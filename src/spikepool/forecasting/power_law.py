@@ -35,7 +35,9 @@ def fit_power_law(pilot: Pilot, weights: FloatArray) -> PowerLaw:
         if w.sum() > 0:
             points.append((size.n, 1 - float(weighted_mean(size.chosen_likely, w))))
     n, error = np.array(points).T
-    log_error = np.log(np.maximum(error, 0.5 / pilot.rows))  # no error among n0 rows is not an error of zero
+    log_error = np.log(
+        np.maximum(error, 0.5 / pilot.rows)
+    )  # zero errors among n0 rows do not mean a true error of zero
     x, y = np.log(n / n[0]), log_error - log_error[0]
     spread = float(n @ x**2)
     exponent = max(-float(n @ (x * y)) / spread, 0.0) if spread > 0 else 0.0

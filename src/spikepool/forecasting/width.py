@@ -34,7 +34,7 @@ ERROR_VARIANCE = (0.5, 5.0, 0.05)
 
 def accuracy_variance(own: FloatArray, z: FloatArray, level: LevelError, rows: int) -> FloatArray:
     """Variance of z at each size, from z (draws,) of the pilot's size and z (sizes, draws), the first draw the fit."""
-    edge = 0.5 / rows  # none or all right among n0 rows is no accuracy of 0 or 1
+    edge = 0.5 / rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
     accuracy = float(np.clip(ndtr(own[0]), edge, 1 - edge))
     density = float(np.exp(-(ndtri(accuracy) ** 2) / 2) / np.sqrt(2 * np.pi))
     tested = max(level.tested, accuracy * (1 - accuracy) / rows)

@@ -24,7 +24,7 @@ from spikepool.kit.arrays import FloatArray
 RELATIVE_PENALTIES = np.logspace(-6, 3, 37)
 # A feature whose standard deviation is smaller than this part of its typical size is constant up to rounding.
 CONSTANT = 1e-9
-# Residual degrees of freedom, as a part of the rows, below which GCV is no estimate: rows that are nearly copies fill
+# Residual degrees of freedom, as a part of the rows, below which GCV is unreliable: rows that are nearly copies fill
 # what is left (2 in 1,000 did on a corpus of requests, and cost twelve points).
 LEAST_FREEDOM = 0.05
 # With more rows than this many times the features copies hardly matter, and are not looked for.

@@ -20,7 +20,7 @@ from spikepool.pooling.positional import PositionalGram
 from spikepool.pooling.positional_weights import ShrunkGram, best_nonnegative, shrink
 from spikepool.pooling.probe import Antisymmetry, DirectionalGram
 
-# Sequences below which ten folds are no independent witnesses: of pure noise weights were accepted in 38 of 40 draws of
+# Sequences below which ten folds are not independent evidence: of pure noise weights were accepted in 38 of 40 draws of
 # two sequences, 12 % of three and up to 12 % of ten, and in 1 % of thirty and more.
 FEWEST_SEQUENCES = 30
 # Antisymmetric energy, in units of the energy that weights could exploit, above which the structure is order rather

@@ -51,7 +51,7 @@ class PoolingSpec:
     fit : callable
         ``fit(rows, Y, weights, train, options)`` gives the :class:`Pooling` learned from the rows `train`.
     learned : bool
-        Whether `fit` looks at the targets, so that every fold needs a fit of its own.
+        Whether `fit` looks at the targets, so that every fold needs a separate fit.
     candidate : bool
         Whether ``pooling="auto"`` compares it.
     cost : float

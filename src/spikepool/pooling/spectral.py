@@ -57,7 +57,7 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     R is estimated from products of DIFFERENT tokens of a sequence, shrunk towards the exchangeable structure (whose
     optimum is the mean), and turned into non-negative weights of unit sum. They replace the mean only when a
     cross-fitted lower confidence bound says that alpha/kappa improves AND the cross-position structure is symmetric,
-    as a latent shared by positions makes it. Otherwise the mean is used, and ``decision_`` says so. On ordinary text
+    as a latent shared by positions makes it. Otherwise the mean is used, and ``decision_`` reports it. On ordinary text
     the mean is nearly always the answer.
 
     Accepted X: an array (n, T, d); an array (n, T*d) with `n_positions`; integer token ids (n, T) with `table`. Each
@@ -200,7 +200,7 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def __getattr__(self, name: str) -> Any:
-        # only reached for names that are not there: a conclusion that nobody has asked for since the last shard
+        # only reached for missing attributes: results that were not computed since the last shard
         if name in CONCLUSIONS and "_moments" in self.__dict__:
             return getattr(self._conclude(), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -160,7 +160,7 @@ FIGURE = FigureSpec(
         "Squared cosine between the top eigenvector of the centred S and the hidden direction. Solid: "
         "closed form; dotted: the paper's printed formula; markers: simulated means with error bars of two "
         "standard errors. (a) In the prefix model the printed curves are off by up to 0.4: a finite table "
-        "has class means of its own, which make the signal detectable earlier and keep its direction from "
+        "has its own class means, which make the signal detectable earlier and keep its direction from "
         "being recovered fully. (b) In the spiked model with real-valued latents these means play no "
         "part, and the printed curves are right. The paper does not print the sign pattern of "
         "its spiked model; with the one used here, − − + + +, mean and causal weights do about equally "

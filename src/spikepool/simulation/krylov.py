@@ -162,7 +162,7 @@ def _next_look(looks: list[tuple[int, float]]) -> int:
     (before, first), (now, last) = looks[-2:]
     reach = now + max(2, now // 2)
     if not (math.isfinite(first) and math.isfinite(last) and last < first):
-        # the first of all: edges of bulks lose up to 1.5 in a step
+        # the first of all: edges of bulks lose up to 1.5 per step
         return min(reach, now + (4 if math.isinf(last) else min(4, math.ceil(last / 1.5))))
     return min(reach, now + max(1, math.ceil(last * (now - before) / (first - last))))
 

@@ -21,7 +21,7 @@ class OnnxEncoder:
         runtime = require("onnxruntime", "text")
         try:
             self._session = runtime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-        except Exception as err:  # the runtime has errors of its own
+        except Exception as err:  # the runtime raises its own classes of errors
             raise ModelFormatError(f"{model.name} is not a model that onnxruntime reads: {err}") from err
         self.name = folder.name
         self._inputs = {found.name: found.type for found in self._session.get_inputs()}

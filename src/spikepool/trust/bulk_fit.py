@@ -21,8 +21,8 @@ FEWEST_NONZERO = 0.25
 _USAGE_SIZE = 1000
 # Kolmogorov-Smirnov distances up to which a fit is called good and fair, as (constant, multiple of 1/d). Eigenvalues
 # are rigid: under the model the distance is 1.5/d to 3/d plus the departure of finite sequences from the limit
-# (.002 to .01 for three or more effective tokens). A fair fit is no proof of isotropy: smoothly falling variances come
-# as close, and what is said of a bulk without outliers says so.
+# (.002 to .01 for three or more effective tokens). A fair fit does not prove isotropy: smoothly falling variances come
+# as close, and the text about a bulk without outliers mentions it.
 _GOOD_FIT = (0.01, 1.5)
 _FAIR_FIT = (0.03, 3.0)
 

@@ -4,7 +4,7 @@ No formula holds for such features. They are simulated: three hypotheses about t
 population spectrum that gives the eigenvalues observed, weighted by how well random halves of its draws agree as the
 halves of the data do. Draws of as many rows then say how far the sample's spans are from the population's; draws of
 more rows say what these would bring. Resampling of the rows themselves, which assumes no model but is biased when the
-rows are few for k, has a vote that grows with n/k.
+rows are few for k, has a weight that grows with n/k.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def _read(rows: Rows, delta: float | None, factor: float) -> tuple[Rows, Isotrop
 
 
 def _with_fewer_rows(found: _Findings, rows: float) -> _Findings:
-    """The findings when the rows may be worth as few as `rows` independent ones: lower ends, and no plan.
+    """The findings when the rows may be worth as few as `rows` independent ones: lower ends, no numbers of rows.
 
     Whether rows that resemble each other depend on each other or are only sorted cannot be seen; the intervals hold
     both.

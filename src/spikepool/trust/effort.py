@@ -23,7 +23,7 @@ class Effort:
     halves, draws, curve_draws : int
         Simulated halves (each is compared with every other), samples, and samples at each other number of rows.
     resampling_rows : int
-        Rows for each component at which resampling and simulation have equal votes.
+        Rows for each component at which resampling and simulation have equal weight.
     flattened : bool
         Whether the flattest spectrum is sought as well, which shows how ill-defined spans may be.
     redrawn : bool

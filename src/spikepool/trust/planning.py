@@ -11,7 +11,7 @@ from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.trust.coloured import SMALLEST_STEADY_SPAN, Simulated, angle, overlap_of
 from spikepool.trust.effort import FURTHEST, effort
 
-# A range wider than this factor is no plan.
+# A range wider than this factor is not reported.
 _WIDEST_RANGE = 12.0
 # Growth of the relative half-width of an interval with every doubling of the rows, and its limit for fewer rows.
 _WIDER_A_DOUBLING = 0.4

@@ -271,7 +271,7 @@ def _range(span: Span) -> str:
 
 
 def _rounded(rows: float) -> int:
-    """Two significant digits: a range of rows knows no more."""
+    """Round to two significant digits."""
     return int(float(f"{rows:.2g}"))
 
 

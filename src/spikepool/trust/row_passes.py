@@ -129,7 +129,7 @@ class SecondPass:
     neighbours, neighbour_norms, neighbour_units : array
         Centred rows whose nearest neighbour is looked for.
     units : array of int (n,)
-        Rows of one unit are no neighbours.
+        Rows of the same unit are not compared.
     """
 
     mean: FloatArray

@@ -54,7 +54,7 @@ def order_caution(
 ) -> Caution | None:
     """Rows in an order: consecutive ones correlated (`lag`, on average), or halves in order that disagree.
 
-    Windows of a series that swings are alike with the opposite sign as well as with the same.
+    Windows of an oscillating series are alike up to sign, so both signs are tested.
     """
     scatter = norm_scatter(float(values.sum()), float((values**2).sum()), n)
     if is_ordered(lag, scatter, n):

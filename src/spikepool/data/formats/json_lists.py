@@ -22,7 +22,7 @@ def _open(location: Location, request: Request) -> BlockSource:
     try:
         found = json.loads(location.read().decode("utf-8-sig"))
     except (ValueError, RecursionError) as err:
-        raise TableFormatError(f"{location.name} is no JSON list ({err})", remedy="Write a list of labels") from err
+        raise TableFormatError(f"{location.name} is not a JSON list ({err})", remedy="Write a list of labels") from err
     if isinstance(found, dict):
         found = found[choose_name(list(found), request.column, request.role, location.name, "list")]
     elif request.column is not None:

@@ -125,7 +125,7 @@ def _recognise(probe: Probe) -> bool:
                 "the folder holds only pickled weights, which run code when loaded", path.name, PICKLE_REMEDY
             )
         return False
-    # there is no magic number: 8 bytes of header length, then JSON
+    # the format has no magic number: 8 bytes of header length, then JSON
     if probe.location.name.endswith(".index.json") or probe.suffix == ".safetensors":
         return True
     return probe.head[8:9] == b"{" and int.from_bytes(probe.head[:8], "little") < 2**40
