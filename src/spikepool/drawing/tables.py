@@ -149,7 +149,7 @@ def draw_counts(counts: dict[str, int]) -> Any:
     ax.barh(positions, list(counts.values()), color=BULK, alpha=0.8)
     ax.set_yticks(positions, [plot_text(name) for name in counts], fontsize="small")
     ax.invert_yaxis()
-    ax.set_xlabel("eigenvalues beyond a bulk of unknown colour")
+    ax.set_xlabel("eigenvalues beyond a bulk of unequal variances")
     return figure
 
 

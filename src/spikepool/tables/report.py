@@ -19,7 +19,7 @@ def verdict(fit: Any) -> str:
     """What is concluded, what it rests on, and what it does not show; a few sentences."""
     k = fit.n_outliers_
     noun = "eigenvalue stands" if k == 1 else "eigenvalues stand"
-    text = f"{k or 'No'} {noun} beyond a bulk of unknown colour (edge {fit.edge_:.4g})."
+    text = f"{k or 'No'} {noun} beyond the bulk, which noise of unequal variances explains (edge {fit.edge_:.4g})."
     tenth = int(USUAL_SHARE * fit.rank_)
     if k > tenth:
         text += (
@@ -28,7 +28,10 @@ def verdict(fit: Any) -> str:
     rest = fit.statistics_[k : max(k, tenth)]
     if len(rest) and rest.max() > NEAR * fit.margin_:
         more = k + int(rest.argmax()) + 1
-        text += f" A margin of {rest.max():.3g} units instead of {fit.margin_:.3g} would count {more}."
+        text += (
+            f" The count is borderline: with a margin of {rest.max():.3g} units instead of {fit.margin_:.3g}"
+            f" it is {more}."
+        )
     held = fit.heldout_
     if held is not None:
         error = f"{100 * held.distance:.2g} % of the mean eigenvalue"
@@ -45,7 +48,7 @@ def verdict(fit: Any) -> str:
             counts = f"{held.counts[0]} and {held.counts[1]}"
             text += f" The halves on their own show {counts} outliers: the count is not stable."
     others = [null.count for null in fit.nulls_ if null.name != "coloured"]
-    text += f" Other nulls count {min(others)} to {max(others)}."
+    text += f" Under other assumptions about the noise the count is {min(others)} to {max(others)}."
     heavy = [row for row in fit.influential_rows_ if row.share > HEAVY]
     if heavy:
         rows = "1 row carries" if len(heavy) == 1 else f"{len(heavy)} rows carry"

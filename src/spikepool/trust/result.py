@@ -17,6 +17,14 @@ from spikepool.trust.row_warnings import Caution
 
 # Single components named in print.
 _NAMED_COMPONENTS = 5
+# What the verdict and its technical words mean, printed below it.
+_OUTLIERS = "the bulk is what noise of equal variances produces; an outlier is an eigenvalue beyond its edge"
+_MEANINGS = {
+    "signal": _OUTLIERS,
+    "no signal": _OUTLIERS,
+    "coloured": "coloured: variances are unequal; spans of components are compared with a simulated population",
+    "poor fit": "poor fit: a simulated population does not reproduce the rows either, so no numbers are given",
+}
 
 
 @dataclass(frozen=True)
@@ -116,7 +124,7 @@ class Diagnosis:
     mean_is_top : bool
         Whether the mean of the features is the top component of the uncentred covariance.
     isotropic : bool
-        Whether the fitted bulk may be believed.
+        Whether the fitted bulk can be relied on.
     n_samples, n_effective : int
         Rows, and the independent rows they are worth.
     population_size : int or None
@@ -175,7 +183,7 @@ class Diagnosis:
         size = f"{n:,} rows of dimension {d:,}"
         if self.n_effective < n:
             size += f" (worth {self.n_effective:,} independent ones)"
-        return [f"{self.verdict}: {size}; {self.reason}"]
+        return [f"{self.verdict}: {size}; {self.reason}", f"  {_MEANINGS[self.verdict]}"]
 
     def _body(self) -> list[str]:
         if self.spans is not None:
@@ -197,7 +205,7 @@ class Diagnosis:
                 lines.append(f"  and {len(self.outliers) - 8} more")
         if self.self_check is not None:
             observed, simulated, ok = self.self_check
-            word = "ok" if ok else "not enough to believe the simulation"
+            word = "ok" if ok else "not enough to rely on the simulation"
             lines.append(f"  self-check: halves of the rows agree {observed:.2f}, simulated {simulated:.2f}: {word}")
         if self.mean_is_top:
             lines.append("  the top component of the uncentred features is their mean: centre them")
