@@ -86,5 +86,5 @@ def test_report_is_told_the_task():
 
 @pytest.mark.filterwarnings("ignore")
 def test_report_says_why_nothing_was_compared():
-    assert "10 rows are too few" in sp.report(TOKENS[:10], CLASSES[:10]).choose.verdict
+    assert "10 different rows (or groups) are too few" in sp.report(TOKENS[:10], CLASSES[:10]).choose.verdict
     assert "a single position" in sp.report(TOKENS[:, :1], CLASSES).choose.verdict

@@ -89,7 +89,8 @@ def in_memory(rows: Any, name: str) -> Any:
 def take_part(C: Any, y: Any, groups: Any, mask: Any) -> tuple[Any, Any, Any, Any, tuple[str, ...]]:
     """Rows, labels, groups and mask of at most ``MOST_ROWS`` rows, and a note if there were more."""
     y = labels_in_memory(y)
-    n = len(open_blocks(C, name="C")) if is_stored(C) else len(C) if hasattr(C, "__len__") else 0
+    counted = hasattr(C, "__len__") and not hasattr(C, "toarray")  # sparse matrices are refused later
+    n = len(open_blocks(C, name="C")) if is_stored(C) else len(C) if counted else 0
     rows = spread_rows(n, MOST_ROWS, np.random.default_rng(0))
     if rows is None or any(
         hasattr(part, "__len__") and len(part) != n for part in (y, groups, mask) if not is_path(part)
