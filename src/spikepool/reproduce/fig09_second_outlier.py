@@ -58,7 +58,7 @@ def compute(settings: Settings) -> xr.Dataset:
             edge, threshold, curve[i, j] = p.edge, p.mu_sample, p.alignment
             for outlier in p.outliers:
                 (signal if outlier.kind == "signal" else second)[i, j] = outlier.eigenvalue
-        draws = simulate_grid(model, {"mean": w}, MU, trials, rng=settings.rng(9, i))
+        draws = simulate_grid(model, {"mean": w}, MU, trials, k=2, rng=settings.rng(9, i))
         eigenvalue[i], eigenvalue_error[i] = mean_and_error(draws.eigenvalues[0], axis=1)
         spread[i] = np.std(draws.eigenvalues[0, :, :, 0] - draws.eigenvalues[0, :, :, 1], axis=1, ddof=1)
         alignment[i], alignment_error[i] = mean_and_error(draws.alignments[0, :, :, 0])
