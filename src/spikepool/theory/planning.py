@@ -68,25 +68,41 @@ class VocabularyRange:
 class RequiredSamples(int):
     """A number of sequences; an int with `validity`, that of the prediction at this number."""
 
-    validity: Validity
+    _ask: Callable[[], Validity]
 
-    def __new__(cls, value: int, validity: Validity) -> Self:
-        """The number with its validity."""
+    def __new__(cls, value: int, ask: Callable[[], Validity]) -> Self:
+        """The number, with a function that gives its validity when asked."""
         found = super().__new__(cls, value)
-        found.validity = validity
+        found._ask = ask
         return found
+
+    @property
+    def validity(self) -> Validity:
+        """Whether the prediction at this number lies in the range where its theory holds."""
+        return self._ask()
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)
 
 
 class RequiredSignal(float):
     """A signal strength; a float with `validity`, that of the prediction at this strength."""
 
-    validity: Validity
+    _ask: Callable[[], Validity]
 
-    def __new__(cls, value: float, validity: Validity) -> Self:
-        """The number with its validity."""
+    def __new__(cls, value: float, ask: Callable[[], Validity]) -> Self:
+        """The number, with a function that gives its validity when asked."""
         found = super().__new__(cls, value)
-        found.validity = validity
+        found._ask = ask
         return found
+
+    @property
+    def validity(self) -> Validity:
+        """Whether the prediction at this strength lies in the range where its theory holds."""
+        return self._ask()
+
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
+        return float, (float(self),)
 
 
 def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> RequiredSamples:
@@ -135,7 +151,7 @@ def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8)
         N -= 1
     elif not reached(N):
         N += 1
-    return RequiredSamples(N, predict_gains(model.replace(N=N), alpha, kappa).validity)
+    return RequiredSamples(N, lambda: predict_gains(model.replace(N=N), alpha, kappa).validity)
 
 
 def required_mu(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> RequiredSignal:
@@ -160,7 +176,7 @@ def required_mu(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> R
     root = float(bisect(gap, 0.0, high, xtol=1e-15 * high, rtol=1e-14, maxiter=200))
     while gap(root) < 0:
         root = min(math.nextafter(root * (1 + 1e-14), math.inf), high)
-    return RequiredSignal(root, predict_gains(model.replace(mu=root), alpha, kappa).validity)
+    return RequiredSignal(root, lambda: predict_gains(model.replace(mu=root), alpha, kappa).validity)
 
 
 def required_vocabulary(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> VocabularyRange:

@@ -53,7 +53,7 @@ def flat_levels(values: FloatArray, tau: FloatArray, draws: Sequence[Draw]) -> t
         rest = observed - drawn.mean(axis=0)
         # few draws know the scatter of one eigenvalue badly, and that of its neighbours is nearly the same
         scatter = uniform_filter1d(drawn.var(axis=0, ddof=1), _NEIGHBOURS, mode="nearest") * (1 + 1 / len(draws))
-        beyond = np.abs(rest) / np.sqrt(scatter + 1e-24)
+        beyond = np.abs(rest) / np.sqrt(np.maximum(scatter, 0.0) + 1e-24)
         whole = [(float(beyond[a:b].max()), a, b) for a, b in itertools.pairwise(cuts) if b - a > 1]
         worst, a, b = max(whole, default=(0.0, 0, 0))
         if worst <= _CLEAR or len(cuts) > _MOST_LEVELS:
