@@ -114,7 +114,7 @@ def test_labels_of_a_table(tmp_path):
     [
         ("y.csv", "id,value\n1,2\n", None, "which column"),
         ("y.csv", "id,label\n1,2\n3\n", None, "too short"),
-        ("y.json", "{", None, "no JSON list"),
+        ("y.json", "{", None, "not a JSON list"),
         ("y.json", "[[1], [2]]", None, "one value per row"),
         ("y.txt", "", None, "is empty"),
         ("y.dat", b"\xff\xfe\x00", None, "no known format"),
