@@ -99,15 +99,15 @@ def test_a_diagnosis_reads_each_chunk_once_a_pass(monkeypatch):
     assert set(loads.values()) == {2}
 
 
-def test_learned_pooling_reads_a_store_twice(monkeypatch):
-    """Once for the rows it learns on, once for the ridge on all of them."""
+def test_learned_pooling_reads_a_store_three_times(monkeypatch):
+    """Once for the rows it learns on, once for the ridge and once for the logistic regression on all of them."""
     ids, _, X, mask = sequences(n=300)
     loads = Counter()
     source = counting_dask(X, 70, loads)
     y = ids[:, 0] % 2
     with dask.config.set(scheduler="synchronous"):
         found = sp.LearnedPoolingClassifier(max_samples=150).fit(source, y, mask=mask)
-    assert set(loads.values()) == {2}
+    assert set(loads.values()) == {3}
     expected = sp.LearnedPoolingClassifier(max_samples=150).fit(X, y, mask=mask)
     np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-8)
 
