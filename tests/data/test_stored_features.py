@@ -100,7 +100,7 @@ def test_a_diagnosis_reads_each_chunk_once_a_pass(monkeypatch):
 
 
 def test_learned_pooling_reads_a_store_three_times(monkeypatch):
-    """Once for the rows it learns on, once for the ridge and once for the logistic regression on all of them."""
+    """Three passes, whatever the number of chunks: one for the rows it learns on, two for the fit on all of them."""
     ids, _, X, mask = sequences(n=300)
     loads = Counter()
     source = counting_dask(X, 70, loads)
