@@ -41,7 +41,8 @@ def test_exchange_without_the_kernel(tmp_path, monkeypatch):
     import ctypes
 
     monkeypatch.setattr(ctypes, "CDLL", lambda *a, **k: object())
-    test_a_folder_is_exchanged_when_it_is_complete(tmp_path)
+    test_a_folder_is_exchanged_when_it_is_complete(tmp_path)  # asserts the same without the system call
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path):

@@ -84,7 +84,7 @@ def experiment(R, label, ridge, mu, runs):
 
 @pytest.mark.parametrize(("R", "label", "ridge", "mu"), SETTINGS)
 def test_learned_weights_their_loss_and_accuracy(R, label, ridge, mu):
-    """Within three standard errors and a bias of order T/n: a run fits the noise of its own training set.
+    """Within three standard errors and a bias of order T/n: each run fits the noise in its training set.
 
     Given the tokens everywhere; the closed form where its validity says that it holds.
     """

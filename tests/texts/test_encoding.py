@@ -92,7 +92,7 @@ def test_bad_texts_are_named(texts, message):
 
 
 def test_missing_encoders_say_what_to_install(monkeypatch, tmp_path):
-    with pytest.raises(MissingSourceError, match="no encoder of this name"):
+    with pytest.raises(MissingSourceError, match="no encoder or folder has this name"):
         find_encoder("no-such-encoder")
     with pytest.raises(InvalidInputError, match="name, a folder"):
         find_encoder("")

@@ -115,7 +115,7 @@ def _model_folder(name: str) -> Path:
         raise InvalidInputError("encoder must be a folder, not a file", name, "Pass the folder with its tokenizer")
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
         return _from_hub(name)
-    raise MissingSourceError("there is no encoder of this name and no such folder", name, 'Use "minilm" or a folder')
+    raise MissingSourceError("no encoder or folder has this name", name, 'Use "minilm" or a folder')
 
 
 def _from_hub(name: str) -> Path:
