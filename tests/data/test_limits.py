@@ -43,6 +43,7 @@ def test_too_many_classes_are_refused_before_any_work():
     for call in (
         lambda: sp.forecast(RNG.normal(size=(6000, 4)), y, task="classification"),
         lambda: sp.report(RNG.normal(size=(6000, 4)), y.astype(str)),
+        lambda: sp.LearnedPoolingClassifier().fit(RNG.normal(size=(6000, 2, 4)), y),
     ):
         with pytest.raises(InvalidInputError, match="3,000 classes"):
             call()

@@ -11,7 +11,8 @@ import pytest
 fsspec = pytest.importorskip("fsspec", reason="the remote extra is not installed")
 
 import spikepool as sp  # noqa: E402
-from spikepool.data.locations import locate  # noqa: E402
+from spikepool.data.locations import locate, named_errors  # noqa: E402
+from spikepool.errors import CredentialsError, MemoryBudgetError  # noqa: E402
 
 
 @pytest.fixture
@@ -89,3 +90,35 @@ def test_rows_at_a_google_url(bucket):
     np.testing.assert_allclose(stored.eigenvalues, plain.eigenvalues, rtol=1e-5)
     with pytest.raises(sp.MissingSourceError, match=re.escape("nothing at gs://bucket/absent.npy")):
         sp.diagnose("gs://bucket/absent.npy")
+
+
+class EndpointConnectionError(Exception):
+    """What the client library of S3 raises when nothing answers; recognised by its name."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), sp.DataSourceError, r"cannot connect to .*network"),
+        (TimeoutError("timed out"), sp.DataSourceError, r"cannot connect to .*network"),
+        (EndpointConnectionError("Could not connect"), sp.DataSourceError, r"cannot connect to .*network"),
+        (MemoryError(), MemoryBudgetError, r"not enough memory .*fewer rows"),
+        (OSError(28, "No space left on device"), sp.DataSourceError, r"the disk is full\. Free some space"),
+        (OSError(122, "Disk quota exceeded"), sp.DataSourceError, r"the disk is full\. Free some space"),
+        (ValueError("codec not available: 'zfpy'"), sp.DataSourceError, r"zfpy.*Install the package of that codec"),
+        (PermissionError(13, "Permission denied"), CredentialsError, r"not allowed"),
+        (RuntimeError("chunk (3, 0) is short"), sp.DataSourceError, r"chunk \(3, 0\).*complete"),
+    ],
+)
+def test_messages_say_what_happened_and_what_to_do(error, kind, message):
+    with pytest.raises(kind, match=message) as caught, named_errors("s3://bucket/x.zarr"):
+        raise error
+    assert "again, or restore" not in str(caught.value)
+    assert caught.value.__cause__ is error
+
+
+def test_a_refused_connection_is_not_a_missing_file():
+    aiohttp = pytest.importorskip("aiohttp", reason="http:// is read through aiohttp")
+    assert aiohttp
+    with pytest.raises(sp.DataSourceError, match="cannot connect"):
+        sp.open_blocks("http://127.0.0.1:9/x.npy")

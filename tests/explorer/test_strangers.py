@@ -1,10 +1,14 @@
 """A body without the token is refused after its headers; workers share the memory that there is."""
 
+import io
 import socket
 import threading
 import time
 
+import numpy as np
+import psutil
 import pytest
+import upload_files as files
 
 waitress = pytest.importorskip("waitress")
 pytest.importorskip("dash")
@@ -56,3 +60,52 @@ def test_workers_share_the_memory_that_is_available(available, expected, monkeyp
         assert runner._share() == pytest.approx(expected * 2**30, rel=1e-6)
     finally:
         runner.close()
+
+
+def npz_of_zeros(megabytes):
+    stream = io.BytesIO()
+    np.savez_compressed(stream, X=np.zeros((megabytes * 2**17 // 8, 8)))
+    return stream.getvalue()
+
+
+def test_four_bombs_at_once_are_refused_in_little_memory(site):
+    """The line is full of files that expand a thousand times; the page answers, and an honest file comes next."""
+    bomb = npz_of_zeros(380)
+    assert len(bomb) < 400_000
+    server, peak, done = psutil.Process(), [0], threading.Event()
+    start = resident(server)
+
+    def watch():
+        while not done.wait(0.02):
+            peak[0] = max(peak[0], resident(server))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+
+    def send(kind, name, body):
+        return site.client.post("/upload", query_string={"kind": kind, "name": name}, data=body).get_json()["job"]
+
+    bombs = [send(kind, "x.npz", bomb) for kind in ("features", "table", "features", "table")]
+    assert site.client.get("/").status_code == 200
+    honest = send("features", "x.npy", files.npy(files.pooled_features()))
+    jobs_of = [site.services.jobs.find(name) for name in [*bombs, honest]]
+    assert all(job.finished.wait(120) for job in jobs_of)
+    done.set()
+    watcher.join()
+    for job in jobs_of[:4]:
+        assert job.status == "failed"
+        assert "expand" in job.error
+    assert jobs_of[4].status == "done", jobs_of[4].error
+    # each worker holds its libraries; none holds the 380 MB that a bomb would become
+    assert peak[0] - start < 1200 * 2**20
+
+
+def resident(server):
+    """Bytes that a process and everything it started hold."""
+    total = 0
+    for process in [server, *server.children(recursive=True)]:
+        try:
+            total += process.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total

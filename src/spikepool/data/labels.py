@@ -95,12 +95,18 @@ def _refuse_missing(missing: AnyArray) -> None:
 def decided_task(values: AnyArray, task: str = "auto") -> str:
     """Classification or regression: as asked for, or by the values of :func:`label_array`."""
     decided = _decided(values, check.choice(task, "task", TASKS))
-    if decided == "classification" and values.ndim == 1 and len(np.unique(values)) > MOST_CLASSES:
-        raise InvalidInputError(
-            f"y has {len(np.unique(values)):,} classes, and at most {MOST_CLASSES:,} are compared",
-            remedy="Merge the rare classes, or pass task='regression' for amounts",
-        )
+    if decided == "classification" and values.ndim == 1:
+        refuse_many_classes(len(np.unique(values)))
     return decided
+
+
+def refuse_many_classes(count: int) -> None:
+    """Raise if there are more classes than are compared."""
+    if count > MOST_CLASSES:
+        raise InvalidInputError(
+            f"y has {count:,} classes, and at most {MOST_CLASSES:,} are compared",
+            remedy="Merge the rare classes, or use regression for amounts (task='regression')",
+        )
 
 
 def _decided(values: AnyArray, task: str) -> str:

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.estimator_input import named
+from spikepool.data.labels import refuse_many_classes
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
@@ -208,6 +209,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         self.classes_ = np.unique(target[seen])
         if len(self.classes_) < 2:
             raise InvalidInputError("a classifier needs at least two classes in y, not one class", self.classes_[0])
+        refuse_many_classes(len(self.classes_))
         codes = np.where(seen, np.searchsorted(self.classes_, target).clip(0, len(self.classes_) - 1), 0)
         if self.class_weight is not None:
             try:
