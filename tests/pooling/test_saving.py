@@ -212,3 +212,42 @@ def test_a_rule_registered_in_one_place_is_known_everywhere(tmp_path):
         sp.load(tmp_path / "m")
     with pytest.raises(InvalidInputError, match="pooling"):
         sp.LearnedPoolingClassifier(pooling="middle").fit(X, y)
+
+
+def test_a_replaced_model_is_the_old_or_the_new_one(tmp_path, monkeypatch):
+    """A failure while writing, at any file, leaves the old model; other files of the folder are kept."""
+    X, y, _ = sequences(60)
+    old, new = (
+        sp.LearnedPoolingClassifier(pooling="mean").fit(X, y),
+        sp.LearnedPoolingClassifier(pooling="last").fit(X, y),
+    )
+    old.save(tmp_path / "m")
+    (tmp_path / "m" / "notes.txt").write_text("mine")
+    for name in ("write_bytes", "write_text"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"pathlib.Path.{name}", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                new.save(tmp_path / "m", overwrite=True)
+        assert sp.load(tmp_path / "m").decision_ == "mean"
+        assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    new.save(tmp_path / "m", overwrite=True)
+    assert sp.load(tmp_path / "m").decision_ == "last"
+    assert (tmp_path / "m" / "notes.txt").read_text() == "mine"
+    (tmp_path / "theirs").mkdir()
+    with pytest.raises(InvalidInputError, match="the folder exists"):
+        new.save(tmp_path / "theirs", overwrite=True)
+
+
+def test_an_interrupted_export_keeps_the_old_file(tmp_path, monkeypatch):
+    onnx = pytest.importorskip("onnx")
+    X, y, _ = sequences(60)
+    model = sp.LearnedPoolingClassifier(pooling="mean").fit(X, y)
+    (tmp_path / "m.onnx").write_bytes(b"old")
+    monkeypatch.setattr(onnx, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.to_onnx(tmp_path / "m.onnx")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("m.onnx", b"old")]
+
+
+def interrupted(*arguments, **options):
+    raise KeyboardInterrupt

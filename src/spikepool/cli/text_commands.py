@@ -83,13 +83,15 @@ def fit(
 ) -> None:
     """Fit a classifier (or regressor) on labelled texts and save it, with its encoder's settings, in a folder."""
     from spikepool.data.labels import decided_task
+    from spikepool.data.same_place import refuse_overlap
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
+    from spikepool.pooling.saving import check_target
     from spikepool.texts.files import read_text_table
-    from spikepool.texts.text_model import TextSettings, default_layers, embedded, save_settings
+    from spikepool.texts.text_model import TextSettings, default_layers, embedded, save_text_model
 
-    if out.exists() and not overwrite:
-        raise InvalidInputError("the output exists already", str(out), "Choose another name, or pass --overwrite")
+    check_target(out, overwrite)
+    refuse_overlap(str(out), [data])
     table = read_text_table(data, text_column, label_column, group_column)
     if table.labels is None:
         raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
@@ -102,8 +104,8 @@ def fit(
     kind = LearnedPoolingRegressor if decided_task(labels, task) == "regression" else LearnedPoolingClassifier
     groups = None if table.groups is None else table.groups[there]
     model = kind(random_state=seed).fit(X, labels, mask=mask, groups=groups)
-    model.save(out, overwrite=overwrite)
-    save_settings(out, TextSettings(encoder, list(encoded.layers), max_tokens, table.columns["texts"]))
+    settings = TextSettings(encoder, list(encoded.layers), max_tokens, table.columns["texts"])
+    save_text_model(model, out, settings, overwrite=overwrite)
     notes = [*table.notes, *encoded.notes]
     if as_json:
         record = {"model": str(out), "decision": model.decision_, "layer": model.layer_, "notes": notes}

@@ -14,6 +14,7 @@ import numpy as np
 
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.files import replacing_file
 from spikepool.pooling.covariances import CovariancePooling
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.rules import MaxPooling, RulePooling, SpreadPooling
@@ -267,6 +268,6 @@ def write_onnx(estimator: Any, path: Any) -> Path:
     if hasattr(estimator, "classes_"):
         helper.set_model_props(model, {"classes": "\n".join(map(str, estimator.classes_))})
     g.onnx.checker.check_model(model)
-    target = Path(path)
-    g.onnx.save(model, str(target))
-    return target
+    with replacing_file(path) as temporary:
+        g.onnx.save(model, str(temporary))
+    return Path(path)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shutil
-import tempfile
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from spikepool.errors import InvalidInputError, require
+from spikepool.kit.files import making_parents, replacing_folder
 from spikepool.kit.gcv import RidgeFit
 from spikepool.pooling.candidates import Candidate
 from spikepool.pooling.covariances import CovariancePooling
@@ -89,18 +89,16 @@ class _Writer:
         return {"array": self._seen[id(value)][1]}
 
 
-def save(estimator: Any, folder: Any, *, overwrite: bool = False) -> Path:
+def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[str, str] | None = None) -> Path:
     """Write a fitted pooling to a folder; see :func:`spikepool.load`.
 
     The folder appears whole or not at all. One that exists is replaced only with `overwrite`, and only if it is a saved
-    model.
+    model; other files in it are kept. `also` has further files of text by name.
     """
     safetensors = require("safetensors.numpy", "tables")
     from spikepool import __version__
 
-    target = Path(folder)
-    if target.exists() and not (overwrite and (target / STRUCTURE).is_file()):
-        raise InvalidInputError("the folder exists", str(target), "Pass overwrite=True, or another folder")
+    target = check_target(folder, overwrite)
     writer = _Writer()
     parameters = estimator.get_params(deep=False)
     if not isinstance(parameters.get("random_state"), (int, type(None))):
@@ -116,25 +114,21 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False) -> Path:
     }
     data = safetensors.save(writer.arrays)
     content["sha256"] = hashlib.sha256(data).hexdigest()
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            (beside / ARRAYS).write_bytes(data)
-            (beside / STRUCTURE).write_text(json.dumps(content, allow_nan=False, indent=1), encoding="utf-8")
-            beside.chmod(0o755)
-            if target.exists():
-                _replace(beside, target)
-            else:
-                os.replace(beside, target)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    except OSError as err:
-        raise InvalidInputError(f"the model cannot be written ({err})", str(target), "Choose another folder") from err
+    with making_parents(target), replacing_folder(target) as draft:
+        if target.exists():  # what else lies in the folder stays there
+            shutil.copytree(target, draft, symlinks=True, dirs_exist_ok=True)
+        (draft / ARRAYS).write_bytes(data)
+        (draft / STRUCTURE).write_text(json.dumps(content, allow_nan=False, indent=1), encoding="utf-8")
+        for name, text in (also or {}).items():
+            (draft / name).write_text(text, encoding="utf-8")
     return target
 
 
-def _replace(new: Path, old: Path) -> None:
-    """`new` in the place of the saved model `old`, whose files alone are removed."""
-    for name in (ARRAYS, STRUCTURE):
-        os.replace(new / name, old / name)
+def check_target(folder: Any, overwrite: bool) -> Path:
+    """The path of a folder that may be written: a new one, or a saved model that may be replaced."""
+    target = Path(folder)
+    if target.exists() and not (overwrite and (target / STRUCTURE).is_file()):
+        raise InvalidInputError(
+            "the folder exists", str(target), "Choose another folder, or pass overwrite to replace a saved model"
+        )
+    return target

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.errors import ModelFormatError
-from spikepool.kit.files import write_text
+from spikepool.pooling.saving import save
 from spikepool.texts.encoder_types import LayerNames
 from spikepool.texts.encoders import chosen_layers, find_encoder
 from spikepool.texts.encoding import encode
@@ -58,9 +58,9 @@ def default_layers(encoder: Any, texts: Sequence[str], max_tokens: int) -> Any:
     return "all" if needed <= LAYER_BYTES else None
 
 
-def save_settings(folder: Path, settings: TextSettings) -> None:
-    """Write the settings beside a saved pooling."""
-    write_text(folder / SETTINGS, json.dumps(asdict(settings), indent=2) + "\n")
+def save_text_model(estimator: Any, folder: Any, settings: TextSettings, *, overwrite: bool = False) -> Path:
+    """Write a fitted pooling and the settings of its texts, as one folder that appears whole or not at all."""
+    return save(estimator, folder, overwrite=overwrite, also={SETTINGS: json.dumps(asdict(settings), indent=2) + "\n"})
 
 
 def load_settings(folder: Path) -> TextSettings:
@@ -101,4 +101,4 @@ def predict_texts(
         yield np.asarray(model.predict(X, mask=mask)), proba
 
 
-__all__ = ["TextSettings", "default_layers", "embedded", "load_settings", "predict_texts", "save_settings"]
+__all__ = ["TextSettings", "default_layers", "embedded", "load_settings", "predict_texts", "save_text_model"]
