@@ -1,5 +1,6 @@
 """spectrum and compare on files: lists, every weight, names of tokens, gates, and bad input in one line."""
 
+import csv
 import json
 
 import numpy as np
@@ -56,6 +57,51 @@ def test_every_weight_in_one_table(run, model, tmp_path):
     assert "equal" in answer["unmeasured"]["layers.0.constant.weight"]
     code, out, _ = run("spectrum", model, "--all")
     assert "layers.0.up.weight" in out
+    assert "Verdict: look. layers.0.constant.weight is constant." in out
+    assert out.index("embed_tokens.weight") < out.index("layers.0.up.weight"), "first what stands out"
+    assert found["embed_tokens.weight"]["frobenius"] == pytest.approx(np.linalg.norm(planted()), rel=1e-6)
+
+
+def test_values_for_a_spreadsheet(run, model):
+    _, out, _ = run("spectrum", model, "--all", "--json")
+    weights = {entry["name"]: entry for entry in json.loads(out)["weights"]}
+    for arguments in (("--all",), ("--all", "--fast"), ()):
+        code, out, err = run("spectrum", model, *arguments, "--csv")
+        assert (code, err) == (0, "")
+        rows = {row["weight"]: row for row in csv.DictReader(out.splitlines())}
+        found = rows["embed_tokens.weight"]
+        assert set(rows) == (set(weights) if arguments else {"embed_tokens.weight"})
+        for key in ("outliers", "edge", "alpha", "stable_rank", "condition"):
+            assert float(found[key]) == pytest.approx(weights["embed_tokens.weight"][key])
+        assert (found["stable"] == "") == ("--fast" in arguments)
+        assert (found["trusted"] == "") == bool(arguments), "with --all the held-out check is asked for"
+
+
+def test_the_held_out_check_of_every_weight_is_made_when_asked_for(run, model):
+    for arguments in (("--held-out",), ("--fail-if", "p_value<0")):
+        _, out, err = run("spectrum", model, "--all", "--json", *arguments)
+        assert all(weight["trusted"] in (True, False) for weight in json.loads(out)["weights"]), err
+    for arguments in (("--fast",), ("--held-out",), ("--all", "--fast", "--held-out"), ("--csv", "--json")):
+        code, out, err = run("spectrum", model, *arguments)
+        assert (code, out) == (2, "")
+        assert len(err.strip().splitlines()) == 1
+
+
+def test_weights_that_are_unlike_their_kind_are_pointed_out(run, tmp_path):
+    rng = np.random.default_rng(2)
+    tensors = {f"layers.{i}.up.weight": rng.standard_normal((90, D)).astype(np.float32) for i in range(5)}
+    path = tmp_path / "m.safetensors"
+    safetensors_numpy.save_file(tensors, path)
+    assert "Verdict: OK. 5 weights are complete and none has lost rank." in run("spectrum", path, "--all", "--fast")[1]
+    safetensors_numpy.save_file({**tensors, "layers.3.up.weight": 30 * tensors["layers.3.up.weight"]}, path)
+    code, out, _ = run("spectrum", path, "--all", "--fast")
+    assert code == 0
+    assert "Verdict: look. The spectral norm of layers.3.up.weight is" in out
+    low = rng.standard_normal((90, 35)) @ rng.standard_normal((35, D))
+    safetensors_numpy.save_file({**tensors, "layers.4.up.weight": low.astype(np.float32)}, path)
+    _, out, _ = run("spectrum", path, "--all", "--fast")
+    assert "Verdict: look. layers.4.up.weight has rank 35 of 40." in out
+    assert out.index("layers.4.up") < out.index("layers.0.up")
 
 
 def test_names_are_found_beside_the_model(run, model, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import numpy as np
@@ -66,6 +67,20 @@ def int8(a):
     return (np.round(a / step) * step).astype(np.float32)
 
 
+def on_blocks(a, size, levels):
+    """Blocks along the rows with one scale each, `levels` steps on either side of zero."""
+    width = D // size * size
+    out = a.copy()
+    out[:, :width] = np.concatenate(
+        [
+            np.round(part / (step := np.abs(part).max(axis=1, keepdims=True) / levels)) * step
+            for part in np.split(a[:, :width], width // size, axis=1)
+        ],
+        axis=1,
+    )
+    return out
+
+
 def four_bits(a):
     blocks = a[:, : D // 32 * 32].reshape(-1, 32)
     step = (blocks.max(axis=1, keepdims=True) - blocks.min(axis=1, keepdims=True)) / 15
@@ -80,11 +95,15 @@ def four_bits(a):
     [
         (lambda a, rng: a.copy(), "identical", "identical"),
         (lambda a, rng: 1.5 * a, "scale", "1.5 times"),
-        (lambda a, rng: a[rng.permutation(V)], "permutation", "another order"),
+        (lambda a, rng: a[rng.permutation(V)], "permutation", "rows are the same in another order"),
+        (lambda a, rng: a[:, rng.permutation(D)], "permutation", "columns are the same in another order"),
         (lambda a, rng: bfloat16(a), "rounding", "bfloat16"),
         (lambda a, rng: a.astype(np.float16).astype(np.float32), "rounding", "float16"),
         (lambda a, rng: int8(a), "rounding", "8 bits"),
         (lambda a, rng: four_bits(a), "rounding", "4 bits"),
+        (lambda a, rng: on_blocks(a, 64, 127), "rounding", "8 bits"),
+        (lambda a, rng: on_blocks(a, 16, 31), "rounding", "6 bits"),
+        (lambda a, rng: int8(a) + int8(rng.permutation(a)), "structured", "many"),
         (
             lambda a, rng: a + np.outer(rng.standard_normal(V), rng.standard_normal(D)).astype(np.float32),
             "low rank",
@@ -208,5 +227,23 @@ def test_commands(tmp_path, capsys):
     code, text = run("compare", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--tensor", "w", "--delta")
     assert code == 0
     assert "2 direction(s) stand out" in text
-    code, text = run("compare", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--all", "--delta")
-    assert "rounding" in text
+    pair = ("compare", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--all")
+    code, text = run(*pair, "--delta", "--fail-if", "drift>0.01")
+    assert code == 3
+    assert "rounding" in text, "a gate that closes does not hide the kinds"
+    verdict = text[text.index("Verdict:") :]
+    assert verdict.startswith("Verdict: look. 2 of 2 tensors changed, w most (drift ")
+    assert "nothing to do" not in verdict
+    _, text = run(*pair, "--delta", "--json")
+    answer = json.loads(text)
+    assert (answer["deltas"]["w"]["kind"], answer["deltas"]["x"]["kind"]) == ("low rank", "rounding")
+    _, text = run(*pair, "--delta", "--csv")
+    rows = {row["tensor"]: row for row in csv.DictReader(text.splitlines())}
+    assert rows["x"]["kind"] == "rounding"
+    assert float(rows["w"]["drift"]) == pytest.approx(answer["gates"]["w"]["drift"])
+    safetensors.save_file({"w": W, "x": bfloat16(W)}, tmp_path / "b.safetensors")
+    _, text = run(*pair)
+    assert "Verdict: OK. The largest drift is 0.1" in text
+    assert "as after rounding. Next: nothing to do." in text
+    code, text = run("spectrum", tmp_path / "adapter.safetensors", "--csv")
+    assert next(csv.DictReader(text.splitlines()))["used"] == "2"

@@ -9,16 +9,19 @@ import typer
 
 from spikepool.cli import options as opt
 from spikepool.cli.gates import COUNTS, Allow, Baseline, FailIf, Gates, close_gates, verdict_line
-from spikepool.cli.output import checked_out, print_json, print_table, write_out
+from spikepool.cli.output import checked_out, print_csv, print_json, print_table, write_out
 from spikepool.cli.spectrum_command import FILE_HELP, Tokenizer, Transpose, row_names
-from spikepool.kit.showing import one_line
+from spikepool.kit.showing import number, one_line
 
 if TYPE_CHECKING:
     from spikepool.tables import TableComparison
-    from spikepool.tables.checkpoints import WeightChange
+    from spikepool.tables.checkpoints import CheckpointComparison, WeightChange
+    from spikepool.tables.delta import WeightDelta
 
 # Values that --fail-if may ask about: of two tables, and of checkpoints.
 TABLE_VALUES = ("change", "rotated_change", "overlap", "outliers_first", "outliers_second", "most_moved")
+# Drift up to which a change may be the rounding of a 16-bit format (bfloat16 keeps 8 bits).
+ROUNDING = 2.0**-8
 WEIGHT_VALUES = ("drift", "norm_ratio", "overlap", "angle", "outliers_first", "outliers_second")
 
 
@@ -39,6 +42,7 @@ def compare(
     allow: Allow = None,
     baseline: Baseline = None,
     out: opt.Out = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="With --all: comma-separated values.")] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Two tables: spectra, counts, leading spaces, and change by token where vocabularies match. Or two checkpoints.
@@ -52,14 +56,14 @@ def compare(
     from spikepool.tables import compare_tables, open_table
 
     out = checked_out(out, inputs=(first, second, tokenizer, None if baseline is None else str(baseline)))
+    if as_csv and (as_json or not every):
+        raise InvalidInputError("--csv goes with --all, without --json", remedy="Drop one, or add --all")
     if every:
         for flag, given in (("--tensor", tensor), ("--transpose", transpose), ("--tokenizer", tokenizer)):
             if given:
                 raise InvalidInputError(f"{flag} does not go with --all", remedy="Drop one")
         gates = Gates.parse(fail_if, (*WEIGHT_VALUES, *COUNTS), allow, baseline)
-        _checkpoints(first, second, gates, out, as_json)
-        if delta:
-            _deltas(first, second)
+        _checkpoints(first, second, gates, out, delta, as_json, as_csv)
         return
     gates = Gates.parse(fail_if, TABLE_VALUES, allow, baseline)
     tensors: list[str | None] = [*tensor] if tensor else [None]
@@ -99,43 +103,64 @@ def _table_values(found: TableComparison) -> dict[str, Any]:
     }
 
 
-def _checkpoints(first: str, second: str, gates: Gates, out: Path | None, as_json: bool) -> None:
-    """Every tensor of both, in one table."""
+def _checkpoints(
+    first: str, second: str, gates: Gates, out: Path | None, delta: bool, as_json: bool, as_csv: bool
+) -> None:
+    """Every tensor of both, in one table; with `delta` also the kind of each difference."""
     from spikepool.tables import compare_checkpoints
     from spikepool.tables.checkpoints import HEADER
 
     found = compare_checkpoints(first, second)
     results = {weight.name: _weight_values(weight) for weight in found.weights}
-    verdict = _verdict(found.counts, max((weight.drift or 0.0 for weight in found.weights), default=0.0))
+    kinds = _kinds(first, second) if delta else {}
+    verdict = _verdict(found)
     if as_json:
-        print_json({**found.to_dict(), "verdict": verdict, "gates": results})
+        said = {name: kind if isinstance(kind, str) else kind.to_dict() for name, kind in kinds.items()}
+        print_json({**found.to_dict(), **({"deltas": said} if delta else {}), "verdict": verdict, "gates": results})
+    elif as_csv:
+        rows = [
+            [one_line(name), *values.values(), *([getattr(kinds.get(name), "kind", None)] if delta else [])]
+            for name, values in results.items()
+        ]
+        print_csv(["tensor", *WEIGHT_VALUES, *(["kind"] if delta else [])], rows)
     else:
         print_table(f"{len(found.weights)} tensors of {first} and {second}", HEADER, found.rows())
-        print("\n".join([*found.remarks(), verdict]))
-    write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json)
+        print("\n".join(found.remarks()))
+        if delta:
+            _print_kinds(kinds)
+        print(verdict)
+    write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json or as_csv)
     close_gates(gates.report(results, found.counts))
 
 
-def _deltas(first: str, second: str) -> None:
-    """The kind of change of every matrix that both checkpoints hold in one shape."""
+def _kinds(first: str, second: str) -> dict[str, WeightDelta | str]:
+    """What kind of change each matrix shows that both checkpoints hold in one shape, or why that cannot be said."""
     from spikepool.errors import SpikepoolError
-    from spikepool.kit.showing import number
     from spikepool.tables.checkpoints import matching_matrices
     from spikepool.tables.delta import examine
 
-    rows = []
+    found: dict[str, WeightDelta | str] = {}
     for name, a, b in matching_matrices(first, second):
         try:
-            found = examine(a, b)
+            found[name] = examine(a, b)
         except SpikepoolError as err:
-            rows.append([one_line(name), "not examined", "", "", one_line(str(err))])
-            continue
-        rows.append([one_line(name), found.kind, number(found.relative_norm, 3), str(found.rank), found.sentence])
+            found[name] = f"not examined: {err}"
+    return found
+
+
+def _print_kinds(kinds: dict[str, WeightDelta | str]) -> None:
+    rows = [
+        [one_line(name), "–", "", "", one_line(kind)]
+        if isinstance(kind, str)
+        else [one_line(name), kind.kind, number(kind.relative_norm, 3), str(kind.rank), kind.sentence]
+        for name, kind in kinds.items()
+    ]
     print_table("Differences", ["weight", "kind", "relative norm", "directions", ""], rows)
 
 
-def _verdict(counts: dict[str, int], drift: float) -> str:
+def _verdict(found: CheckpointComparison) -> str:
     """OK, look or broken, and what to do next."""
+    counts = found.counts
     broken = [
         f"{counts[kind]} tensor(s) {word}. Next: download or save the file again."
         for kind, word in (("missing", "are missing"), ("failed", "cannot be read or hold NaN"))
@@ -143,8 +168,16 @@ def _verdict(counts: dict[str, int], drift: float) -> str:
     ]
     words = {"unmatched": "have no partner", "reshaped": "changed their shape", "skipped": "were skipped"}
     look = [f"{counts[kind]} tensor(s) {word}. Next: see them above." for kind, word in words.items() if counts[kind]]
-    fine = "All tensors are equal." if drift == 0 else f"The largest drift is {100 * drift:.3g} %."
-    return verdict_line(broken, look, f"{fine} Next: nothing to do.")
+    most = max(found.weights, key=lambda weight: weight.drift or 0.0, default=None)
+    drift = 0.0 if most is None or most.drift is None else most.drift
+    moved = sum(bool(weight.drift) for weight in found.weights)
+    if most is not None and drift > ROUNDING:
+        look.append(
+            f"{moved} of {len(found.weights)} tensors changed, {most.name} most (drift {100 * drift:.3g} %). "
+            "Next: see the kind of each change with --delta; set a limit with --fail-if 'drift>...'."
+        )
+    fine = "All tensors are equal." if drift == 0 else f"The largest drift is {100 * drift:.3g} %, as after rounding."
+    return one_line(verdict_line(broken, look, f"{fine} Next: nothing to do."))
 
 
 def _weight_values(weight: WeightChange) -> dict[str, Any]:

@@ -26,7 +26,7 @@ GATE_EXIT = 3  # exit code of a command whose result meets a condition
 ALWAYS, WITH_CONDITIONS = ("failed", "missing"), ("skipped", "unmatched", "reshaped")
 COUNTS = (*ALWAYS, *WITH_CONDITIONS, "unmeasured")
 # Numbers whose change against a baseline is relative; that of every other value is a difference.
-RELATIVE = ("edge", "largest")
+RELATIVE = ("edge", "largest", "frobenius", "spectral", "condition")
 _LARGEST_BASELINE = 2**28
 
 FailIf = Annotated[
@@ -142,12 +142,14 @@ class Gates:
 
 
 def _with_changes(values: Values, before: Values | None) -> dict[str, Any]:
-    """Values, and how far each is from the baseline: |now − then|, for edge and largest relative to then."""
+    """Values, and how far each is from the baseline: |now − then|, relative to then for norms and edges."""
     changes: dict[str, Any] = {}
     for name, now in values.items():
         then = None if before is None else before.get(name)
         if now is None or then is None:
             changes[f"{name}_change"] = None
+        elif now == then:
+            changes[f"{name}_change"] = 0.0
         elif name in RELATIVE and then:
             changes[f"{name}_change"] = abs(float(now) / float(then) - 1)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from spikepool.kit.showing import html_page, one_line, to_json
 
-WIDTH = 140  # columns of a table that does not go to a terminal
+WIDTH = 180  # columns of a table that does not go to a terminal
 MOST_ROWS = 2000  # lines of a table on standard output
 PICTURES = (".png", ".svg", ".pdf")
 PAGES = (".html", ".htm")
@@ -37,6 +38,12 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
     if len(rows) > MOST_ROWS:
         print(f"... and {len(rows) - MOST_ROWS:,} more; --json gives all of them")
+
+
+def print_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Comma-separated values on standard output; empty where there is no value."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerows([header, *rows])
 
 
 def checked_out(out: Path | None, also: tuple[str, ...] = (), inputs: Sequence[str | None] = ()) -> Path | None:

@@ -9,11 +9,12 @@ import typer
 
 from spikepool.cli import options as opt
 from spikepool.cli.gates import COUNTS, Allow, Baseline, FailIf, Gates, close_gates, verdict_line
-from spikepool.cli.output import checked_out, print_json, print_table, write_out
+from spikepool.cli.output import checked_out, print_csv, print_json, print_table, write_out
 from spikepool.kit.showing import html_table, html_text, number, one_line
 
 if TYPE_CHECKING:
     from spikepool.tables import TableSpectrum
+    from spikepool.tables.every_weight import EveryWeight
 
 FILE_HELP = "Safetensors, npy, npz, parquet, arrow or GGUF file, a folder with a model, or a hub id."
 Transpose = Annotated[bool, typer.Option("--transpose", help="Exchange rows and columns: rows must be tokens.")]
@@ -26,7 +27,20 @@ Tokenizer = Annotated[
     ),
 ]
 # Values that --fail-if may ask about.
-SPECTRUM_VALUES = ("outliers", "edge", "largest", "rank", "trusted", "stable", "p_value", "heldout_error", "row_share")
+MEASURES = ("frobenius", "spectral", "stable_rank", "effective_rank", "condition", "alpha")
+SPECTRUM_VALUES = (
+    *("outliers", "outlier_share", "edge", "largest", "rank", *MEASURES),
+    *("trusted", "stable", "p_value", "heldout_error", "row_share"),
+)
+HELD_OUT_VALUES = ("trusted", "p_value", "heldout_error")
+# Columns of the table of every weight; --csv and --json have all values.
+SHOWN = {
+    "outliers": "outliers",
+    "outlier_share": "share",
+    **{name: name.replace("_", " ") for name in MEASURES},
+    "trusted": "trusted",
+    "stable": "stable",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -40,21 +54,26 @@ def spectrum(
     list_only: Annotated[bool, typer.Option("--list", help="List the tensors of the file and exit.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Every 2-D weight of the file, in one table.")] = False,
     base: Annotated[str | None, typer.Option("--base", help="The model that an adapter belongs to.")] = None,
+    held_out: Annotated[bool, typer.Option("--held-out", help="With --all: test each bulk on held-out rows.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="With --all: counts and norms only.")] = False,
     transpose: Transpose = False,
     tokenizer: Tokenizer = None,
     fail_if: FailIf = None,
     allow: Allow = None,
     baseline: Baseline = None,
     out: opt.Out = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as comma-separated values.")] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Spectrum of an embedding table or another weight: bulk, edge, outliers, and whether the fit can be relied on.
 
+    With --all the bulks are tested on held-out rows only if --held-out or a condition asks for it.
     A file of LoRA pairs (lora_A, lora_B) is analysed as an adapter: directions that are used, and weights unchanged.
 
-    --fail-if knows: outliers, edge, largest, rank, trusted, stable, p_value, heldout_error, row_share; with --all also
-    failed, missing, skipped, unmeasured (numbers of tensors). Failed and missing tensors always end in exit code 3.
-    With --baseline, NAME_change is the distance from an earlier run: relative for edge and largest, else a difference.
+    --fail-if knows: outliers, outlier_share, edge, largest, rank, frobenius, spectral, stable_rank, effective_rank,
+    condition, alpha, trusted, stable, p_value, heldout_error, row_share; with --all also failed, missing, skipped,
+    unmeasured (numbers of tensors). Failed and missing tensors always end in exit code 3. With --baseline, NAME_change
+    is the distance from an earlier run: relative for edge, largest and the norms, else a difference.
     """
     from spikepool.errors import InvalidInputError
 
@@ -63,33 +82,51 @@ def spectrum(
     for flag, given in (("--tensor", tensor is not None), ("--transpose", transpose), ("--out", out is not None)):
         if given and (list_only or (every and flag != "--out")):
             raise InvalidInputError(f"{flag} does not go with {'--list' if list_only else '--all'}", remedy="Drop one")
+    if as_csv and (as_json or list_only):
+        raise InvalidInputError(f"--csv does not go with {'--json' if as_json else '--list'}", remedy="Drop one")
+    for flag, given in (("--fast", fast), ("--held-out", held_out)):
+        if given and (not every or (fast and held_out)):
+            raise InvalidInputError(f"{flag} goes with --all alone", remedy="Drop it, or add --all")
+    held_out = held_out or any(gate.name.removesuffix("_change") in HELD_OUT_VALUES for gate in gates.conditions)
     if list_only:
         _list(file, as_json)
         return
     if tensor is None and _is_adapter(file):
-        _adapter(file, base, out, as_json)
+        _adapter(file, base, out, as_json, as_csv)
         return
     if base is not None:
         raise InvalidInputError("--base goes with an adapter", file, "Drop it, or pass a file of LoRA pairs")
     if every:
-        _all_weights(file, gates, out, as_json)
+        from spikepool.tables.every_weight import every_weight
+
+        _all_weights(file, every_weight(file, held_out=held_out, fast=fast), gates, out, as_json, as_csv)
         return
+    from spikepool.tables.every_weight import weight_values
+
     fitted = _fit(file, tensor, transpose, tokenizer)
-    results = {fitted.name_: _values(fitted)}
+    results = {fitted.name_: weight_values(fitted)}
     if as_json:
         print_json({**fitted.to_dict(), "gates": results})
+    elif as_csv:
+        _csv({fitted.name_: fitted}, results)
     else:
         print(fitted.summary())
-        print(_verdict({fitted.name_: fitted}, {}))
+        print(_table_verdict(fitted))
     V, d = fitted.shape_
     write_out(
         out,
         f"Spectrum of {fitted.name_} ({V} x {d})",
         fitted.plot,
         lambda: fitted._html_repr() + html_text(fitted.summary()),
-        quiet=as_json,
+        quiet=as_json or as_csv,
     )
     close_gates(gates.report(results))
+
+
+def _csv(fits: dict[str, TableSpectrum], results: dict[str, dict[str, Any]]) -> None:
+    """A line for each weight with all its values."""
+    rows = [[one_line(name), *fits[name].shape_, *values.values()] for name, values in results.items()]
+    print_csv(["weight", "rows", "columns", *SPECTRUM_VALUES], rows)
 
 
 def _is_adapter(file: str) -> bool:
@@ -98,18 +135,20 @@ def _is_adapter(file: str) -> bool:
     return bool(lora_pairs(file))
 
 
-def _adapter(file: str, base: str | None, out: Path | None, as_json: bool) -> None:
+def _adapter(file: str, base: str | None, out: Path | None, as_json: bool, as_csv: bool) -> None:
     """The LoRA pairs of a file, in one table."""
-    from spikepool.tables.adapters import HEADER, adapter_spectrum
+    from spikepool.tables.adapters import CSV_HEADER, HEADER, adapter_spectrum
 
     found = adapter_spectrum(file, base)
     if as_json:
         print_json(found.to_dict())
+    elif as_csv:
+        print_csv(CSV_HEADER, found.records())
     else:
         rows = [[one_line(row[0]), *row[1:]] for row in found.rows()]
         print_table(f"Adapter {file}", list(HEADER), rows)
-        print("\n".join([*found.remarks, found.summary()]))
-    write_out(out, f"Adapter {file}", lambda: found.plot().figure, found._repr_html_, quiet=as_json)
+        print("\n".join([*found.remarks, f"Verdict: {found.summary()}"]))
+    write_out(out, f"Adapter {file}", lambda: found.plot().figure, found._repr_html_, quiet=as_json or as_csv)
 
 
 def _fit(file: str, tensor: str | None, transpose: bool, tokenizer: str | None, **parameters: Any) -> TableSpectrum:
@@ -137,21 +176,6 @@ def row_names(file: str, source: Any, tokenizer: str | None) -> list[str] | None
     return padded(names, V)
 
 
-def _values(fit: TableSpectrum) -> dict[str, Any]:
-    held = fit.heldout_
-    return {
-        "outliers": fit.n_outliers_,
-        "edge": fit.edge_,
-        "largest": float(fit.eigenvalues_[0]),
-        "rank": fit.rank_,
-        "trusted": fit.trusted_,
-        "stable": fit.stable_,
-        "p_value": None if held is None else held.p_value,
-        "heldout_error": None if held is None else held.distance,
-        "row_share": max((row.share for row in fit.influential_rows_), default=0.0),
-    }
-
-
 def _list(file: str, as_json: bool) -> None:
     from spikepool.data.names import names_an_embedding
     from spikepool.data.table_input import list_tensors
@@ -172,55 +196,64 @@ def _list(file: str, as_json: bool) -> None:
     print_table(f"{len(found)} tensors in {file}", ["tensor", "shape", "type", ""], rows)
 
 
-def _all_weights(file: str, gates: Gates, out: Path | None, as_json: bool) -> None:
+def _all_weights(file: str, found: EveryWeight, gates: Gates, out: Path | None, as_json: bool, as_csv: bool) -> None:
     """Every matrix of the file, each with its longer side as rows; simulated nulls are left out."""
-    from spikepool.tables.every_weight import every_weight
+    from spikepool.tables.every_weight import weight_values
 
-    found = every_weight(file)
-    fits = found.fits
-    header = ["weight", "rows", "columns", "rank", "outliers", "bulk edge", "largest", "trusted", "stable"]
+    fits = {name: found.fits[name] for name in found.ordered()}
+    results = {name: weight_values(fit) for name, fit in fits.items()}
+    shown = [key for key in SHOWN if any(values[key] is not None for values in results.values())]
+    header = ["weight", "shape", *(SHOWN[key] for key in shown)]
     rows = [
-        [
-            one_line(name),
-            *map(str, fit.shape_),
-            str(fit.rank_),
-            str(fit.n_outliers_),
-            number(fit.edge_),
-            number(float(fit.eigenvalues_[0])),
-            number(fit.trusted_),
-            number(fit.stable_),
-        ]
-        for name, fit in fits.items()
+        [one_line(name), " x ".join(map(str, fits[name].shape_)), *(_cell(key, values[key]) for key in shown)]
+        for name, values in results.items()
     ]
-    results = {name: _values(fit) for name, fit in fits.items()}
-    verdict = _verdict(fits, found.counts)
+    verdict = _verdict(found)
     if as_json:
         records = [{"name": name, "shape": fits[name].shape_, **values} for name, values in results.items()]
         reasons = {kind: getattr(found, kind) for kind in found.counts}
         print_json({"weights": records, **reasons, "counts": found.counts, "verdict": verdict, "gates": results})
+    elif as_csv:
+        _csv(fits, results)
     else:
-        print_table(f"{len(fits)} weights of {file}, the longer side as rows", header, rows)
+        print_table(f"{len(fits)} weights of {file}, the longer side as rows; first what stands out", header, rows)
         print("\n".join([*map(one_line, found.remarks), verdict]))
-    write_out(out, f"Weights of {file}", lambda: _counts(fits), lambda: html_table(header, rows), quiet=as_json)
+    write_out(
+        out, f"Weights of {file}", lambda: _counts(fits), lambda: html_table(header, rows), quiet=as_json or as_csv
+    )
     close_gates(gates.report(results, found.counts))
 
 
-def _verdict(fits: dict[str, TableSpectrum], counts: dict[str, int]) -> str:
+def _cell(key: str, value: Any) -> str:
+    return f"{100 * value:.2g} %" if key == "outlier_share" else number(value, 3 if isinstance(value, float) else 4)
+
+
+def _verdict(found: EveryWeight) -> str:
     """OK, look or broken, and what to do next."""
     broken = [
-        f"{counts[kind]} tensor(s) {word}. Next: download or save the file again."
+        f"{found.counts[kind]} tensor(s) {word}. Next: download or save the file again."
         for kind, word in (("missing", "are missing"), ("failed", "cannot be read or hold NaN"))
-        if counts.get(kind)
+        if found.counts[kind]
     ]
-    doubtful = [name for name, fit in fits.items() if fit.trusted_ is False or fit.stable_ is False]
-    look = [f"{counts['skipped']} tensor(s) were skipped. Next: read why above."] if counts.get("skipped") else []
-    if doubtful:
-        shown = f"{len(doubtful)} of {len(fits)} fits are" if len(fits) > 1 else "The fit is"
-        look.append(
-            f"{shown} not trusted or not stable, as for most trained weights. "
-            "Next: compare with an earlier run (--baseline) instead of reading the count."
+    return one_line(verdict_line(broken, found.look(), found.fine()))
+
+
+def _table_verdict(fit: TableSpectrum) -> str:
+    """The verdict on one table: whether its count can be used, and what to do next."""
+    count = "No outlier was found" if not fit.n_outliers_ else f"{fit.n_outliers_} outlier(s) were found"
+    reasons = [
+        reason
+        for reason, holds in (
+            ("the bulk does not predict held-out rows", fit.trusted_),
+            ("the halves of the rows disagree about the count", fit.stable_),
         )
-    return verdict_line(broken, look, "Next: nothing to do.")
+        if holds is False
+    ]
+    look = [
+        f"{count}, but {' and '.join(reasons)}. Next: do not read the count as a number of signals; "
+        "compare with an earlier run (--baseline)."
+    ]
+    return verdict_line([], look if reasons else [], f"{count}; held-out rows confirm it. Next: nothing to do.")
 
 
 def _counts(fits: dict[str, TableSpectrum]) -> Any:

@@ -20,6 +20,7 @@ from spikepool.kit.memory import require_memory
 # more than a gigabyte.
 WIDEST = 16384
 WIDEST_SHORT = 4096
+HUB_PREFIXES = ("hub:", "hf://")
 
 
 def open_table(path: Any, tensor: str | None = None, *, transpose: bool = False) -> BlockSource:
@@ -29,7 +30,7 @@ def open_table(path: Any, tensor: str | None = None, *, transpose: bool = False)
     ----------
     path : str or path-like
         A file of any format of :mod:`spikepool.data.formats`, a safetensors index or a folder that holds one, a
-        Hugging Face model id (``"hf://openai-community/gpt2"``, or ``"owner/name"`` when no such path exists), or a URL
+        Hugging Face model id (``"hub:openai-community/gpt2"``, or ``"owner/name"`` when no such path exists), or a URL
         (``s3://``, ...).
     tensor : str, optional
         Name of the tensor, or of the column; by default the input embedding is found by its usual names.
@@ -97,10 +98,13 @@ def locate_table(path: Any) -> Location:
     if not is_path(path):
         raise InvalidInputError("path must be a file name", path, "Pass a string or a Path")
     text = str(path)
-    if text.startswith("hf://") or (not is_url(text) and not Path(text).exists() and _looks_like_model_id(text)):
+    named = next((text.removeprefix(prefix) for prefix in HUB_PREFIXES if text.startswith(prefix)), None)
+    if named is None and not is_url(text) and not Path(text).exists() and _looks_like_model_id(text):
+        named = text
+    if named is not None:
         from spikepool.data.hub import download
 
-        return locate(download(text.removeprefix("hf://")))
+        return locate(download(named))
     return locate(path)
 
 

@@ -22,13 +22,18 @@ from spikepool.data.opening import open_blocks
 from spikepool.data.table_input import list_tensors, locate_table
 from spikepool.errors import TableFormatError
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, number, plain
+from spikepool.kit.showing import html_table, number, one_line, plain
+from spikepool.tables.measures import effective_rank
 
 # Names of the factors: peft (lora_A, lora_B, with or without an adapter's name) and kohya (lora_down, lora_up).
 _PATTERN = re.compile(r"^(.*)\.lora_(A|B|down|up)(?:\.[\w-]+)?(?:\.weight)?$")
 _FIRST = {"A", "down"}
 _MARGIN = 1.1
 HEADER = ("weight", "shape", "rank", "used", "norm", "of the base", "effective rank", "verdict")
+CSV_HEADER = (
+    *("weight", "rows", "columns", "rank", "used", "scale"),
+    *("norm", "relative_norm", "effective_rank", "verdict"),
+)
 
 
 @dataclass(frozen=True)
@@ -65,9 +70,7 @@ class AdapterWeight:
     @property
     def effective_rank(self) -> float:
         """Exp of the entropy of the squared singular values."""
-        share = self.singular_values**2
-        share = share[share > 0] / max(float(share.sum()), 1e-300)
-        return float(np.exp(-np.sum(share * np.log(share)))) if len(share) else 0.0
+        return effective_rank(self.singular_values**2)
 
     @property
     def verdict(self) -> str:
@@ -99,6 +102,13 @@ class AdapterSpectrum:
                 number(w.effective_rank, 3),
                 w.verdict,
             )
+            for w in self.weights
+        ]
+
+    def records(self) -> list[tuple[Any, ...]]:
+        """A row per weight under :data:`CSV_HEADER`."""
+        return [
+            (one_line(w.name), *w.shape, w.rank, w.used, w.scale, w.norm, w.relative_norm, w.effective_rank, w.verdict)
             for w in self.weights
         ]
 

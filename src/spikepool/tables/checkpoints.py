@@ -10,7 +10,8 @@ For matrices of real numbers, with the longer side of A as rows, also:
 * **leading spaces** of dimension k of the centred weights, by the principal angles of :mod:`.compare`: of coordinates
   where both have as many columns, else of rows;
 * **outliers** beyond a bulk of unknown colour, as :class:`spikepool.TableSpectrum` counts them. Whether a count
-  deserves belief is not tested here: that takes simulated tables for every weight, and ``spectrum --all`` does it.
+  can be relied on is not tested here: that takes simulated tables for every weight, as ``spectrum --all --held-out``
+  makes them.
 """
 
 from __future__ import annotations
@@ -157,7 +158,9 @@ class CheckpointComparison:
         lines += [f"{w.name}: {note}" for w in self.weights for note in w.notes]
         for kind in ("failed", "missing", "skipped"):
             lines += [f"{name} {kind}: {reason}" for name, reason in getattr(self, kind).items()]
-        lines += ["Counts of outliers describe each weight; spikepool spectrum FILE --all says which to trust."]
+        lines += [
+            "Counts of outliers describe each weight; spikepool spectrum FILE --all --held-out says which to trust."
+        ]
         return [one_line(line) for line in lines]
 
     def summary(self) -> str:
@@ -324,7 +327,7 @@ def _open_any(file: Any, name: str | None, shape: tuple[int, ...]) -> BlockSourc
 def _outliers(source: BlockSource) -> tuple[int | None, str]:
     """Eigenvalues beyond the bulk, or why they are not counted."""
     try:
-        fit = TableSpectrum(null_draws=0, repetitions=0, influential=0, progress=False).fit(source)
+        fit = TableSpectrum(null_draws=0, repetitions=0, stability=False, influential=0, progress=False).fit(source)
     except SpikepoolError as err:
         return None, f"outliers not counted: {err}"
     return fit.n_outliers_, ""

@@ -2,9 +2,9 @@
 
 The difference D = B − A is examined in this order:
 
-1. *identical*, *scale* (B = c A), *permutation* (the same rows in another order);
-2. *rounding*: B is A stored in fewer bits, bfloat16 or float16 to the bit, or on a grid of at most 16 or 256 values for
-   each block of 32 numbers or each row, with errors of at most half a step;
+1. *identical*, *scale* (B = c A), *permutation* (the same rows or columns in another order);
+2. *rounding*: B is A stored in fewer bits, bfloat16 or float16 to the bit, or with blocks of 32 or 16 numbers (or parts
+   of larger blocks) on grids of at most 256 equal steps, with errors of the size of a step;
 3. the spectrum of D: eigenvalues of D'D/V that stand beyond the edge of the rest are counted, as in
    :class:`spikepool.TableSpectrum`. The rest is *noise* if its second moment is that of independent entries,
    m_2/m_1² = 1 + d/V to a tenth, and *structured* otherwise. A few directions over noise, or over nothing, are
@@ -13,10 +13,12 @@ The difference D = B − A is examined in this order:
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spikepool.data.blocks import ArrayBlocks, BlockSource
 from spikepool.errors import ShapeError, SpikepoolError
@@ -25,6 +27,7 @@ from spikepool.kit.bulk_edge import find_edge
 from spikepool.kit.memory import require_memory
 from spikepool.kit.showing import plain
 from spikepool.tables.gram import stream_moments
+from spikepool.tables.measures import effective_rank, stable_rank
 
 # Relative size below which a residual is rounding of the arithmetic itself.
 NOTHING = 1e-6
@@ -32,12 +35,17 @@ NOTHING = 1e-6
 FLAT = 1.1
 # Share of the energy beyond which the rest of a difference counts as nothing.
 ALL_ENERGY = 0.999
-# Numbers of a block that share a scale in 4-bit formats.
-QUANTISED_BLOCK = 32
+# Numbers of a block that share a scale in the common formats of 8 bits or fewer, or a part of such a block.
+QUANTISED_BLOCKS = (32, 16)
+MOST_STEPS = 255
+# Share of the blocks that must lie on a grid: in some the smallest gap is two steps, and no continuous block passes.
+ON_A_GRID = 0.8
+OFF_THE_GRID = 0.05  # of a step
+STEP_ERROR = 0.5  # root mean square error in steps; rounding to the nearest gives .29
 SENTENCES = {
     "identical": "The weights are identical.",
     "scale": "The second is {factor:.4g} times the first.",
-    "permutation": "The rows are the same in another order.",
+    "permutation": "The {axis} are the same in another order.",
     "rounding": "The second is the first rounded to {format}; the error is {relative_norm:.2g} of the weight's size.",
     "noise": "The difference is like independent noise: no direction stands out of it.",
     "low rank": "{rank} direction(s) stand out, with {energy:.0%} of the change; the rest is {rest}.",
@@ -118,15 +126,14 @@ def examine(first: BlockSource, second: BlockSource) -> WeightDelta:
     if rank:
         _, own = base.eigenpairs()
         overlap = float(np.sum((vectors[:, :rank].T @ own[:, :rank]) ** 2) / rank)
-    share = values[values > 0] / total if total > 0 else np.ones(1)
     words |= {"rank": rank, "energy": energy}
     return WeightDelta(
         kind,
         relative,
         rank,
         energy,
-        total / float(values[0]) if total > 0 else 0.0,
-        float(np.exp(-np.sum(share * np.log(share)))) if total > 0 else 0.0,
+        stable_rank(values),
+        effective_rank(values),
         overlap,
         SENTENCES[kind].format(**words),
     )
@@ -144,8 +151,10 @@ def _plain_kind(first: BlockSource, second: BlockSource, relative: float, words:
     if aa > 0 and np.sqrt(residual / aa) < NOTHING:
         words["factor"] = factor
         return "scale"
-    if sorted(_row_keys(first)) == sorted(_row_keys(second)):
-        return "permutation"
+    for axis, keys in (("rows", _row_keys), ("columns", _column_keys)):
+        if np.array_equal(np.sort(keys(first)), np.sort(keys(second))):
+            words["axis"] = axis
+            return "permutation"
     found = _rounding(first, second)
     if found is not None:
         words["format"] = found
@@ -153,28 +162,38 @@ def _plain_kind(first: BlockSource, second: BlockSource, relative: float, words:
     return None
 
 
-def _row_keys(source: BlockSource) -> list[int]:
+def _row_keys(source: BlockSource) -> NDArray[np.int64]:
     """A number for each row, equal for equal rows."""
-    return [hash(row.tobytes()) for block in source.blocks() for row in np.ascontiguousarray(block)]
+    return np.array([hash(row.tobytes()) for block in source.blocks() for row in np.ascontiguousarray(block)])
+
+
+def _column_keys(source: BlockSource) -> FloatArray:
+    """A number for each column, equal for equal columns: the sum of its entries, each times a number of its row."""
+    rng = np.random.default_rng(0)
+    keys = np.zeros(source.shape[1])
+    for block in source.blocks():
+        for row in block:  # one row after the other, so that the order of the columns does not change the rounding
+            keys += rng.random() * row
+    return keys
 
 
 def _rounding(first: BlockSource, second: BlockSource) -> str | None:
     """The format that the second is the first rounded to, or None."""
-    formats = {"bfloat16": True, "float16": True, "4 bits": True, "8 bits": True}
+    holds = {"bfloat16": True, "float16": True, **{f"blocks of {size}": True for size in QUANTISED_BLOCKS}}
+    bits = dict.fromkeys(QUANTISED_BLOCKS, 0)
     for a, b in zip(first.blocks(), second.blocks(), strict=True):
-        if formats["bfloat16"]:
-            formats["bfloat16"] = bool(np.all(np.abs(b - a) <= np.abs(a) * 2.0**-8 + 1e-38) and _is_bfloat16(b))
-        if formats["float16"]:
-            formats["float16"] = bool(np.array_equal(a.astype(np.float16).astype(np.float64), b))
-        if formats["8 bits"]:
-            formats["8 bits"] = _on_a_grid(a, b, 255)
-        if formats["4 bits"]:
-            d = a.shape[1] // QUANTISED_BLOCK * QUANTISED_BLOCK
-            one, other = (x[:, :d].reshape(-1, QUANTISED_BLOCK) for x in (a, b))
-            formats["4 bits"] = d > 0 and _on_a_grid(one, other, 16)
-        if not any(formats.values()):
+        if holds["bfloat16"]:
+            holds["bfloat16"] = bool(np.all(np.abs(b - a) <= np.abs(a) * 2.0**-8 + 1e-38) and _is_bfloat16(b))
+        if holds["float16"]:
+            holds["float16"] = bool(np.array_equal(a.astype(np.float16).astype(np.float64), b))
+        for size in QUANTISED_BLOCKS:
+            if holds[f"blocks of {size}"]:
+                found = _grid_bits(a, b, size)
+                holds[f"blocks of {size}"], bits[size] = found is not None, max(bits[size], found or 0)
+        if not any(holds.values()):
             return None
-    return next(name for name, holds in formats.items() if holds)
+    name = next(name for name, held in holds.items() if held)
+    return name if name.endswith("float16") else f"{bits[int(name.split()[-1])]} bits"
 
 
 def _is_bfloat16(b: FloatArray) -> bool:
@@ -182,20 +201,35 @@ def _is_bfloat16(b: FloatArray) -> bool:
     return bool(np.all(bits & 0xFFFF == 0))
 
 
-def _on_a_grid(a: FloatArray, b: FloatArray, levels: int) -> bool:
-    """Whether the rows of b lie on grids of at most `levels` equal steps, within half a step of a."""
+def _grid_bits(a: FloatArray, b: FloatArray, size: int) -> int | None:
+    """Bits of the grids of equal steps that blocks of b lie on, with errors of their size against a; None if not so.
+
+    A multiple of `size` numbers may share a grid: a part of such a block lies on the same one.
+    """
+    width = b.shape[1] // size * size
+    if not width:
+        return None
+    a, b = (x[:, :width].reshape(-1, size) for x in (a, b))
+    changed = np.any(a != b, axis=1)  # some formats keep a part as it is
+    a, b = a[changed], b[changed]
     ordered = np.sort(b, axis=1)
     gaps = np.diff(ordered, axis=1)
     span = ordered[:, -1] - ordered[:, 0]
-    tiny = 1e-6 * np.maximum(span, 1e-300)[:, None]
-    if np.any(np.sum(gaps > tiny, axis=1) + 1 > levels):
-        return False
+    # gaps below the rounding of the arithmetic are none
+    tiny = 1e-6 * np.maximum(np.abs(ordered[:, [0, -1]]).max(axis=1), 1e-300)[:, None]
     step = np.where(gaps > tiny, gaps, np.inf).min(axis=1)
-    step = np.where(np.isfinite(step), step, 0.0)
-    if np.any(span > (levels + 0.5) * step) or (levels > b.shape[1] and np.mean(span > 0) < 0.5):
-        return False
-    # a block whose values happen to use few levels has a wider smallest gap: a step and a half is then allowed
-    return bool(np.mean(np.abs(b - a).max(axis=1) <= 0.75 * step + 1e-12) > 0.98)
+    varied = np.isfinite(step) & (span < (MOST_STEPS + 0.5) * step)
+    if not varied.any():
+        return None
+    # multiples of the smallest gap, and not a step of a size that anything would be a multiple of
+    steps = (ordered[varied] - ordered[varied][:, :1]) / step[varied][:, None]
+    close = np.abs(steps - np.round(steps)).max(axis=1) < OFF_THE_GRID
+    near = np.sqrt(np.mean((b - a)[varied] ** 2, axis=1)) < STEP_ERROR * step[varied]
+    good = close & near
+    constant = int(np.sum(~np.isfinite(step)))  # all numbers of a block on one level
+    if good.sum() < ON_A_GRID * (len(b) - constant):
+        return None
+    return max(1, math.ceil(math.log2(float(np.quantile(np.round(steps[good][:, -1]), 0.99)) + 1)))
 
 
 def _spectral_kind(values: FloatArray, shape: tuple[int, ...], words: dict[str, Any]) -> tuple[str, int]:

@@ -1,14 +1,28 @@
-"""The spectrum of every matrix of a checkpoint, with what could not be read, is missing, or has no spectrum."""
+"""The spectrum of every matrix of a checkpoint, what could not be read or is missing, and what deserves a look."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from spikepool.data.table_input import list_tensors, open_table
-from spikepool.errors import DataSourceError, MemoryBudgetError, NonFiniteError, SpikepoolError, TableFormatError
+from spikepool.errors import (
+    DataSourceError,
+    DomainError,
+    MemoryBudgetError,
+    NonFiniteError,
+    SpikepoolError,
+    TableFormatError,
+)
 from spikepool.kit.progress import Progress
 from spikepool.tables.spectrum import TableSpectrum
+
+# A weight whose spectral norm differs by more than this factor from the median of its kind (its name with the numbers
+# left out) in a file with at least so many of them is pointed out.
+UNLIKE, FEWEST_ALIKE = 10.0, 4
 
 
 @dataclass(frozen=True)
@@ -26,6 +40,8 @@ class EveryWeight:
         Matrices of a type that is not read here, or too wide for a covariance in memory.
     unmeasured : dict of str to str
         Matrices that have no bulk: too small, or constant.
+    constant : list of str
+        Those of them whose rows are all equal.
     """
 
     fits: dict[str, TableSpectrum] = field(default_factory=dict)
@@ -33,6 +49,7 @@ class EveryWeight:
     missing: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
+    constant: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -42,22 +59,98 @@ class EveryWeight:
     @property
     def remarks(self) -> list[str]:
         """A line for each tensor without a spectrum."""
-        return [
-            f"{name} {kind}: {reason}" for kind in self.counts for name, reason in getattr(self, kind).items()
-        ]  # fmt: skip
+        return [f"{name} {kind}: {reason}" for kind in self.counts for name, reason in getattr(self, kind).items()]
+
+    def ordered(self) -> list[str]:
+        """Names of the fits by what stands out: lost rank first, then the share of the variance in outliers."""
+        return sorted(self.fits, key=lambda name: (not lost_rank(self.fits[name]), -outlier_share(self.fits[name])))
+
+    def unlike(self) -> dict[str, float]:
+        """Weights whose spectral norm is far from the median of their kind, and the ratio."""
+        kinds: dict[str, list[str]] = {}
+        for name in self.fits:
+            kinds.setdefault(re.sub(r"\d+", "#", name), []).append(name)
+        found: dict[str, float] = {}
+        for names in kinds.values():
+            norms = np.array([self.fits[name].measures_.spectral for name in names])
+            ratios = norms / np.median(norms)
+            if len(names) >= FEWEST_ALIKE:
+                found |= {n: float(r) for n, r in zip(names, ratios, strict=True) if not 1 / UNLIKE < r < UNLIKE}
+        return found
+
+    def look(self) -> list[str]:
+        """What deserves a look in a file that is complete, each with the next step."""
+        said = [f"{len(self.skipped)} tensor(s) were skipped. Next: read why above."] if self.skipped else []
+        check = "Next: check that it was trained and saved as intended."
+        said += [f"{name} is constant. {check}" for name in self.constant]
+        said += [
+            f"{name} has rank {fit.rank_} of {min(fit.shape_)}. {check}"
+            for name, fit in self.fits.items()
+            if lost_rank(fit)
+        ]
+        said += [
+            f"The spectral norm of {name} is {ratio:.3g} times the median of its kind. {check}"
+            for name, ratio in self.unlike().items()
+        ]
+        return said
+
+    def fine(self) -> str:
+        """What stands out in a file without anything to look at."""
+        if not self.fits:
+            return "No weight has a bulk to measure. Next: nothing to do."
+        first = self.ordered()[0]
+        count, share = self.fits[first].n_outliers_, outlier_share(self.fits[first])
+        text = f"{len(self.fits)} weights are complete and none has lost rank."
+        if count:
+            text += f" {first} stands out most: {count} outlier(s) hold {100 * share:.0f} % of its variance."
+        return f"{text} Next: nothing to do; record a baseline with --json to notice later changes."
 
 
-def every_weight(file: Any, *, progress: bool | None = None) -> EveryWeight:
+def lost_rank(fit: TableSpectrum) -> bool:
+    """Whether a weight has a lower rank than its shape allows."""
+    return fit.rank_ < min(fit.shape_[0] - 1, fit.shape_[1])
+
+
+def outlier_share(fit: TableSpectrum) -> float:
+    """Share of the variance that the outliers hold."""
+    return float(fit.eigenvalues_[: fit.n_outliers_].sum() / fit.eigenvalues_.sum())
+
+
+def weight_values(fit: TableSpectrum) -> dict[str, Any]:
+    """The numbers of one weight by name: our counts, and the measures that other tools report."""
+    held = fit.heldout_
+    return {
+        "outliers": fit.n_outliers_,
+        "outlier_share": outlier_share(fit),
+        "edge": fit.edge_,
+        "largest": float(fit.eigenvalues_[0]),
+        "rank": fit.rank_,
+        **asdict(fit.measures_),
+        "trusted": fit.trusted_,
+        "stable": fit.stable_,
+        "p_value": None if held is None else held.p_value,
+        "heldout_error": None if held is None else held.distance,
+        "row_share": max((row.share for row in fit.influential_rows_), default=0.0) if fit.influential else None,
+    }
+
+
+def every_weight(file: Any, *, held_out: bool = False, fast: bool = False, progress: bool | None = None) -> EveryWeight:
     """Fit :class:`TableSpectrum` to every matrix of real numbers, the longer side as rows; no nulls are simulated.
 
     Parameters
     ----------
     file : str or path-like
         As for :meth:`TableSpectrum.from_file`.
+    held_out : bool
+        Also predict held-out rows, which simulates 39 tables for each weight and takes most of the time.
+    fast : bool
+        Counts and measures only: no counts of the halves, no heavy rows.
     progress : bool, optional
         Show a progress bar; by default on a terminal or in a notebook, when the work is long.
     """
     tensors = list_tensors(file)
+    settings: dict[str, Any] = {} if held_out else {"repetitions": 0}
+    settings |= {"stability": False, "influential": 0} if fast else {}
     found = EveryWeight()
     for tensor in tensors:
         if tensor.problem and tensor.dtype == "missing":
@@ -73,8 +166,10 @@ def every_weight(file: Any, *, progress: bool | None = None) -> EveryWeight:
                 source = open_table(
                     file, None if len(tensors) == 1 else tensor.name, transpose=tensor.shape[0] < tensor.shape[1]
                 )
-                found.fits[tensor.name] = TableSpectrum(null_draws=0, progress=False).fit(source)
+                found.fits[tensor.name] = TableSpectrum(null_draws=0, progress=False, **settings).fit(source)
             except SpikepoolError as err:  # one matrix does not spoil the others
+                if isinstance(err, DomainError) and "equal" in str(err):
+                    found.constant.append(tensor.name)
                 _kind(found, err)[tensor.name] = str(err)
             bar.advance()
     return found

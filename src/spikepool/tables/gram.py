@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.linalg.blas import dsyrk
 
 from spikepool.data.blocks import BlockSource
@@ -88,6 +89,14 @@ class Moments:
         """Eigenvalues of Gram/n, largest first, and the matching eigenvectors as columns."""
         values, vectors = np.linalg.eigh(self._finite() / self.n, UPLO="L")
         return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+
+    def leading(self, k: int) -> FloatArray:
+        """Eigenvectors of the `k` largest eigenvalues as columns, largest first."""
+        d = len(self.mean)
+        if k == 0:
+            return np.empty((d, 0))
+        _, vectors = eigh(self._finite() / self.n, lower=True, subset_by_index=(d - k, d - 1), check_finite=False)
+        return np.asarray(vectors[:, ::-1])
 
     def _finite(self) -> FloatArray:
         if not np.isfinite(self.lower).all():

@@ -39,7 +39,7 @@ class RowCoins:
 class HalfMoments:
     """Moments of both halves; see :func:`spikepool.data.map_merge.map_merge`."""
 
-    def __init__(self, d: int, name: str, coins: RowCoins) -> None:
+    def __init__(self, d: int, name: str, coins: RowCoins | None) -> None:
         self._d, self._name, self._coins = d, name, coins
         self.halves = Moments.zero(d), Moments.zero(d)
 
@@ -48,6 +48,9 @@ class HalfMoments:
         step = block_rows(self._d)
         for first in range(0, len(rows), step):
             block = checked_block(rows[first : first + step], self._d, self._name, start + first)
+            if self._coins is None:
+                self.halves[0].add(block)
+                continue
             coins = self._coins(start + first, len(block))
             self.halves[0].add(block[coins])
             self.halves[1].add(block[~coins])
@@ -61,10 +64,13 @@ class HalfMoments:
         return result
 
 
-def half_moments(source: BlockSource, rng: np.random.Generator) -> tuple[Moments, Moments]:
-    """Moments of two random halves of the rows of `source`; of stored tables, wherever Dask runs."""
+def half_moments(source: BlockSource, rng: np.random.Generator, *, split: bool = True) -> tuple[Moments, Moments]:
+    """Moments of two random halves of the rows of `source`; of stored tables, wherever Dask runs.
+
+    Without `split` the first has all the rows.
+    """
     V, d = source.shape
-    new = partial(HalfMoments, d, source.name, RowCoins(rng, V))
+    new = partial(HalfMoments, d, source.name, RowCoins(rng, V) if split else None)
     if source.adaptable and not source.portable:  # rows in memory: chunks of one block each
         step = block_rows(d)
         source = source.with_borders([*range(0, V, step), V])

@@ -35,8 +35,6 @@ class HeldOut:
         Share of Gaussian repetitions at least as far off, (1 + exceedances)/(1 + repetitions).
     plug_in_distance : float
         The same distance when the observed eigenvalues of the first half are taken as the population's.
-    counts : tuple of int
-        Outliers found in either half on its own.
     predicted, observed : ndarray
         Bulk eigenvalues of the held-out half, largest first.
     """
@@ -46,7 +44,6 @@ class HeldOut:
     limit: float
     p_value: float
     plug_in_distance: float
-    counts: tuple[int, int]
     predicted: FloatArray
     observed: FloatArray
 
@@ -67,7 +64,7 @@ def predict_held_out(
     second: FloatArray,
     d: int,
     rows: tuple[int, int],
-    find: Callable[[FloatArray], BulkEdge],
+    edge: BulkEdge,
     repetitions: int,
     rng: np.random.Generator,
     step: Callable[[], None],
@@ -82,17 +79,16 @@ def predict_held_out(
         Columns of the table.
     rows : tuple of int
         Independent rows of each half.
-    find : callable
-        The outlier rule, eigenvalues to :class:`BulkEdge`.
+    edge : BulkEdge
+        Of the first half.
     repetitions : int
         Gaussian repetitions behind the p-value; 19 is the least with which 5 % can be reached.
     rng : numpy.random.Generator
     step : callable
         Called after each repetition.
     """
-    edges = find(first), find(second)
-    k = edges[0].n_outliers
-    population = fit_table_bulk(first, d, rows[0], edges[0])
+    k = edge.n_outliers
+    population = fit_table_bulk(first, d, rows[0], edge)
     predicted = population.expected(rows[1] - k)
     # The largest k eigenvalues of either half are left out of the comparison: they are not the bulk.
     observed = second[k : k + len(predicted)]
@@ -101,8 +97,7 @@ def predict_held_out(
     repeated = []
     for _ in range(repetitions):
         fake = [gaussian_eigenvalues(population.atoms, n - k, rng) for n in rows]
-        edge = find_edge(fake[0], max_outliers=0)
-        again = fit_population(fake[0], d - k, rows[0] - k, edge.edge)
+        again = fit_population(fake[0], d - k, rows[0] - k, find_edge(fake[0], max_outliers=0).edge)
         repeated.append(_distance(again.expected(rows[1] - k), fake[1]))
         step()
     exceeding = int(np.sum(np.array(repeated) >= distance))
@@ -112,7 +107,6 @@ def predict_held_out(
         limit=_limit(np.array(repeated)),
         p_value=(1 + exceeding) / (1 + repetitions),
         plug_in_distance=_distance(naive, observed),
-        counts=(k, edges[1].n_outliers),
         predicted=predicted,
         observed=observed,
     )

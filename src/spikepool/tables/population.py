@@ -17,12 +17,12 @@ mean spectrum than the sample that was fitted is, at every d/V from .01 to 1.5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import brentq, nnls
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.tables import silverstein
@@ -31,7 +31,7 @@ GRID = 100  # population values, equally spaced in logarithm
 POINTS = 80  # points z
 HEIGHT = 0.5  # Im z = HEIGHT · x · n^(-1/3): the scale below which n eigenvalues do not resolve a density
 SMOOTHNESS = 0.01  # weight of the second differences; .001 to .1 give the same predictions within 10 %
-BISECTIONS = 12
+EDGE_TOLERANCE = 1e-10  # of the logarithm of the top of the grid
 # Rows of the sum constraint weigh this much against the relative errors of the equation.
 SUM_WEIGHT = 100.0
 
@@ -116,18 +116,22 @@ def fit_population(bulk: FloatArray, d: int, n: int, edge: float) -> TablePopula
     z, companion = _observations(bulk, d, n)
     bottom = max(0.3 * float(bulk[-1]), 1e-3 * float(bulk[0]))
 
+    @cache
     def fitted(top: float) -> TablePopulation:
         grid = np.geomspace(min(bottom, top / 20), top, GRID)
         return TablePopulation(_equal_weights(grid, _grid_weights(z, companion, ratio, grid), d), n)
 
     # The edge of the law grows with the top of the grid: z(ℓ) > ℓ > top, so the top is below the edge.
-    low, high = edge / (1 + np.sqrt(ratio)) ** 2 * 0.5, edge
-    population = fitted(high)
-    for _ in range(BISECTIONS):
-        middle = float(np.sqrt(low * high))
-        population = fitted(middle)
-        low, high = (low, middle) if population.edge > edge else (middle, high)
-    return population
+    low, high = np.log(edge / (1 + np.sqrt(ratio)) ** 2 * 0.5), np.log(edge)
+
+    def excess(log_top: float) -> float:
+        return float(np.log(fitted(float(np.exp(log_top))).edge / edge))
+
+    if excess(high) <= 0:
+        return fitted(edge)
+    if excess(low) >= 0:
+        return fitted(float(np.exp(low)))
+    return fitted(float(np.exp(brentq(excess, low, high, xtol=EDGE_TOLERANCE, rtol=EDGE_TOLERANCE))))
 
 
 def plug_in(bulk: FloatArray, d: int, n: int) -> TablePopulation:

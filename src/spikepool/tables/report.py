@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spikepool.kit.bulk_edge import USUAL_SHARE
-from spikepool.kit.showing import html_table, number
+from spikepool.kit.showing import html_table, number, plain
 
 NEAR = 0.8  # share of the margin from which a rejected count is worth mentioning
 HEAVY = 0.05  # share of an eigenvalue that makes a single row heavy
@@ -44,9 +44,9 @@ def verdict(fit: Any) -> str:
                 f" to {error}, further off than sampling explains ({usual}; p = {held.p_value:.2g}): the rows do not"
                 " behave as independent draws of one Gaussian law, so the count describes this table and is not a test."
             )
-        if {*held.counts, k} != {k}:
-            counts = f"{held.counts[0]} and {held.counts[1]}"
-            text += f" The halves on their own show {counts} outliers: the count is not stable."
+    if fit.half_counts_ is not None and {*fit.half_counts_} != {k}:
+        counts = " and ".join(map(str, fit.half_counts_))
+        text += f" The halves of the rows on their own show {counts} outliers: the count is not stable."
     others = [null.count for null in fit.nulls_ if null.name != "coloured"]
     text += f" Under other assumptions about the noise the count is {min(others)} to {max(others)}."
     heavy = [row for row in fit.influential_rows_ if row.share > HEAVY]
@@ -61,8 +61,11 @@ def summary(fit: Any) -> str:
     V, d = fit.shape_
     population = fit.population_
     rows, columns = ("tokens", "coordinates") if fit.rows_are_tokens_ else ("rows", "columns")
+    m = fit.measures_
     lines = [
         f"{fit.name_}: {V} {rows} x {d} {columns} (d/V = {d / V:.4g}), rank {fit.rank_}",
+        f"as stored: Frobenius norm {m.frobenius:.4g}, spectral norm {m.spectral:.4g}, stable rank {m.stable_rank:.4g},"
+        f" effective rank {m.effective_rank:.4g}, condition {number(m.condition)}, power-law alpha {number(m.alpha)}",
         f"bulk: {len(population.atoms)} eigenvalues, population {population.atoms[0]:.4g} to "
         f"{population.atoms[-1]:.4g}, right edge {fit.edge_:.4g}, Tracy-Widom scale {population.scale:.2g}",
         f"outliers: {fit.n_outliers_} above {fit.threshold_:.4g}",
@@ -105,6 +108,7 @@ def as_dict(fit: Any) -> dict[str, Any]:
         "edge": fit.edge_,
         "threshold": fit.threshold_,
         "n_outliers": fit.n_outliers_,
+        "measures": plain(asdict(fit.measures_)),
         "outliers": [asdict(outlier) for outlier in fit.outliers_],
         "counts": dict(fit.counts_),
         "nulls": [asdict(null) for null in fit.nulls_],
@@ -118,7 +122,8 @@ def as_dict(fit: Any) -> dict[str, Any]:
     }
     if held is not None:
         fields = {key: _plain(value) for key, value in asdict(held).items()}
-        result["heldout"] = {**fields, "within_sampling_error": held.within_sampling_error}
+        fields |= {"within_sampling_error": held.within_sampling_error, "counts": list(fit.half_counts_)}
+        result["heldout"] = fields
     return result
 
 

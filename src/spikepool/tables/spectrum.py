@@ -17,13 +17,14 @@ from spikepool.data.table_input import as_table, open_table
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.bulk_edge import MARGIN, USUAL_SHARE, BulkEdge, find_edge, require_eigenvalues
+from spikepool.kit.bulk_edge import FEWEST, MARGIN, USUAL_SHARE, BulkEdge, find_edge, require_eigenvalues
 from spikepool.kit.progress import Progress
 from spikepool.kit.showing import one_line
 from spikepool.tables import nulls, report
 from spikepool.tables.gram import Moments
 from spikepool.tables.half_moments import half_moments
 from spikepool.tables.heldout import fit_table_bulk, predict_held_out
+from spikepool.tables.measures import measure
 from spikepool.tables.population import TablePopulation, plug_in
 from spikepool.tables.rows import InfluentialRow, heaviest, scan_rows, token_names
 
@@ -88,6 +89,8 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         Tables drawn for each of the simulated nulls; 0 leaves them out.
     repetitions : int, default=39
         Gaussian repetitions behind the p-value of the held-out prediction; 0 leaves the prediction out.
+    stability : bool, default=True
+        Count the outliers of two random halves of the rows as well.
     influential : int, default=10
         Rows to list.
     tokenizer : optional
@@ -115,10 +118,14 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         Their directions, one per row.
     population_ : TablePopulation
         Estimated population of the bulk; ``population_.law()`` is its :class:`spikepool.GeneralizedLaw`.
+    measures_ : Measures
+        Norms, stable and effective rank, condition and power-law exponent of the table as stored, not centred.
     counts_ : dict
         Number of outliers under each null.
     nulls_ : tuple of Null
         The same with thresholds and meanings.
+    half_counts_ : tuple of int or None
+        Outliers found in either half of the rows on its own.
     heldout_ : HeldOut or None
         Prediction of half of the rows from the other half.
     trusted_ : bool or None
@@ -140,6 +147,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         population: str = "inverse",
         null_draws: int = 3,
         repetitions: int = 39,
+        stability: bool = True,
         influential: int = 10,
         tokenizer: Any = None,
         random_state: Any = 0,
@@ -151,6 +159,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         self.population = population
         self.null_draws = null_draws
         self.repetitions = repetitions
+        self.stability = stability
         self.influential = influential
         self.tokenizer = tokenizer
         self.random_state = random_state
@@ -193,25 +202,30 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         steps = 3 + 2 * self.null_draws + self.repetitions
         require_eigenvalues(min(source.shape[0] - self._lost, source.shape[1]))  # before any work
         with Progress(steps, f"spectrum of {source.name}", show=self.progress) as bar:
-            halves = half_moments(source, rng)
+            split = self.stability or self.repetitions > 0
+            halves = half_moments(source, rng, split=split)
             whole = halves[0].copy()
             whole.merge(halves[1])
             bar.advance()
-            nonzero, vectors, size, rows = self._decompose(whole, source)
+            nonzero, size, rows = self._decompose(whole, source)
             find = partial(find_edge, margin=self.margin, max_outliers=self.max_outliers)
-            edge = find(nonzero)
-            self._set_bulk(nonzero, vectors, size, rows, edge)
+            self._set_bulk(nonzero, size, rows, find(nonzero))
+            self.components_ = (whole if self.center else whole.uncentered()).leading(self.n_outliers_).T
             bar.advance()
-            norms = self._examine_rows(source, vectors, name)
+            norms = self._examine_rows(source, name)
             bar.advance()
             # before the nulls: how many of them are drawn must not change the verdict
-            self.heldout_ = None
-            if self.repetitions:
+            self.heldout_, self.half_counts_ = None, None
+            if split:
                 parts = [part if self.center else part.uncentered() for part in halves]
                 degrees = (parts[0].n - self._lost, parts[1].n - self._lost)
                 spectra = [part.eigenvalues()[: min(size, n)] for part, n in zip(parts, degrees, strict=True)]
+                if min(map(len, spectra)) >= FEWEST or self.repetitions:
+                    edges = find(spectra[0]), find(spectra[1])
+                    self.half_counts_ = edges[0].n_outliers, edges[1].n_outliers
+            if self.repetitions:
                 self.heldout_ = predict_held_out(
-                    spectra[0], spectra[1], size, degrees, find, self.repetitions, rng, bar.advance
+                    spectra[0], spectra[1], size, degrees, edges[0], self.repetitions, rng, bar.advance
                 )
             self._compare_nulls(source, whole, nonzero, norms, rows, rng, bar)
         self.verdict_ = report.verdict(self)
@@ -225,7 +239,8 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         check.size(self.influential, "influential", minimum=0)
         if self.max_outliers is not None:
             check.size(self.max_outliers, "max_outliers", minimum=0)
-        if check.size(self.repetitions, "repetitions", minimum=0) not in (0, *range(19, 10**6)):
+        check.flag(self.stability, "stability")
+        if 0 < check.size(self.repetitions, "repetitions", minimum=0) < 19:
             raise InvalidInputError(
                 "a p-value of 5 % needs at least 19 repetitions", self.repetitions, "Use 0 or at least 19"
             )
@@ -236,13 +251,14 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         """Rows that centring costs."""
         return 1 if self.center else 0
 
-    def _decompose(self, whole: Moments, source: BlockSource) -> tuple[FloatArray, FloatArray, int, int]:
-        """(nonzero eigenvalues, eigenvectors, dimension they live in, independent rows)."""
+    def _decompose(self, whole: Moments, source: BlockSource) -> tuple[FloatArray, int, int]:
+        """(nonzero eigenvalues, dimension they live in, independent rows)."""
         V, d = source.shape
         self.shape_, self.name_, self.n_features_in_ = (V, d), one_line(source.name), d
-        moments = whole if self.center else whole.uncentered()
+        stored = whole.uncentered()
+        moments = whole if self.center else stored
         self.mean_ = moments.mean
-        self.eigenvalues_, vectors = moments.eigenpairs()
+        self.eigenvalues_ = moments.eigenvalues()
         self.singular_values_ = np.sqrt(V * self.eigenvalues_)
         rows = V - self._lost
         top = float(self.eigenvalues_[0])
@@ -252,23 +268,21 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
             _check_size(source, top)
         if top <= (ROUNDING * spread) ** 2 or top == 0:
             raise DomainError("all rows of the table are equal", top, "Check which tensor was chosen")
+        as_stored = stored.eigenvalues() if self.center else self.eigenvalues_
+        self.measures_ = measure(V * as_stored[: min(V, d)])
         self.rank_ = min(rows, int(np.sum(self.eigenvalues_ > ROUNDING * d * top)))
         # A table of lower rank than its shape allows lives in a subspace, and so does its bulk.
         size = d if self.rank_ == min(d, rows) else self.rank_
-        return self.eigenvalues_[: self.rank_], vectors, size, rows
+        return self.eigenvalues_[: self.rank_], size, rows
 
-    def _set_bulk(self, nonzero: FloatArray, vectors: FloatArray, size: int, rows: int, edge: BulkEdge) -> None:
+    def _set_bulk(self, nonzero: FloatArray, size: int, rows: int, edge: BulkEdge) -> None:
         k = edge.n_outliers
         self.n_outliers_ = k
         self.threshold_ = edge.threshold
         self.margin_ = edge.margin
-        self.components_ = vectors[:, :k].T.copy()
-        self.population_: TablePopulation = (
-            fit_table_bulk(nonzero, size, rows, edge)
-            if self.population == "inverse"
-            else plug_in(nonzero[k:], size - k, rows - k)
-        )
-        self.edge_ = self.population_.edge
+        self._bulk = nonzero, size, rows, edge
+        self._population: TablePopulation | None = None
+        self.edge_ = edge.edge if self.population == "inverse" else self.population_.edge
         self.statistics_ = edge.statistics
         self.outliers_ = tuple(
             TableOutlier(
@@ -279,13 +293,27 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
             for value in nonzero[:k]
         )
 
-    def _examine_rows(self, source: BlockSource, vectors: FloatArray, name: Callable[[int], str] | None) -> FloatArray:
+    @property
+    def population_(self) -> TablePopulation:
+        """Estimated population of the bulk, fitted when first asked for."""
+        check_is_fitted(self, "threshold_")
+        if self._population is None:
+            nonzero, size, rows, edge = self._bulk
+            k = edge.n_outliers
+            self._population = (
+                fit_table_bulk(nonzero, size, rows, edge)
+                if self.population == "inverse"
+                else plug_in(nonzero[k:], size - k, rows - k)
+            )
+        return self._population
+
+    def _examine_rows(self, source: BlockSource, name: Callable[[int], str] | None) -> FloatArray:
         """List the heavy rows; norms of all the centred rows."""
         k = min(self.n_outliers_, MOST_DIRECTIONS)
         self.influential_rows_: list[InfluentialRow] = []
         if not (self.influential and k) and not self.null_draws:  # nothing asked of a second pass
             return np.empty(0)
-        norms, shares = scan_rows(source, self.mean_, vectors[:, :k], self.eigenvalues_[:k])
+        norms, shares = scan_rows(source, self.mean_, self.components_[:k].T, self.eigenvalues_[:k])
         if k:  # without an outlying direction there is nothing a row could carry much of
             self.influential_rows_ = heaviest(norms, shares, self.influential, name)
         return norms
@@ -332,7 +360,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     def stable_(self) -> bool | None:
         """Whether either half of the rows shows as many outliers as the whole; None when that was left out."""
         check_is_fitted(self, "verdict_")
-        return None if self.heldout_ is None else {*self.heldout_.counts} == {self.n_outliers_}
+        return None if self.half_counts_ is None else {*self.half_counts_} == {self.n_outliers_}
 
     def _html_repr(self) -> str:
         """In a notebook: the analysis once fitted, scikit-learn's card before."""
