@@ -41,7 +41,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def print_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Comma-separated values on standard output; empty where there is no value."""
+    """Comma-separated values on standard output; a missing value is empty."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerows([header, *rows])
 
