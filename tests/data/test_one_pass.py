@@ -89,42 +89,6 @@ def test_every_scheduler_gives_the_same_fit(scheduler, in_memory):
     assert_same_fit(pooling, in_memory[True])
 
 
-@pytest.mark.parametrize("positions", ["absolute", "relative"])
-def test_shards_from_stores_equal_one_fit(positions):
-    """Shards of Dask arrays with chunks of their own, after each other."""
-    whole = sp.SpectralPooling(positions=positions, n_bins=3).fit(X, mask=MASK)
-    stream = sp.SpectralPooling(positions=positions, n_bins=3)
-    for start, stop, rows in ((0, 13, 5), (13, 400, 90), (400, 600, 200)):
-        stream.partial_fit(da.from_array(X[start:stop], chunks=(rows, -1, -1)), mask=MASK[start:stop])
-    assert_same_fit(stream, whole)
-
-
-def test_partial_fit_concludes_when_asked_for_a_result(monkeypatch):
-    conclusions = []
-    original = sp.SpectralPooling._conclude
-    monkeypatch.setattr(sp.SpectralPooling, "_conclude", lambda self: conclusions.append(1) or original(self))
-    stream = sp.SpectralPooling()
-    for part in np.split(X, 6):
-        stream.partial_fit(part)
-    assert not conclusions
-    assert stream.n_samples_seen_ == 600
-    first = stream.weights_
-    assert stream.decision_ == "spectral"
-    stream.transform(X[:5])
-    assert len(conclusions) == 1
-    stream.partial_fit(X[:50])
-    assert len(conclusions) == 1
-    assert not np.array_equal(stream.weights_, first)
-    assert len(conclusions) == 2
-
-
-def test_an_estimator_without_a_shard_has_no_results():
-    with pytest.raises(AttributeError, match="weights_"):
-        _ = sp.SpectralPooling().weights_
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = sp.SpectralPooling().nonsense
-
-
 def test_the_table_travels_once_not_with_every_chunk():
     """However many chunks, the graph holds one copy of an embedding table."""
     import cloudpickle
@@ -137,17 +101,17 @@ def test_the_table_travels_once_not_with_every_chunk():
     assert len(cloudpickle.dumps(graph)) < 2 * table.nbytes
 
 
-def test_sums_about_to_travel_leave_the_table_behind():
+def test_rows_about_to_travel_leave_the_table_behind():
     import pickle
 
-    from spikepool.pooling.token_sums import TokenSums
+    from spikepool.pooling.probe import ProbeRows
 
     table = np.random.default_rng(0).normal(size=(20000, 10))
-    sums = TokenSums(tokens.TokenForm(6, 10, table), None, "error")
-    sums.add(0, IDS[:50])
-    assert len(pickle.dumps(sums)) < table.nbytes / 4
-    other = TokenSums(tokens.TokenForm(6, 10, table), None, "error")
-    other.add(50, IDS[50:90])
-    both = pickle.loads(pickle.dumps(sums)).merged(other)
-    assert both.moments.rows == 90
-    assert sums.moments.rows == 50  # merging changes neither side: a task may be done again
+    rows = ProbeRows(tokens.TokenForm(6, 10, table), "error", 2)
+    rows.add(0, IDS[:50])
+    assert len(pickle.dumps(rows)) < table.nbytes / 4
+    other = ProbeRows(tokens.TokenForm(6, 10, table), "error", 2)
+    other.add(50, IDS[50:91])
+    both = pickle.loads(pickle.dumps(rows)).merged(other)
+    np.testing.assert_array_equal(both.rows()[0], table[IDS[:91:2]].astype(np.float32))
+    assert len(rows.rows()[0]) == 25  # merging changes neither side: a task may be done again

@@ -227,15 +227,6 @@ def test_a_failing_chunk_of_a_dask_array_is_named_and_nothing_is_fitted():
     with pytest.raises(sp.UnreadableChunkError, match="the disk is gone"):
         pooling.fit(lazy)
     assert not hasattr(pooling, "weights_")
-    with pytest.raises(sp.UnreadableChunkError, match="the disk is gone"):
-        pooling.partial_fit(lazy)
-    assert not hasattr(pooling, "weights_")
-    pooling.partial_fit(X).partial_fit(X)
-    before = pooling.weights_
-    with pytest.raises(sp.UnreadableChunkError, match="the disk is gone"):
-        pooling.partial_fit(lazy)
-    np.testing.assert_array_equal(pooling.weights_, before)  # the stream goes on as if that shard had not been
-    assert pooling.n_samples_seen_ == 480
 
 
 def test_unequal_chunks_of_tokens_and_mask(tmp_path):

@@ -51,13 +51,6 @@ def test_a_mask_that_hides_nothing_is_not_required_later(padded, kind):
     assert len(again.transform(X)) == len(X)
 
 
-def test_streams_remember_a_mask_of_any_shard(padded):
-    X, mask, _ = padded
-    stream = sp.SpectralPooling().partial_fit(X[:100]).partial_fit(X[100:], mask=mask[100:]).partial_fit(X[:50])
-    with pytest.raises(sp.InvalidInputError, match="without one"):
-        stream.transform(X)
-
-
 @pytest.mark.parametrize("kind", ESTIMATORS)
 @pytest.mark.parametrize("form", ["tokens", "flat", "both"])
 def test_masked_arrays_bring_their_mask(padded, kind, form):

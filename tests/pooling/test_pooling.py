@@ -14,9 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import spikepool as sp
 from spikepool.data import map_merge
 from spikepool.data import tokens as _pooled_input
-from spikepool.kit import threads as _threads
 from spikepool.kit.progress import Progress
-from spikepool.pooling import spectral as pooling_module
 
 
 @parametrize_with_checks([sp.SpectralPooling(), sp.SpectralPooling("mean"), sp.SpectralPooling("causal")])
@@ -86,31 +84,6 @@ def test_float32_tables_agree_with_their_dense_array(world):
 def test_ids_of_any_integer_type_are_looked_up(world, kind):
     ids, table, X = world
     assert_same(fitted(ids.astype(kind), table=table), fitted(X))
-
-
-@pytest.mark.parametrize("positions", ["absolute", "relative"])
-def test_threads_do_not_change_a_fit(world, mask, positions, monkeypatch):
-    ids, table, _ = world
-    one = fitted(ids, table=table, positions=positions, mask=mask)
-    monkeypatch.setattr(pooling_module, "THREADED_SIZE", 0)
-    monkeypatch.setattr(_threads, "thread_count", lambda: 3)
-    several = fitted(ids, table=table, positions=positions, mask=mask)
-    np.testing.assert_array_equal(several.weights_, one.weights_)
-    np.testing.assert_array_equal(several.correlation_, one.correlation_)
-    assert several.evidence_.interval == one.evidence_.interval
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("positions", ["absolute", "relative"])
-def test_shards_equal_one_fit(world, mask, masked, positions):
-    _, _, X = world
-    m = mask if masked else None
-    whole = fitted(X, mask=m, positions=positions, n_bins=4)
-    stream = sp.SpectralPooling(positions=positions, n_bins=4)
-    for part in np.split(np.arange(600), [1, 13, 400]):
-        stream.partial_fit(X[part], mask=None if m is None else m[part])
-    assert_same(stream, whole)
-    assert stream.n_samples_seen_ == 600
 
 
 def test_finds_the_prefix_and_says_so(world):
@@ -349,7 +322,7 @@ def test_long_work_reports_its_progress(world, monkeypatch):
     monkeypatch.setattr(map_merge, "Progress", Recorder)
     monkeypatch.setattr(_pooled_input, "BLOCK_BYTES", 100 * 8 * 8 * 30)  # 100 rows a block
     pooling = fitted(world[2])
-    assert counted == [("positional moments", 6)] * 6
+    assert counted == [("tokens", 6)] * 6
     pooling.transform(world[2])
     assert counted[6:] == [("pooling", 6)] * 6
 
@@ -371,30 +344,22 @@ def sunk(X, norm=300.0):
     return np.concatenate([sink, X], axis=1)
 
 
-def test_an_attention_sink_changes_nothing_but_gets_no_weight(world):
+def test_an_attention_sink_is_named_and_masking_it_gives_the_weights_without_it(world):
     _, _, X = world
-    plain, with_sink = fitted(X), fitted(sunk(X))
-    assert with_sink.sink_
-    assert with_sink.sink_ratio_ > 40
-    assert "masked as a sink" in with_sink.summary()
+    Z = sunk(X)
+    kept = fitted(Z)
+    assert kept.sink_
+    assert kept.sink_ratio_ > 40
+    assert kept.decision_ == "mean"
+    assert "attention sink (norm ratio" in kept.summary()
+    mask = np.ones(Z.shape[:2], dtype=bool)
+    mask[:, 0] = False
+    masked, plain = fitted(Z, mask=mask), fitted(X)
     assert not plain.sink_
-    assert with_sink.decision_ == plain.decision_ == "spectral"
-    assert with_sink.weights_[0] == 0
-    np.testing.assert_allclose(with_sink.weights_[1:], plain.weights_, atol=1e-9)
-    np.testing.assert_allclose(with_sink.correlation_[1:, 1:], plain.correlation_, atol=1e-9)
-
-
-def test_a_sink_that_cannot_be_told_from_a_position_keeps_the_mean(world, mask):
-    _, _, X = world
-    relative = fitted(sunk(X), positions="relative", n_bins=4)
-    assert relative.decision_ == "mean"
-    assert "mask them" in relative.summary()
-    padded, seen = np.zeros((600, 9, 30)), np.zeros((600, 9), dtype=bool)
-    for i, length in enumerate(mask.sum(axis=1)):  # left padding: the sink is at another position in every row
-        padded[i, -length - 1 :], seen[i, -length - 1 :] = sunk(X[i : i + 1])[0, : length + 1], True
-    left = fitted(padded, mask=seen)
-    assert left.sink_
-    assert left.decision_ == "mean"
+    assert masked.decision_ == plain.decision_ == "spectral"
+    w = masked.weights_[1:] / masked.weights_[1:].sum()
+    found, expected = (np.divide(*sp.alpha_kappa(v, sp.prefix_correlation(8, 3))) for v in (w, plain.weights_))
+    assert found == pytest.approx(expected, rel=0.02)
 
 
 def test_gains_of_a_few_percent_are_not_taken():

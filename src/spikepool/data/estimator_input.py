@@ -47,13 +47,12 @@ def read_tokens(
     *,
     reset: bool,
     any_length: bool = False,
-    fitting: bool | None = None,
 ) -> TokenInput:
     """X in any accepted form as a :class:`TokenInput`; sets or checks ``n_features_in_``.
 
     The estimator has parameters `n_positions`, `table` and `padding`. A 3-D array counts T*d features, like its flat
-    form; token ids count T. A `numpy.ma` array brings its own mask. While `fitting` (by default: when `reset`) it is
-    remembered whether a mask hid something; later calls without a mask are then refused instead of pooling padding.
+    form; token ids count T. A `numpy.ma` array brings its own mask. With `reset` it is remembered whether a mask hid
+    something; later calls without a mask are then refused instead of pooling padding.
     """
     table = None if estimator.table is None else check_table(estimator.table)
     n_positions = None if estimator.n_positions is None else check.size(estimator.n_positions, "n_positions")
@@ -70,7 +69,7 @@ def read_tokens(
     mask = mask if mask is None or is_stored(mask) else as_array(mask, "mask")
     if isinstance(X, np.ma.MaskedArray):
         X, mask = _unmask(X, mask, 1 if n_positions is None else n_positions, ids=table is not None)
-    _remember_or_require_mask(estimator, mask, reset=reset, fitting=reset if fitting is None else fitting)
+    _remember_or_require_mask(estimator, mask, reset)
     if table is not None:
         source = check_ids(X)
         T, d = int(source.shape[1]), int(table.shape[1])
@@ -125,11 +124,10 @@ def _unmask(X: Any, mask: Any, n_positions: int, *, ids: bool) -> tuple[Any, Any
     return np.ma.getdata(X), observed
 
 
-def _remember_or_require_mask(estimator: BaseEstimator, mask: Any, *, reset: bool, fitting: bool) -> None:
-    if fitting:
+def _remember_or_require_mask(estimator: BaseEstimator, mask: Any, reset: bool) -> None:
+    if reset:
         # a stored mask is not read to see whether it hides anything
-        hides = mask is not None and (is_stored(mask) or not np.asarray(mask).all())
-        estimator._mask_hid_tokens = hides or (not reset and getattr(estimator, "_mask_hid_tokens", False))
+        estimator._mask_hid_tokens = mask is not None and (is_stored(mask) or not np.asarray(mask).all())
     elif mask is None and getattr(estimator, "_mask_hid_tokens", False):
         raise InvalidInputError(
             f"this {type(estimator).__name__} was fitted with a mask and is called without one: padding would be "

@@ -4,12 +4,12 @@ A block is a pair (x, observed): ``x`` of shape (b, T, d) in float64 with zeros 
 boolean (b, T). Sources: (n, T, d) numbers; (n, T*d) with the number of positions; integer token ids (n, T) with a
 table (V, d); each of them in memory or stored, see :func:`spikepool.data.open_blocks`. Only one block is dense at
 any moment, so ids and stored data never become a full (n, T, d) array. A :class:`TokenBlock` of ids is not dense even
-then: its tokens are looked up for the rows that are asked for, in the order of axes that the work needs.
+then: its tokens are looked up for the rows that are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,6 @@ from spikepool.errors import DomainError, InvalidInputError, NonFiniteError, Sha
 from spikepool.kit.arrays import BoolArray, FloatArray
 
 Block = tuple[FloatArray, BoolArray]
-# Token sums (P, m, d) of the asked rows, label first, and sums of squared norms (m, P); None: see `label_block`.
-ReadRows = Callable[[slice], tuple[FloatArray, FloatArray | None]]
 
 # Larger entries would overflow where tokens are kept in single precision, and their fourth powers anywhere.
 LARGEST_ENTRY = 1e30
@@ -96,7 +94,14 @@ class TokenBlock:
 
     def dense(self, rows: slice = slice(None)) -> FloatArray:
         """Tokens of the rows, (m, T, d)."""
-        return self._look_up(self.values[rows], self.observed[rows])
+        values, observed = self.values[rows], self.observed[rows]
+        if self.table is None:
+            x = np.array(values, dtype=np.float64, order="C")  # a fresh array, which may be changed
+        else:
+            x = np.take(self.table, values, axis=0).astype(np.float64, copy=False)
+        if not observed.all():
+            x[~observed] = 0.0
+        return x
 
     def pieces(self) -> Iterator[tuple[int, Block]]:
         """The block, dense, in pieces of at most ``PIECE_BYTES`` (or one row), each with its first row."""
@@ -105,20 +110,6 @@ class TokenBlock:
         for first in range(0, len(self), step):
             rows = slice(first, first + step)
             yield first, (self.dense(rows), self.observed[rows])
-
-    def positions_first(self, rows: slice = slice(None)) -> FloatArray:
-        """Tokens of the rows, (T, m, d); ids are looked up in that order, which saves a transposition."""
-        return self._look_up(self.values[rows].swapaxes(0, 1), self.observed[rows].T)
-
-    def _look_up(self, values: NDArray[Any], observed: BoolArray) -> FloatArray:
-        if self.table is None:
-            # a fresh array, its axes in the order asked for: one copy converts, transposes and may be changed
-            x = np.array(values, dtype=np.float64, order="C")
-        else:
-            x = np.take(self.table, values, axis=0).astype(np.float64, copy=False)
-        if not observed.all():
-            x[~observed] = 0.0
-        return x
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,26 +301,6 @@ def relative_labels(observed: BoolArray, n_bins: int) -> NDArray[np.intp]:
     rank = np.cumsum(observed, axis=1) - 1
     length = np.maximum(observed.sum(axis=1, keepdims=True), 1)
     return np.where(observed, rank * n_bins // length, 0)
-
-
-def label_block(block: TokenBlock, n_bins: int | None) -> tuple[FloatArray, ReadRows]:
-    """Token counts (b, P) by row and position label, and a reader of token sums and squared norms by label.
-
-    With absolute positions (`n_bins` None) the label is the position and the sum is the token itself; no squared
-    norms are read then, because they are the products of a label with itself.
-    """
-    if n_bins is None:
-        return block.observed.astype(np.float64), lambda rows: (block.positions_first(rows), None)
-    member = np.zeros((*block.observed.shape, n_bins))
-    labels = relative_labels(block.observed, n_bins)
-    np.put_along_axis(member, labels[..., None], block.observed[..., None].astype(float), axis=2)
-
-    def read(rows: slice) -> tuple[FloatArray, FloatArray | None]:
-        x = block.dense(rows)
-        sums = np.matmul(member[rows].transpose(0, 2, 1), x)
-        return sums.swapaxes(0, 1), np.einsum("mtb,mt->mb", member[rows], np.einsum("mtd,mtd->mt", x, x))
-
-    return member.sum(axis=1), read
 
 
 def row_weights(weights: FloatArray, observed: BoolArray, n_bins: int | None) -> FloatArray:

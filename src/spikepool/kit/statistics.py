@@ -1,7 +1,8 @@
-"""Mean and standard error over draws."""
+"""Mean and standard error over draws, and estimates that were selected for being large."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,3 +20,23 @@ def standard_error(values: ArrayLike, axis: int = 0) -> Any:
 
 # Standard deviations from the middle of a normal law to the ends of its central 90 %.
 NORMAL_90 = 1.6448536269514722
+
+
+def unselected(value: float, cut: float, deviation: float, level: float = 0.5) -> float:
+    """Mean m of a normal law at which a draw, known to exceed `cut`, exceeds `value` with probability `level`.
+
+    ``P(X >= value | X >= cut) = Phi((m − value)/sd) / Phi((m − cut)/sd) = level``. What is reported because it lies
+    beyond a cut is partly luck: the more, the closer it lies. Level 1/2 gives the estimate that is as often too
+    high as too low among the reported ones; .05 and .95 the ends of a 90 % interval. Far from the cut they are
+    `value` and ``value ± 1.645 sd``; next to it they fall without limit, which is cut off at eight deviations.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr
+
+    def log_probability(m: float) -> float:
+        return float(log_ndtr((m - value) / deviation) - log_ndtr((m - cut) / deviation)) - math.log(level)
+
+    low, high = value - 8 * deviation, value + 4 * deviation
+    if log_probability(low) >= 0:
+        return low
+    return float(brentq(log_probability, low, high, xtol=1e-12 * deviation + 1e-300))

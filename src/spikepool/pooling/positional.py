@@ -1,16 +1,18 @@
-r"""Cross-position second moments of token sequences: the data's view of the positional correlation R.
+r"""The positional correlation R, estimated within the leading directions of the tokens, and weights from it.
 
-For tokens x_t with mean m_t at position t, the estimate of R up to scale is
+For tokens x_t, centred by position, and directions U found on other sequences, the estimate of R up to scale is
 
-    G_ts = average over sequences of <x_t − m_t, x_s − m_s> / d      (t ≠ s),
+    G_ts = average over sequences of <U'x_t, U'x_s>      (t ≠ s),
 
-over the sequences in which both positions are observed. In the model E[G_ts] = R_ts·(mu² + delta)/d for every
-pair t ≠ s: only pairs of DIFFERENT tokens enter, because <x_t, x_t> is swamped by the token's own noise. The
-sums are kept in folds (row number modulo the number of folds), so that streams give exactly what one pass gives,
-and so that sampling errors and cross-fitting come from the same sums.
+over the sequences in which both positions are observed. In the model ``E[G_ts] = R_ts s`` with s the signal variance of
+a token along U: only pairs of DIFFERENT tokens enter, because <x_t, x_t> is swamped by the token's own noise. Sums are
+kept in ten folds, which give sampling errors and cross-fits. Positions may be bins of relative positions; pairs of
+different tokens within a bin then fill the diagonal too.
 
-Positions may be bins of relative positions; several tokens of a row then share a label, and pairs of different
-tokens within a bin fill the diagonal of G too.
+Entry (t, s) has sampling variance v_ts. It is moved towards the exchangeable structure (one common value, whose optimum
+is the mean) by ``v_ts/(v_ts + tau²)``, with tau² the variance between entries beyond sampling. The weights maximise
+w'Gw/w'w over w >= 0, sum 1 (Theorem 5). The diagonal of R only adds a constant to alpha/kappa, so the maximiser needs
+no diagonal.
 """
 
 from __future__ import annotations
@@ -18,166 +20,164 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.sparse.linalg import eigsh
 
-from spikepool.data.tokens import ReadRows
-from spikepool.errors import MemoryBudgetError
-from spikepool.kit.arrays import FloatArray
-from spikepool.kit.threads import Map, serial_map
-from spikepool.pooling.cross_sums import CrossSums
+from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 
 # Ten folds: a t-quantile close to the normal's, and nine tenths of the data in each cross-fit.
 N_FOLDS = 10
-# The sums sum_n c_ns x_nt are needed only for incomplete rows, but take folds·P²·d numbers.
-CROSS_BYTES_LIMIT = 2 * 2**30
+# Most leading directions, and the dimension from which they are iterated for.
+MAX_DIRECTIONS = 16
+DENSE_FEATURES = 512
+# Columns of a Gram matrix from which the best weights are sought.
+_MOST_STARTS = 16
 
 
 @dataclass(frozen=True)
 class PositionalGram:
-    """Off-diagonal positional Gram matrices by fold.
-
-    Attributes
-    ----------
-    sums : array (folds, P, P)
-        Sum of <x_t − m_t, x_s − m_s>/d over pairs of different tokens with labels t and s.
-    pairs : array (folds, P, P)
-        Number of such pairs.
-    means : array (P, d)
-        Mean token of each label.
-    variance : float
-        Mean over tokens of ‖x_t − m_t‖²/d.
-    """
+    """Sums (folds, P, P) over pairs of different tokens, numbers of pairs, and signal variance of a token by fold."""
 
     sums: FloatArray
     pairs: FloatArray
-    means: FloatArray
-    variance: float
+    signal: FloatArray
 
-    def without_first(self) -> PositionalGram:
-        """The same without the first position label."""
-        return PositionalGram(self.sums[:, 1:, 1:], self.pairs[:, 1:, 1:], self.means[1:], self.variance)
-
-    def average(self, folds: NDArray[np.bool_] | None = None) -> tuple[FloatArray, FloatArray]:
+    def average(self, folds: BoolArray | slice = slice(None)) -> tuple[FloatArray, FloatArray]:
         """G and the number of pairs behind each entry; entries nobody observed are 0 with 0 pairs."""
-        keep = slice(None) if folds is None else folds
-        pairs = self.pairs[keep].sum(axis=0)
-        return self.sums[keep].sum(axis=0) / np.where(pairs > 0, pairs, 1.0), pairs
+        pairs = self.pairs[folds].sum(axis=0)
+        return self.sums[folds].sum(axis=0) / np.where(pairs > 0, pairs, 1.0), pairs
 
 
-class PositionalMoments:
-    """Additive sums from which :class:`PositionalGram` follows; one pass over the data, in any blocks.
+@dataclass(frozen=True)
+class ShrunkGram:
+    """G moved towards its average `level`, and the sampling errors of its entries, infinite where none was observed."""
 
-    Parameters
-    ----------
-    P, d : int
-        Number of position labels and of features.
-    rows : int
-        Number of the first row, which decides on folds.
+    gram: FloatArray
+    level: float
+    error: FloatArray
+
+    @property
+    def off_diagonal(self) -> FloatArray:
+        """The shrunken matrix with zeros on the diagonal where no pair of different tokens informs it."""
+        G = self.gram.copy()
+        np.fill_diagonal(G, np.where(np.isfinite(np.diag(self.error)), np.diag(G), 0.0))
+        return G
+
+
+def leading_gram(x: FloatArray, observed: BoolArray, labels: IntArray, P: int) -> PositionalGram:
+    """G within the leading directions of the cross-position covariance of centred tokens (m, T, d) with P labels.
+
+    Directions are the top eigenvectors of ``M_w = Σ_{t≠s} w_t w_s C_ts`` over the other folds, first for the mean and
+    then for the weights that the first round suggests; as many as exceed the most negative eigenvalue, which is
+    noise, by a fifth.
     """
+    member = np.zeros((*observed.shape, P))
+    np.put_along_axis(member, labels[..., None], observed[..., None].astype(np.float64), axis=2)
+    rows = [slice(k, None, N_FOLDS) for k in range(N_FOLDS)]
+    w = np.full(P, 1.0 / P)
+    for _ in range(2):
+        omega = np.where(observed, w[labels], 0.0)
+        covariances = [_cross_covariance(x[part], omega[part]) for part in rows]
+        everything = np.sum(covariances, axis=0)
+        found = [
+            _products_within(_leading(everything - mine), x[part], member[part])
+            for mine, part in zip(covariances, rows, strict=True)
+        ]
+        sums, pairs, signal = (np.array(column) for column in zip(*found, strict=True))
+        gram = PositionalGram(np.where(pairs > 0, sums, 0.0), pairs, signal)
+        w = best_nonnegative(shrink(gram).gram)
+    return gram
 
-    def __init__(self, P: int, d: int, rows: int = 0) -> None:
-        self.P, self.d = P, d
-        self.rows = rows  # number of the next row
-        self.gram = np.zeros((N_FOLDS, P, P))  # sum of <Y_t, Y_s>, Y the sum of a row's tokens with the label
-        self.self_gram = np.zeros((N_FOLDS, P))  # sum of ‖x‖² over tokens
-        self.counts = np.zeros((N_FOLDS, P))
-        self.count_pairs = np.zeros((N_FOLDS, P, P))  # sum of c_t c_s, c the number of a row's tokens
-        self.token_sums = np.zeros((N_FOLDS, P, d))  # sum of Y_t
-        self.complete_sums = np.zeros((N_FOLDS, P, d))  # the same over rows with one token for every label
-        self.cross_sums: list[CrossSums] | None = None  # sum of c_s Y_t over the other rows, by fold
 
-    def add(self, counts: FloatArray, read: ReadRows, over_folds: Map = serial_map) -> None:
-        """Add a block of rows.
+def _cross_covariance(x: FloatArray, omega: FloatArray) -> FloatArray:
+    """Sum over rows of (Σ_t w_t x_t)(...)' minus the terms of a token with itself."""
+    weighted = omega[..., None] * x
+    pooled, flat = weighted.sum(axis=1), weighted.reshape(-1, x.shape[2])
+    return np.asarray(pooled.T @ pooled - flat.T @ flat)
 
-        Parameters
-        ----------
-        counts : array (b, P)
-            Number of tokens by row and label.
-        read : callable
-            Gives for a slice of the rows the token sums (P, m, d), label first, and the sums of squared norms (m, P),
-            or None in their place when no row has two tokens of one label.
-        over_folds : callable
-            Map over the folds; those touch no common sums, so threads do not change the numbers.
-        """
-        complete = (counts == 1).all(axis=1)
-        if not complete.all() and self.cross_sums is None:
-            self.cross_sums = self._allocate_cross()
 
-        def add_fold(k: int) -> None:
-            mine = slice((k - self.rows) % N_FOLDS, None, N_FOLDS)
-            if len(counts[mine]):
-                self._add_fold(k, *read(mine), counts[mine], complete[mine])
+def _leading(M: FloatArray) -> FloatArray:
+    """Eigenvectors of M whose eigenvalues stand out on the positive side, at least one."""
+    d = len(M)
+    if d <= DENSE_FEATURES:
+        values, vectors = np.linalg.eigh(M)
+        lowest, values, vectors = values[0], values[-MAX_DIRECTIONS:], vectors[:, -MAX_DIRECTIONS:]
+    else:
+        start = np.random.default_rng(0).standard_normal(d)  # a fixed start gives the same digits every time
+        lowest = eigsh(M, 1, which="SA", v0=start, tol=1e-6, return_eigenvectors=False)[0]
+        values, vectors = eigsh(M, MAX_DIRECTIONS, which="LA", v0=start, tol=1e-6)
+    outside = values > 1.2 * max(-float(lowest), 0.0)
+    outside[np.argmax(values)] = True
+    return np.asarray(vectors[:, outside])
 
-        over_folds(add_fold, N_FOLDS)
-        self.rows += len(counts)
 
-    def _add_fold(
-        self, k: int, Y: FloatArray, norms: FloatArray | None, c: FloatArray, full: NDArray[np.bool_]
-    ) -> None:
-        wide = np.ascontiguousarray(Y).reshape(self.P, -1)
-        product = wide @ wide.T
-        self.gram[k] += product
-        self.self_gram[k] += np.diag(product) if norms is None else norms.sum(axis=0)
-        self.counts[k] += c.sum(axis=0)
-        self.count_pairs[k] += c.T @ c
-        sums = Y.sum(axis=1)
-        self.token_sums[k] += sums
-        if full.all():
-            self.complete_sums[k] += sums
-            return
-        self.complete_sums[k] += Y[:, full].sum(axis=1)
-        assert self.cross_sums is not None
-        self.cross_sums[k].add(c[~full], Y[:, ~full])
+def _products_within(U: FloatArray, x: FloatArray, member: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Sums of products of different tokens within directions U, their number, and the signal variance of a token."""
+    projected = x @ U
+    Y = np.matmul(member.transpose(0, 2, 1), projected)
+    norms = np.einsum("ntq,ntq->nt", projected, projected)
+    sums = np.einsum("npq,nrq->pr", Y, Y, optimize=True) - np.diag(np.einsum("ntp,nt->p", member, norms))
+    c = member.sum(axis=1)
+    # along = s + q·noise and total = s + d·noise, for signal variance s and noise in each direction
+    (d, q), tokens = U.shape, max(float(member.sum()), 1.0)
+    along, total = float(norms.sum()), float(np.einsum("ntd,ntd->", x, x))
+    signal = (along - total * q / d) / (1 - q / d) if q < d else along
+    return sums, c.T @ c - np.diag(c.sum(axis=0)), signal / tokens
 
-    def merge(self, other: PositionalMoments) -> None:
-        """Add sums over rows that follow."""
-        self.gram += other.gram
-        self.self_gram += other.self_gram
-        self.counts += other.counts
-        self.count_pairs += other.count_pairs
-        self.token_sums += other.token_sums
-        self.complete_sums += other.complete_sums
-        if other.cross_sums is not None:
-            if self.cross_sums is None:
-                self.cross_sums = self._allocate_cross()
-            for mine, theirs in zip(self.cross_sums, other.cross_sums, strict=True):
-                mine.merge(theirs)
-        self.rows = other.rows
 
-    def _allocate_cross(self) -> list[CrossSums]:
-        size = 8 * N_FOLDS * self.P**2 * self.d
-        if size > CROSS_BYTES_LIMIT:
-            raise MemoryBudgetError(
-                f"padded rows at {self.P} positions of {self.d} features need {size / 2**30:.1f} GB of sums",
-                self.P,
-                "Use positions='relative' with a smaller n_bins",
-            )
-        # sums of equal rows may take what the products, should they be needed, leave of the limit
-        slots = min(self.P, (CROSS_BYTES_LIMIT - size) // (8 * N_FOLDS * self.P * self.d))
-        return [CrossSums(self.P, self.d, slots) for _ in range(N_FOLDS)]
+def shrink(gram: PositionalGram, folds: BoolArray | slice = slice(None)) -> ShrunkGram:
+    """Empirical-Bayes shrinkage of G towards its average, entry by entry."""
+    G, pairs = gram.average(folds)
+    seen = pairs > 0
+    upper = np.triu(seen)
+    weight, total = pairs[upper], max(float(pairs[upper].sum()), 1.0)
+    level = float((weight * G[upper]).sum() / total)
+    # variance of one pair's product, pooled over entries: Var(sum over a fold − pairs·G) = sigma²·pairs·(1 − pairs/all)
+    part = gram.pairs[folds]
+    expected = part * (1 - part / np.where(seen, pairs, 1.0))
+    use = (expected > 0) & upper
+    deviation = (gram.sums[folds] - part * G)[use]
+    sigma2 = float(deviation @ deviation / expected[use].sum()) if use.any() else 0.0
+    variance = np.where(seen, sigma2 / np.where(seen, pairs, 1.0), np.inf)
+    # moment estimate of the variance between entries, each entry weighted by its number of pairs
+    tau2 = max(float((weight * ((G[upper] - level) ** 2 - variance[upper])).sum() / total), 0.0)
+    kept = tau2 / np.where(seen, np.where(seen, variance, 0.0) + tau2, 1.0) if tau2 > 0 else np.zeros_like(G)
+    return ShrunkGram(np.where(seen, level + kept * (G - level), level), level, np.sqrt(variance))
 
-    def finish(self) -> PositionalGram:
-        """Centre the sums with the means of all rows: exact, whatever the blocks were.
 
-        Sum over n of <Y_t − c_t m_t, Y_s − c_s m_s> = sum <Y_t, Y_s> − <sum c_s Y_t, m_s> − <m_t, sum c_t Y_s>
-        + (sum c_t c_s)<m_t, m_s>; pairs of a token with itself are then taken off the diagonal.
-        """
-        totals = self.counts.sum(axis=0)
-        means = self.token_sums.sum(axis=0) / np.where(totals > 0, totals, 1.0)[:, None]
-        cross_with_means = np.einsum("ktd,sd->kts", self.complete_sums, means)
-        if self.cross_sums is not None:
-            cross_with_means += np.stack([sums.with_means(means) for sums in self.cross_sums])
-        inner = means @ means.T
-        sums = self.gram - cross_with_means - cross_with_means.transpose(0, 2, 1) + self.count_pairs * inner
-        own = (
-            self.self_gram
-            - 2 * np.einsum("ktd,td->kt", self.token_sums, means)
-            + self.counts * np.einsum("td,td->t", means, means)
-        )
-        diagonal = np.arange(self.P)
-        sums[:, diagonal, diagonal] -= own
-        pairs = self.count_pairs.copy()
-        pairs[:, diagonal, diagonal] -= self.counts
-        # absolute positions have no pair on the diagonal: the difference is rounding, not information
-        sums = np.where(pairs > 0, sums, 0.0) / self.d
-        return PositionalGram(sums, pairs, means, float(own.sum() / max(totals.sum(), 1.0) / self.d))
+def best_nonnegative(G: FloatArray) -> FloatArray:
+    """Weights w >= 0 of unit sum that maximise w'Gw/w'w.
+
+    The maximiser is the top eigenvector of a principal block of G, positive there. A start gives a block by a step of
+    the power iteration, its eigenvector the next start, until nothing is gained. With negative entries the problem is
+    not convex: starts are the uniform weights and the columns of largest sum. Ties go to the uniform weights.
+    """
+    P = len(G)
+    lowest = float(np.linalg.eigvalsh(G)[0])
+    spread = max(float(np.abs(G).max()), np.finfo(np.float64).tiny)
+    A = G + (max(0.0, -lowest) + 1e-12 * spread) * np.eye(P)
+    best = np.full(P, P**-0.5)
+    best_value = float(best @ A @ best)
+    columns = np.maximum(G, 0.0) + spread * np.eye(P)
+    for start in [best, *columns[np.argsort(-columns.sum(axis=1))[:_MOST_STARTS]]]:
+        v, value = _on_block(A, start)
+        while True:
+            w, reached = _on_block(A, np.maximum(A @ v, 0.0))
+            if reached <= value + 1e-12 * spread:
+                break
+            v, value = w, reached
+        if value > best_value + 1e-9 * spread:
+            best, best_value = v, value
+    return np.asarray(best / best.sum())
+
+
+def _on_block(A: FloatArray, v: FloatArray) -> tuple[FloatArray, float]:
+    """Top eigenvector on the support of v, without the positions in which it is negative, and its value."""
+    support = np.flatnonzero(v > 1e-9 * v.max())
+    while True:
+        values, vectors = np.linalg.eigh(A[np.ix_(support, support)])
+        top = vectors[:, -1] * (1.0 if vectors[:, -1].sum() > 0 else -1.0)
+        if top.min() >= 0:
+            found = np.zeros_like(v)
+            found[support] = top
+            return found, float(values[-1])
+        support = support[top > 0]

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
-from spikepool.kit.statistics import NORMAL_90
+from spikepool.kit.statistics import NORMAL_90, unselected
 from spikepool.theory import spikes
 from spikepool.theory.fluctuations import eigenvalue_std, spike_alignment_std
 from spikepool.trust.bulk_fit import TRACY_WIDOM_MARGIN, BulkFit
@@ -45,24 +44,6 @@ class DiagnosedOutlier:
     excess: float
     strength: float
     required_samples: int | None
-
-
-def unselected(value: float, cut: float, deviation: float, level: float = 0.5) -> float:
-    """Mean m of a normal law at which a draw, known to exceed `cut`, exceeds `value` with probability `level`.
-
-    ``P(X >= value | X >= cut) = Phi((m − value)/sd) / Phi((m − cut)/sd) = level``. An eigenvalue is reported because it
-    lies beyond the cut: the closer it does, the more of it is luck. Level 1/2 gives the estimate that is as often too
-    high as too low among the reported ones; .05 and .95 the ends of a 90 % interval. Far from the cut they are
-    `value` and ``value ± 1.645 sd``; next to it they fall without limit, which is cut off at eight deviations.
-    """
-
-    def log_probability(m: float) -> float:
-        return float(log_ndtr((m - value) / deviation) - log_ndtr((m - cut) / deviation)) - math.log(level)
-
-    low, high = value - 8 * deviation, value + 4 * deviation
-    if log_probability(low) >= 0:
-        return low
-    return float(brentq(log_probability, low, high, xtol=1e-12 * deviation + 1e-300))
 
 
 def explain(value: float, fit: BulkFit, d: int, target: float, signal_noise: float | None) -> DiagnosedOutlier:
