@@ -38,7 +38,12 @@ def slow_weights(queries, z, observed):
 def test_loss_is_that_of_its_definition():
     loss, z, observed, Y, weights, queries = problem()
     P = slow_weights(queries, z, observed)
-    np.testing.assert_allclose(loss.pooled(queries)[0], P, atol=1e-12)
+    assert len(loss.groups) > 1  # sequences of different length
+    assert sorted(np.concatenate([group.rows for group in loss.groups])) == list(range(len(z)))
+    for group, found in zip(loss.groups, loss.pooled(queries)[0], strict=True):
+        for row, mine, used in zip(group.rows, found, group.usable, strict=True):
+            np.testing.assert_allclose(mine[:, used], P[row][:, observed[row]], atol=1e-12)
+            assert not mine[:, ~used].any()
     mean = np.stack([x[o].mean(axis=0) for x, o in zip(z, observed, strict=True)])
     C = np.concatenate([np.einsum("nt,ntp->np", P[:, h], z) for h in range(len(queries))] + [mean], axis=1)
     share, root = weights / weights.sum(), np.sqrt(weights / weights.mean())[:, None]

@@ -16,7 +16,8 @@ from spikepool.errors import require
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 
-# ((x, observed), number of the first row) -> (rows, width)
+# ((x, observed), number of the first row) -> (rows, width). A function with a true attribute ``trims`` does not need the
+# positions that no row of a piece has observed.
 RowFunction = Callable[[Block, int], FloatArray]
 
 
@@ -29,10 +30,11 @@ class ChunkFunction:
 
     def __call__(self, start: int, rows: NDArray[Any], mask: NDArray[Any] | None = None) -> FloatArray:
         """The function on every piece of a chunk, one below the other."""
+        trimmed = bool(getattr(self.function, "trims", False))
         parts = [
             self.function(piece, first + within)
             for first, block in self.form.split(start, rows, mask)
-            for within, piece in block.pieces()
+            for within, _, piece in block.pieces(trimmed=trimmed)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 

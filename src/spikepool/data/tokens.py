@@ -92,9 +92,9 @@ class TokenBlock:
     def __len__(self) -> int:
         return len(self.values)
 
-    def dense(self, rows: slice = slice(None)) -> FloatArray:
+    def dense(self, rows: slice = slice(None), columns: slice = slice(None)) -> FloatArray:
         """Tokens of the rows, (m, T, d)."""
-        values, observed = self.values[rows], self.observed[rows]
+        values, observed = self.values[rows, columns], self.observed[rows, columns]
         if self.table is None:
             x = np.array(values, dtype=np.float64, order="C")  # a fresh array, which may be changed
         else:
@@ -103,13 +103,19 @@ class TokenBlock:
             x[~observed] = 0.0
         return x
 
-    def pieces(self) -> Iterator[tuple[int, Block]]:
-        """The block, dense, in pieces of at most ``PIECE_BYTES`` (or one row), each with its first row."""
+    def pieces(self, *, trimmed: bool = False) -> Iterator[tuple[int, slice, Block]]:
+        """The block, dense, in pieces of at most ``PIECE_BYTES`` (or one row), each with its first row and positions.
+
+        With `trimmed` a piece begins at the first position that one of its rows has observed, and ends at the last.
+        """
         d = self.values.shape[2] if self.table is None else self.table.shape[1]
         step = max(1, PIECE_BYTES // (8 * self.observed.shape[1] * d))
         for first in range(0, len(self), step):
-            rows = slice(first, first + step)
-            yield first, (self.dense(rows), self.observed[rows])
+            rows, columns = slice(first, first + step), slice(None)
+            if trimmed:
+                seen = np.flatnonzero(self.observed[rows].any(axis=0))
+                columns = slice(seen[0], seen[-1] + 1) if len(seen) else slice(0, 1)
+            yield first, columns, (self.dense(rows, columns), self.observed[rows, columns])
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,10 +230,10 @@ class TokenInput:
         """Rows of the blocks of an input in memory, the last one aside."""
         return self.form.rows_per_block()
 
-    def blocks(self) -> Iterator[Block]:
-        """Small dense pieces in order of rows."""
+    def blocks(self, *, trimmed: bool = False) -> Iterator[Block]:
+        """Small dense pieces in order of rows, on request without positions that no row of a piece has observed."""
         for _, block in self.token_blocks():
-            for _, piece in block.pieces():
+            for _, _, piece in block.pieces(trimmed=trimmed):
                 yield piece
 
     def take(self, rows: NDArray[np.intp]) -> TokenInput:

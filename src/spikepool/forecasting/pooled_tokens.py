@@ -44,7 +44,11 @@ def pool_pilot(pooling: Any, tokens: Any, y: Any, *, mask: Any = None, groups: A
         raise ShapeError("tokens and y must have one entry per row", source.shape, "Pass (n, T, d) and (n,)")
 
     def fitted(estimator: Any, rows: AnyArray) -> Any:
-        return clone(estimator).fit(source[rows], labels[rows], **_masked(observed, rows))
+        again = clone(estimator)
+        # only features are wanted of a pooling that has been chosen, not its predictions
+        named = getattr(again, "pooling", "auto") != "auto"
+        fit = again.fit_pooling if named and hasattr(again, "fit_pooling") else again.fit
+        return fit(source[rows], labels[rows], **_masked(observed, rows))
 
     everything = np.arange(len(source))
     whole = fitted(pooling, everything)

@@ -200,25 +200,16 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
             Weights of the rows; those of weight zero are left out.
         """
         sources, target = self._read(X, y, mask)
-        try:
-            check_classification_targets(target)
-        except ValueError as err:
-            raise named(err, "Pass classes, none of them missing, all text or all numbers") from err
         weights = self._row_weights(sample_weight, len(target))
-        seen = weights > 0
-        self.classes_ = np.unique(target[seen])
-        if len(self.classes_) < 2:
-            raise InvalidInputError("a classifier needs at least two classes in y, not one class", self.classes_[0])
-        refuse_many_classes(len(self.classes_))
-        codes = np.where(seen, np.searchsorted(self.classes_, target).clip(0, len(self.classes_) - 1), 0)
+        Y, codes = self._code(target, weights)
+        k = len(self.classes_)
         if self.class_weight is not None:
+            seen = weights > 0
             try:
                 factors = compute_sample_weight(self.class_weight, target[seen])
             except ValueError as err:
                 raise named(err, "Pass class_weight as a mapping of labels to weights, or 'balanced'") from err
             weights[seen] *= factors
-        k = len(self.classes_)
-        Y = np.where(codes == 1, 1.0, -1.0)[:, None] if k == 2 else np.where(codes[:, None] == np.arange(k), 1.0, -1.0)
 
         def correct(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(self._decide(values) == codes[rows], dtype=np.float64)
@@ -240,6 +231,22 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         )
         self.coef_, self.intercept_ = self._ridge.coef.T, self._ridge.intercept
         return self
+
+    def _code(self, target: AnyArray, weights: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Targets −1 and 1, (n, K) or (n, 1) for two classes, and the number of each row's class."""
+        try:
+            check_classification_targets(target)
+        except ValueError as err:
+            raise named(err, "Pass classes, none of them missing, all text or all numbers") from err
+        seen = weights > 0
+        self.classes_ = np.unique(target[seen])
+        k = len(self.classes_)
+        if k < 2:
+            raise InvalidInputError("a classifier needs at least two classes in y, not one class", self.classes_[0])
+        refuse_many_classes(k)
+        codes = np.where(seen, np.searchsorted(self.classes_, target).clip(0, k - 1), 0)
+        own = codes[:, None] == (np.arange(1, 2) if k == 2 else np.arange(k))
+        return np.where(own, 1.0, -1.0), codes
 
     def _decide(self, values: FloatArray) -> IntArray:
         return np.asarray((values[:, 0] > 0).astype(np.intp) if values.shape[1] == 1 else values.argmax(axis=1))
@@ -310,16 +317,21 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
             Weights of the rows; those of weight zero are left out.
         """
         sources, target = self._read(X, y, mask)
-        Y = check.finite_array(target, "y", ndim=1)[:, None]
-        weights = self._row_weights(sample_weight, len(Y))
+        weights = self._row_weights(sample_weight, len(target))
+        Y, strata = self._code(target, weights)
         variance = float(weights @ (Y[:, 0] - weights @ Y[:, 0] / weights.sum()) ** 2 / weights.sum()) or 1.0
 
         def closeness(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(1 - (values[:, 0] - Y[rows, 0]) ** 2 / variance)
 
-        self._fit(sources, Y, np.zeros(len(Y), dtype=np.intp), groups, weights, closeness)
+        self._fit(sources, Y, strata, groups, weights, closeness)
         self.coef_, self.intercept_ = self._ridge.coef[:, 0], float(self._ridge.intercept[0])
         return self
+
+    def _code(self, target: AnyArray, weights: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Targets (n, 1), of one stratum."""
+        Y = check.finite_array(target, "y", ndim=1)[:, None]
+        return Y, np.zeros(len(Y), dtype=np.intp)
 
     def predict(self, X: Any, mask: Any = None) -> FloatArray:
         """Predicted targets."""

@@ -13,10 +13,11 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
+from spikepool.data.labels import group_array
 from spikepool.data.tokens import TokenInput
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.pooling.covariances import token_covariances
-from spikepool.pooling.registry import Pooling
+from spikepool.pooling.registry import FunctionPooling, Pooling
 from spikepool.pooling.sequence import MOST_FEATURES, MOST_STREAMED
 from spikepool.pooling.token_space import TokenSpace, fit_token_space
 
@@ -58,7 +59,7 @@ class LearningRows:
         """Features of all rows, (n, F)."""
         out: FloatArray | None = None
         start = 0
-        for x, observed in self.source.blocks():
+        for x, observed in self.source.blocks(trimmed=not isinstance(pooling, FunctionPooling)):
             part = pooling.features(x, observed)
             if out is None:
                 out = np.empty((self.source.n, part.shape[1]))
@@ -103,15 +104,14 @@ def read_learning_rows(
     """Three passes over tokens in memory: norms, components, coordinates."""
     most = MOST_STREAMED if streamed else MOST_FEATURES
     wide = 0 if 2 * source.T * source.d <= most else max(1, most // source.T)
-    space = fit_token_space(source.blocks, source.d, components, sink, wide)
-    observed, usable = (np.empty((source.n, source.T), dtype=bool) for _ in range(2))
-    z = np.empty((source.n, source.T, space.directions.shape[1]), dtype=working_type(source))
-    start = 0
-    for x, part in source.blocks():
-        rows = slice(start, start + len(x))
-        observed[rows], usable[rows] = part, space.usable(x, part)
-        z[rows] = space.coordinates(x, usable[rows])
-        start += len(x)
+    space = fit_token_space(lambda: source.blocks(trimmed=True), source.d, components, sink, wide)
+    observed, usable = (np.zeros((source.n, source.T), dtype=bool) for _ in range(2))
+    z = np.zeros((source.n, source.T, space.directions.shape[1]), dtype=working_type(source))
+    for start, block in source.token_blocks():
+        for within, columns, (x, part) in block.pieces(trimmed=True):
+            here = (slice(start + within, start + within + len(x)), columns)
+            observed[here], usable[here] = part, space.usable(x, part)
+            z[here] = space.coordinates(x, usable[here])
     shares = weights / weights.sum()
     return LearningRows(source, space, z, observed, usable, shares, streamed)
 
@@ -163,3 +163,42 @@ def assign_folds(strata: IntArray, clusters: IntArray, folds: int, seed: int) ->
         for k, (_, test) in enumerate(splitter.split(strata, strata, clusters)):
             result[test] = k
     return result
+
+
+def group_numbers(groups: Any, n: int) -> IntArray | None:
+    if groups is None:
+        return None
+    return np.asarray(np.unique(group_array(groups, n), return_inverse=True)[1].reshape(-1), dtype=np.intp)
+
+
+def row_bytes(source: TokenInput) -> int:
+    """Size of the tokens of a row, in their own precision."""
+    table = source.form.table
+    return source.T * source.d * int((source.source.dtype if table is None else table.dtype).itemsize)
+
+
+def rows_in_memory(source: TokenInput, rows: IntArray) -> TokenInput:
+    """The given rows; an array is taken as it is when all its rows are asked for, stored ones are read."""
+    return source if source.in_memory and len(rows) == source.n else source.take(rows)
+
+
+def distinct_rows(
+    rows: IntArray, part: TokenInput, Y: FloatArray, groups: IntArray | None, weights: FloatArray
+) -> tuple[IntArray, TokenInput, FloatArray, IntArray]:
+    """Rows of equal tokens, targets and group as one row of their common weight; and clusters of the rest."""
+    copies = row_copies(part)
+    mine = None if groups is None else groups[rows]
+    targets = np.unique(Y[rows], axis=0, return_inverse=True)[1].reshape(-1)
+    keys = np.column_stack([copies, targets, copies if mine is None else mine])
+    number = numbered(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))
+    merged = np.asarray(np.bincount(number, weights[rows]), dtype=np.float64)
+    if len(merged) == len(rows):
+        return rows, part, merged, tie(copies, mine)
+    first = np.unique(number, return_index=True)[1]
+    kept = None if mine is None else mine[first]
+    return rows[first], part.take(first), merged, tie(numbered(copies[first]), kept)
+
+
+def rule_head_weights(pooling: Pooling, source: TokenInput) -> FloatArray:
+    """Weights of a fixed rule in a row without padding, (heads, T)."""
+    return np.asarray(pooling.weights(np.zeros((1, source.T, 1)), np.ones((1, source.T), dtype=bool))[0])

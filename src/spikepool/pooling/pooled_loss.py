@@ -15,12 +15,14 @@ cannot escape it by pooling to larger features.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from spikepool.errors import ConvergenceError
-from spikepool.kit.arrays import BoolArray, FloatArray
+from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.kit.gcv import gcv_penalty, live_part
 from spikepool.pooling.places import rule_weights
 
@@ -28,6 +30,8 @@ from spikepool.pooling.places import rule_weights
 QUERY_PENALTY = 5e-3
 # Largest c. Where the mean holds nothing cross-validation asks for all the penalty there is, and nothing would move.
 MOST_PENALTY = 0.3
+# Part of a group's positions that the shortest sequence fills: what is left is padding that is computed with.
+LEAST_FILLED = 0.7
 
 
 def inverse_rms(z: FloatArray) -> FloatArray:
@@ -45,6 +49,51 @@ def softmax_weights(scores: FloatArray, observed: BoolArray) -> FloatArray:
     total = weights.sum(axis=-1, keepdims=True)
     weights /= np.where(total > 0, total, 1)
     return np.asarray(weights)
+
+
+@dataclass(frozen=True, eq=False)
+class LengthGroup:
+    """Sequences of similar length, without most of their padding.
+
+    Attributes
+    ----------
+    rows : array (m,)
+        Which sequences.
+    z, scaled : arrays (m, T', p)
+        Their usable tokens, first the first one, as they are and divided by their size.
+    usable : array (m, T')
+        Where there is a token.
+    """
+
+    rows: IntArray
+    z: FloatArray
+    scaled: FloatArray
+    usable: BoolArray
+
+    def weights(self, queries: FloatArray) -> FloatArray:
+        """Softmax weights P (m, H, T')."""
+        scores = self.scaled.reshape(-1, self.z.shape[2]) @ queries.astype(self.z.dtype).T
+        scores = np.ascontiguousarray(scores.reshape(*self.usable.shape, -1).transpose(0, 2, 1))
+        return softmax_weights(scores, self.usable)
+
+
+def length_groups(z: FloatArray, usable: BoolArray) -> list[LengthGroup]:
+    """Sequences sorted into groups whose members have more than ``LEAST_FILLED`` of the tokens of the longest one."""
+    length = usable.sum(axis=1)
+    order = np.argsort(~usable, axis=1, kind="stable")  # usable tokens first
+    left, found = np.arange(len(z)), []
+    while len(left):
+        longest = max(1, int(length[left].max()))
+        mine = length[left] > LEAST_FILLED * longest if longest > 1 else np.ones(len(left), dtype=bool)
+        rows, left = left[mine], left[~mine]
+        places = order[rows, :longest]
+        part = z[rows[:, None], places]
+        found.append(
+            LengthGroup(
+                rows, part, part * inverse_rms(part)[..., None], np.take_along_axis(usable[rows], places, axis=1)
+            )
+        )
+    return found
 
 
 class PooledRidgeLoss:
@@ -67,8 +116,8 @@ class PooledRidgeLoss:
     def __init__(
         self, z: FloatArray, usable: BoolArray, Y: FloatArray, weights: FloatArray, rho: float = QUERY_PENALTY
     ) -> None:
-        self.z, self.usable, self.weights, self.rho = z, usable, weights, rho
-        self.scaled = z * inverse_rms(z)[..., None]
+        self.n, self.p, self.weights, self.rho = len(z), z.shape[2], weights, rho
+        self.groups = length_groups(z, usable)
         self.root = np.sqrt(weights / weights.mean())[:, None]
         self.share = weights / weights.sum()
         Y = self.root * (Y - self.share @ Y)
@@ -78,12 +127,13 @@ class PooledRidgeLoss:
         self.mean = np.matmul(share, z)[:, 0].astype(np.float64)
         self.c = self._relative_penalty()
 
-    def pooled(self, queries: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Weights P (n, H, T) and the centred and weighted features C (n, (H + 1)·p)."""
-        scores = self.scaled.reshape(-1, self.z.shape[2]) @ queries.astype(self.z.dtype).T
-        scores = np.ascontiguousarray(scores.reshape(*self.usable.shape, -1).transpose(0, 2, 1))
-        P = softmax_weights(scores, self.usable)
-        C = np.concatenate([np.matmul(P, self.z).reshape(len(self.z), -1), self.mean], axis=1)
+    def pooled(self, queries: FloatArray) -> tuple[list[FloatArray], FloatArray]:
+        """Weights P (m, H, T') of each group, and the centred and weighted features C (n, (H + 1)·p)."""
+        P = [group.weights(queries) for group in self.groups]
+        C = np.empty((self.n, (len(queries) + 1) * self.p))
+        for group, weights in zip(self.groups, P, strict=True):
+            C[group.rows, : -self.p] = np.matmul(weights, group.z).reshape(len(group.rows), -1)
+        C[:, -self.p :] = self.mean
         return P, self.root * (C - self.share @ C)
 
     def _relative_penalty(self) -> float:
@@ -119,7 +169,7 @@ class PooledRidgeLoss:
 
     def evaluate(self, queries: FloatArray) -> tuple[float, FloatArray]:
         """F and its gradient (H, p)."""
-        n, H, p = len(self.z), len(queries), self.z.shape[2]
+        n, H, p = self.n, len(queries), self.p
         P, C = self.pooled(queries)
         beta = self._ridge(C)
         if beta is None:  # nothing varies: no weights change that
@@ -129,11 +179,14 @@ class PooledRidgeLoss:
         first = H * p  # the columns that the queries move
         c = max(self.c, 1e-9)
         D = (-2 / n) * (residual @ beta[:first].T) + (2 * c * float((beta**2).sum()) / (n * len(beta))) * C[:, :first]
-        pull = np.matmul((self.root * D).reshape(n, H, p).astype(self.z.dtype), self.z.transpose(0, 2, 1))
-        pull -= np.einsum("nht,nht->nh", P, pull)[..., None]
-        pull *= P
-        gradient = pull.transpose(1, 0, 2).reshape(H, -1) @ self.scaled.reshape(-1, p)
-        return value, gradient.astype(np.float64) + 2 * self.rho * queries
+        D = (self.root * D).reshape(n, H, p)
+        gradient = 2 * self.rho * queries
+        for group, weights in zip(self.groups, P, strict=True):
+            pull = np.matmul(D[group.rows].astype(group.z.dtype), group.z.transpose(0, 2, 1))
+            pull -= np.einsum("nht,nht->nh", weights, pull)[..., None]
+            pull *= weights
+            gradient = gradient + pull.transpose(1, 0, 2).reshape(H, -1) @ group.scaled.reshape(-1, p)
+        return value, gradient
 
     def minimise(self, start: FloatArray, max_steps: int) -> FloatArray:
         """Queries after at most `max_steps` of L-BFGS from the start.

@@ -71,7 +71,7 @@ class QueryPooling:
 
 def start_queries(loss: PooledRidgeLoss, covariances: FloatArray, heads: int) -> FloatArray:
     """Queries (H, p) to begin with, from the covariances (n, p(p+1)/2) of the same rows."""
-    p = loss.z.shape[2]
+    p = loss.p
     everything = np.full(len(covariances), -1, dtype=np.intp)
     ridge = FeatureRidge(covariances.astype(np.float64), loss.mean_residual(), loss.weights, everything)
     coef = ridge.fit(START_PENALTY * ridge.unit).coef

@@ -10,7 +10,7 @@ import numpy as np
 from spikepool.data.estimator_input import refuse_empty_rows
 from spikepool.data.tokens import Block
 from spikepool.kit.arrays import FloatArray
-from spikepool.pooling.registry import Pooling
+from spikepool.pooling.registry import FunctionPooling, Pooling
 from spikepool.pooling.sequence import SequencePooling
 
 
@@ -20,6 +20,11 @@ class FeatureRows:
 
     pooling: Pooling
     empty: str
+
+    @property
+    def trims(self) -> bool:
+        """Whether padding may be cut off: a function of others may look at it."""
+        return not isinstance(self.pooling, FunctionPooling)
 
     def __call__(self, block: Block, start: int) -> FloatArray:
         """(b, F) for a block whose first row is number `start`; zeros for a row without tokens."""
@@ -38,6 +43,11 @@ class ValueRows:
 
     parts: tuple[tuple[float, Pooling, Any], ...]
     empty: str
+
+    @property
+    def trims(self) -> bool:
+        """Whether padding may be cut off."""
+        return all(FeatureRows(pooling, self.empty).trims for _, pooling, _ in self.parts)
 
     def __call__(self, block: Block, start: int) -> FloatArray:
         """(b, k) for a block whose first row is number `start`."""

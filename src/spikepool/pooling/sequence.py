@@ -138,12 +138,16 @@ class SequencePooling:
 
     def products(self, rows: Any) -> FloatArray:
         """K (n, n) of the learning rows."""
-        total: FloatArray | None = None
+        n = len(rows.usable)
+        total = np.zeros((n, n))
         for block in self.column_blocks(rows):
-            product = block @ block.T
-            total = product if total is None else np.add(total, product, out=total)
-        assert total is not None
-        return np.asarray(total, dtype=np.float64)
+            live = np.flatnonzero(block.any(axis=1))  # late positions of short sequences are empty
+            if len(live) == n:
+                total += block @ block.T
+            else:
+                part = block[live]
+                total[np.ix_(live, live)] += part @ part.T
+        return total
 
     def coefficients(self, rows: Any, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Coefficients (F, k) from the dual ones, which sum to zero, and the mean features (F,)."""
