@@ -101,3 +101,30 @@ def test_a_pipeline_without_routing_stops_and_with_routing_is_right(padded):
         learned = sp.LearnedPoolingClassifier(pooling="mean")
         routed = cross_val_score(learned, X, y, params={"mask": mask}, cv=3)
     assert routed.mean() > 0.85
+
+
+@pytest.mark.parametrize("side", ["right", "left", "holes"])
+def test_padding_is_not_computed_with(side):
+    """The same sequences with three times as many positions, most of them empty: the same model."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(120, 5, 6)), rng.integers(0, 2, 120)
+    X[np.arange(120), rng.integers(0, 5, 120), 0] += 4 * y
+    mask = np.arange(5) < rng.integers(2, 6, 120)[:, None]
+    where = {"right": np.arange(5), "left": np.arange(10, 15), "holes": np.arange(0, 15, 3)}[side]
+    wide, seen = np.full((120, 15, 6), 1e6), np.zeros((120, 15), dtype=bool)
+    wide[:, where], seen[:, where] = X, mask
+    short, long = (sp.LearnedPoolingClassifier().fit(x, y, mask=m) for x, m in ((X, mask), (wide, seen)))
+    assert short.decision_ == long.decision_
+    np.testing.assert_allclose(long.predict_proba(wide, mask=seen), short.predict_proba(X, mask=mask), atol=1e-6)
+    np.testing.assert_allclose(long.transform(wide, mask=seen), short.transform(X, mask=mask), atol=1e-6)
+
+
+def test_a_pooling_alone_gives_the_features_of_the_whole_fit():
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(90, 4, 5)), rng.integers(0, 3, 90)
+    for name in ("mean", "concat", "queries", "flat", "covariance"):
+        whole = sp.LearnedPoolingClassifier(pooling=name).fit(X, y)
+        alone = sp.LearnedPoolingClassifier(pooling=name).fit_pooling(X, y)
+        np.testing.assert_allclose(alone.transform(X), whole.transform(X), atol=1e-8)
+    with pytest.raises(sp.InvalidInputError, match="pooling"):
+        sp.LearnedPoolingClassifier().fit_pooling(X, y)

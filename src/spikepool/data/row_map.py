@@ -16,8 +16,8 @@ from spikepool.errors import require
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 
-# ((x, observed), number of the first row) -> (rows, width). A function with a true attribute ``trims`` does not need the
-# positions that no row of a piece has observed.
+# ((x, observed), number of the first row) -> (rows, width). A function with a true attribute ``trims`` does not need
+# the positions that no row of a piece has observed.
 RowFunction = Callable[[Block, int], FloatArray]
 
 

@@ -166,6 +166,7 @@ def assign_folds(strata: IntArray, clusters: IntArray, folds: int, seed: int) ->
 
 
 def group_numbers(groups: Any, n: int) -> IntArray | None:
+    """The user's groups as numbers, (n,); None where none were given."""
     if groups is None:
         return None
     return np.asarray(np.unique(group_array(groups, n), return_inverse=True)[1].reshape(-1), dtype=np.intp)
