@@ -103,7 +103,7 @@ def observed(curves: list[dict]) -> list[tuple]:
 def predict(n: np.ndarray, z: np.ndarray, variance: np.ndarray) -> list[curve_process.CurvePosterior]:
     """Posteriors at the horizons of curves with the same sizes, one after the other."""
     return [
-        curve_process.posterior(n, zi, vi, n[-1] * 2.0 ** np.array(HORIZONS))
+        curve_process.posterior(n, zi, np.diag(vi), n[-1] * 2.0 ** np.array(HORIZONS))
         for zi, vi in zip(z, variance, strict=True)
     ]
 

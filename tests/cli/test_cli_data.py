@@ -46,6 +46,24 @@ def test_pool_writes_the_features_of_the_library(run, files, tmp_path):
     assert "last pooling" in out
 
 
+def test_labels_that_are_used_twice_are_mentioned(run, files, tmp_path):
+    """Features of learned weights with the same labels: a warning, and the tokens' own forecast has none."""
+    given = (files / "tokens.npy", "--labels", files / "y.npy", "--pooling")
+    features = ("forecast", tmp_path / "P.npy", "--labels", files / "y.npy")
+    assert "spikepool forecast" in run("pool", *given, "query", "--out", tmp_path / "P.npy")[1]
+    assert "used twice" in run(*features)[2]
+    assert any("used twice" in text for text in json.loads(run(*features, "--json")[1])["warnings"])
+    with pytest.warns(UserWarning, match="used twice"):
+        twice = sp.forecast(tmp_path / "P.npy", files / "y.npy", n=[300])
+    code, out, err = run("forecast", *given, "query", "--n", "300", "--json")
+    assert code == 0, err
+    answer = json.loads(out)
+    assert not any("used twice" in text for text in answer["warnings"])
+    assert answer["score"][0] < twice.score[0] + 0.02
+    run("pool", *given, "mean", "--out", tmp_path / "P.npy", "--overwrite")
+    assert "used twice" not in run(*features)[2]
+
+
 @pytest.mark.parametrize("kind", ["zarr", "parquet"])
 def test_pooled_features_go_to_a_store_and_come_back(run, files, tmp_path, kind):
     pytest.importorskip({"zarr": "zarr", "parquet": "pyarrow"}[kind])

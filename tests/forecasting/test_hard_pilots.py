@@ -164,7 +164,7 @@ def test_bad_input_is_named(digits):
     with pytest.raises(sp.SizeError, match="n"):
         sp.forecast(X, y, n=[100, 1.5])
     with pytest.raises(sp.SizeError, match="at least"):
-        sp.forecast(X, y, n=[2])
+        sp.forecast(X, y, n=[1])
     with pytest.raises(sp.DomainError, match="target"):
         sp.forecast(X, y, target=1.2)
     with pytest.raises(sp.InvalidInputError, match="task"):

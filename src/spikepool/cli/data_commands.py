@@ -60,7 +60,9 @@ def pool(
 
     Without labels the weights come from the spectrum alone, and the mean stays unless the evidence is significant.
     """
+    from spikepool.data.provenance import note_labels_seen
     from spikepool.data.writing import check_output
+    from spikepool.pooling.catalogue import poolings
     from spikepool.pooling.write_pooled import write_pooled
 
     inputs = (tokens, labels, mask, groups)
@@ -74,8 +76,10 @@ def pool(
     y = reading.label_values(tokens, labels, label_column, rows.shape[0])
     observed = reading.mask_values(mask, rows.shape)
     fitted = _fit_pooling(rows, y, observed, reading.group_values(groups, rows.shape[0]), pooling, task, seed)
+    learned = getattr(poolings().get(fitted.decision_), "learned", False)
     for name in features:
         write_pooled(fitted, rows, name, observed, overwrite=overwrite)
+        note_labels_seen(name, fitted.decision_, learned)
     if as_json:
         print_json(_pooling_record(fitted, rows.shape, features))
     else:
@@ -87,6 +91,11 @@ def pool(
             )
         for name in features:
             print(f"Features ({rows.shape[0]:,} x {fitted.n_features_out_:,}): {name}")
+        if learned and features:
+            print(
+                "The weights have seen the labels of these rows: for a forecast pass the tokens, "
+                f"spikepool forecast {tokens} --pooling {fitted.decision_}"
+            )
     body = html_text(fitted.summary())
     for path in shown:
         write_out(path, f"Pooling of {tokens}", lambda: _pooling_figure(fitted), lambda: body, quiet=as_json)
@@ -101,19 +110,24 @@ def _fit_pooling(
     task: str,
     seed: int,
 ) -> Any:
-    from spikepool.data.labels import decided_task, label_array
+    from spikepool.data.labels import label_array
     from spikepool.errors import InvalidInputError
-    from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
     from spikepool.pooling.spectral import SpectralPooling
 
     if y is not None:
-        y = label_array(y)
-        regression = decided_task(y, task) == "regression"
-        kind = LearnedPoolingRegressor if regression else LearnedPoolingClassifier
-        return kind(pooling=pooling, random_state=seed).fit(rows, y, mask=mask, groups=groups)
+        return _pooling_estimator(y, pooling, task, seed).fit(rows, label_array(y), mask=mask, groups=groups)
     if pooling not in ("auto", "mean"):
         raise InvalidInputError("without labels the pooling is auto or mean", pooling, "Pass --labels")
     return SpectralPooling(weights="spectral" if pooling == "auto" else "mean").fit(rows, mask=mask)
+
+
+def _pooling_estimator(y: NDArray[Any], pooling: str, task: str, seed: int) -> Any:
+    """The classifier or regressor that learns the pooling, not fitted."""
+    from spikepool.data.labels import decided_task, label_array
+    from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
+
+    regression = decided_task(label_array(y), task) == "regression"
+    return (LearnedPoolingRegressor if regression else LearnedPoolingClassifier)(pooling=pooling, random_state=seed)
 
 
 def _pooling_record(fitted: Any, shape: tuple[int, ...], written: list[str]) -> dict[str, Any]:
@@ -198,20 +212,31 @@ def forecast(
     standardize: Annotated[
         bool, typer.Option("--standardize", help="Give every feature the same variance before the ridge.")
     ] = False,
+    pooling: Annotated[
+        str | None,
+        typer.Option("--pooling", help="Pool tokens (n, T, d) in folds first: auto, mean, queries, ...; see pool."),
+    ] = None,
+    mask: reading.Mask = None,
     column: reading.Column = None,
     out: opt.Out = None,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Accuracy that more labelled rows will bring, and the rows for a target, from the pilot at hand."""
+    from dataclasses import replace
+
+    from spikepool.data.provenance import labels_seen
     from spikepool.forecasting.forecast import forecast as ask
 
-    out = checked_out(out, inputs=(features, labels, groups))
+    out = checked_out(out, inputs=(features, labels, groups, mask))
     sizes = None if rows is None else [int(value) for value in opt.parse_numbers(rows, "--n")]
-    table = reading.open_input(features, column, "features", label_column)
+    table = reading.open_input(features, column, "features" if pooling is None else "tokens", label_column)
     y = reading.required_labels(features, labels, label_column, table.shape[0])
     chosen = reading.group_values(groups, table.shape[0])
+    told = labels_seen(features)
     with _warnings_as_lines(as_json):
+        if told is not None:
+            warnings.warn(told, UserWarning, stacklevel=2)
         found = ask(
             table,
             y,
@@ -219,9 +244,13 @@ def forecast(
             target=target,
             task=task,
             groups=chosen,
+            pooling=None if pooling is None else _pooling_estimator(y, pooling, task, seed),
+            mask=reading.mask_values(mask, table.shape),
             standardize=standardize,
             random_state=seed,
         )
+    if told is not None:
+        found = replace(found, warnings=(told, *found.warnings))
     if as_json:
         print_json(found.to_dict())
     else:

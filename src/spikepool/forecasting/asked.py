@@ -8,13 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spikepool.errors import ShapeError
+from spikepool.forecasting.crossing import ASKED, FURTHEST
 from spikepool.forecasting.result import Curve, Rows
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
-
-# Numbers of rows that are forecast when none are asked for, as multiples of the pilot.
-_DEFAULT_MULTIPLES = (1, 2, 4, 8)
-_SMALLEST_N = 8
 
 
 def curve_fields(
@@ -27,7 +24,7 @@ def curve_fields(
         low, best, high = (None if x is None else int(np.ceil(x)) for x in curve.required(target, level))
         required = (low, best, high)
     ends = [*sizes.tolist(), *measured_n.tolist(), *(found for found in required or () if found is not None)]
-    grid = np.geomspace(min(ends), min(max(ends), 64 * max(rows, int(sizes.max()))), 80)
+    grid = np.geomspace(min(ends), min(max(ends), FURTHEST * max(rows, int(sizes.max()))), 80)
     score, interval = _scores(curve, sizes, level)
     curve_score, curve_interval = _scores(curve, grid, level)
     return {
@@ -48,14 +45,14 @@ def curve_fields(
 def asked_sizes(n: ArrayLike | None, rows: int) -> IntArray:
     """Sizes to forecast: those asked for, or 1, 2, 4 and 8 times the rows."""
     if n is None:
-        return np.array([rows * k for k in _DEFAULT_MULTIPLES], dtype=np.intp)
+        return np.array([rows * k for k in ASKED], dtype=np.intp)
     values = np.atleast_1d(check.finite_array(n, "n"))
     if values.ndim != 1:
         raise ShapeError(
             "n must be a number or a list of numbers of rows", values.shape, "Pass for example [500, 1000]"
         )
     for value in values:
-        check.size(float(value), "n", minimum=_SMALLEST_N)
+        check.size(float(value), "n", minimum=2)
     return values.astype(np.intp)
 
 

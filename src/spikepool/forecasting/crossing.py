@@ -1,4 +1,4 @@
-"""Where a rising curve reaches a target, and the sizes between which it is looked for."""
+"""Sizes, as multiples of the pilot, that are forecast, and where a rising curve reaches a target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import numpy as np
 
 from spikepool.kit.arrays import FloatArray
 
-# Sizes, as multiples of the pilot, between which a target is looked for.
+# Sizes that are forecast when none are asked for.
+ASKED = (1, 2, 4, 8)
+# Size up to which rows for a target are stated and planned.
+FURTHEST = 64
+# Sizes between which a target is looked for.
 MULTIPLES = 2.0 ** np.arange(-5, 10.01, 0.125)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from spikepool.forecasting.crossing import MULTIPLES, crossing
+from spikepool.forecasting.crossing import ASKED, MULTIPLES, crossing
 from spikepool.forecasting.equivalents import equivalents
 from spikepool.forecasting.link import Link, fit_link
 from spikepool.forecasting.pilot import Pilot, weighted_mean
@@ -32,8 +32,8 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
 
 REWEIGHTINGS = 30
-# Weight of the power law at the pilot, and the multiple of the pilot at which it has fallen to half.
-_POWER_LAW_WEIGHT, _POWER_LAW_REACH = 0.25, 8.0
+# Weight of the power law at the pilot; half of it is left at the largest size that is forecast by default.
+_POWER_LAW_WEIGHT = 0.25
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class LearningCurve:
         mse = self.mse(sizes)
         if not self.classification:
             return -np.log(mse)
-        omega = _POWER_LAW_WEIGHT / (1 + (sizes / (_POWER_LAW_REACH * self.pilot.rows)) ** 2)
+        omega = _POWER_LAW_WEIGHT / (1 + (sizes / (ASKED[-1] * self.pilot.rows)) ** 2)
         assert self.pilot.shares is not None
         chance = float(self.pilot.shares.max())
         z = np.empty_like(mse)

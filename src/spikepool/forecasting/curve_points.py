@@ -17,9 +17,6 @@ from spikepool.forecasting.score_scale import score_scale
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 
-# Misfit of the points, as a part of the curve's range, up to which the self-check passes.
-_USUAL_MISFIT = 0.15
-
 
 def forecast_curve(
     n: ArrayLike,
@@ -86,10 +83,10 @@ def forecast_curve(
         target = float(target)
         if not scale.low < target < scale.high:
             raise InvalidInputError(f"target must lie between {scale.low:g} and {scale.high:g}", target, "Pass bounds=")
-    curve = ProcessCurve(sizes, mean, error, scale)
+    curve = ProcessCurve(sizes, mean, None if error is None else np.diag(error**2), scale)
     rows = int(sizes[-1])
     order = slice(None, None, -1)
-    misfit = curve.misfit()
+    told = tuple(curve.warnings())
     result = Forecast(
         estimator=str(estimator),
         score_name=str(score_name),
@@ -103,8 +100,8 @@ def forecast_curve(
         measured_score=mean[order],
         measured_error=(np.full(len(sizes), np.nan) if error is None else error)[order],
         verdict="learning",
-        self_check=CurveFit(misfit, None, bool(misfit <= _USUAL_MISFIT * float(np.ptp(mean)) + 1e-3)),
-        warnings=tuple(curve.warnings()),
+        self_check=CurveFit(curve.misfit(), None, not told),
+        warnings=told,
         higher_is_better=higher_is_better,
         **curve_fields(curve, asked_sizes(at, rows), target, level, sizes.astype(np.intp), rows),
     )

@@ -3,17 +3,17 @@ r"""Learning curves as a damped-slope Gaussian process: posterior of the curve g
 On a transformed score z (the probit for scores in [0, 1], minus the logarithm for losses) and x = log2 n, the slope
 dz/dx is a Gaussian process with
 
-    mean  tau mu a(x),    covariance  tau² a(x) a(x') exp(−k|x − x'|),    a(x) = exp(−b (x − 8)),
+    mean  tau a(x),    covariance  tau² a(x) a(x') exp(−k|x − x'|),    a(x) = exp(−b (x − 8)),
 
 and z is its integral with a free level, plus a small random walk. With u = x − x0, x0 the smallest size, and
 a0 = a(x0) both are closed:
 
-    E[z(x) − z(x0)] = tau mu a0 (1 − e^{−bu})/b,
+    E[z(x) − z(x0)] = tau a0 (1 − e^{−bu})/b,
     Cov = tau² a0² { 2/(k − b) [(1 − e^{−2bu})/2b − (1 − e^{−(b+k)u})/(b + k)]
                      + (1 − e^{−(b−k)u})/(b − k) · (e^{−(b+k)u} − e^{−(b+k)v})/(b + k) },     u <= v.
 
-The scale tau is unknown: a mixture over a grid of tau, weighted by a prior and the likelihood of the points. Where
-points have no repeats, the size of their noise is unknown too and is part of the same mixture.
+The scale tau and the damping b are unknown: a mixture over pairs of them, weighted by a prior and the likelihood of the
+points. Where points have no repeats, the size of their noise is unknown too and is part of the same mixture.
 
 The prior was fitted to learning curves of a public database (``benchmarks/studies/curve_prior.py``).
 """
@@ -28,24 +28,36 @@ from scipy.special import logsumexp, ndtr
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.constants import constant
 
-_WHERE = "`benchmarks/studies/curve_prior.py`: predictive likelihood at 2, 4 and 8 times the size, one half of LCDB"
-DAMPING = constant("forecasting.curve_process.DAMPING", 0.21, "Decay b of the slope per doubling of the rows", _WHERE)
-MEMORY = constant("forecasting.curve_process.MEMORY", 0.14, "Decay k of the slope's correlation per doubling", _WHERE)
-RISE = constant("forecasting.curve_process.RISE", 0.94, "Mean mu of the slope in units of its deviation", _WHERE)
-SCALES = constant(
-    "forecasting.curve_process.SCALES", (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64), "Grid of the scale tau", "A grid"
+_WHERE = "`benchmarks/studies/curve_prior.py`, one half of LCDB"
+PRIOR = constant(
+    "forecasting.curve_process.PRIOR",
+    (
+        (0.01, 0.05, 0.243),
+        (0.04, 0.05, 0.127),
+        (0.08, 0.05, 0.225),
+        (0.16, 0.05, 0.143),
+        (0.32, 0.05, 0.032),
+        (0.64, 0.05, 0.019),
+        (0.04, 0.4, 0.124),
+        (0.08, 0.4, 0.043),
+        (0.16, 0.4, 0.015),
+        (0.32, 0.4, 0.016),
+        (0.64, 0.4, 0.013),
+    ),
+    "Scale tau and damping b of the slope per doubling of the rows, with prior weights",
+    f"{_WHERE}: likelihood of curves of accuracy and of log loss and of their scores at 2, 4 and 8 times the size",
 )
-SCALE_WEIGHTS = constant(
-    "forecasting.curve_process.SCALE_WEIGHTS",
-    (0.004, 0.013, 0.083, 0.218, 0.39, 0.146, 0.146),
-    "Prior weights of the scales",
-    _WHERE,
+MEMORY = constant(
+    "forecasting.curve_process.MEMORY",
+    0.5,
+    "Decay k of the slope's correlation per doubling",
+    f"{_WHERE}: .3 and .8 have the same median errors to 2 %",
 )
 ROUGH = constant(
     "forecasting.curve_process.ROUGH",
     0.03,
     "Standard deviation, per square root of a doubling, of a random walk that is added to the curve",
-    "The same half of LCDB: 90 % intervals cover .88 to .94 in every cell of size and horizon, .82 to .93 without",
+    f"{_WHERE}: 90 % intervals cover .89 to .95 in every cell of size and horizon, .87 to .93 without",
 )
 # Standard deviations of the level that is free, and of points without repeats: grids far wider than any curve.
 _LEVEL_DEVIATION = 5.0
@@ -53,15 +65,15 @@ _NOISES = (0.003, 0.01, 0.03, 0.1, 0.3)
 _REFERENCE = 8.0  # log2 of the rows at which a(x) = 1
 
 
-def slope_moments(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+def slope_moments(x: FloatArray, damping: float) -> tuple[FloatArray, FloatArray]:
     """Mean (m,) and covariance (m, m) of z(x) − z(x[0]) at tau = 1, for increasing x = log2 n."""
-    b, k = DAMPING, MEMORY
+    b, k = damping, MEMORY
     start = float(np.exp(-b * (x[0] - _REFERENCE)))
     u = x - x[0]
     low, high = np.minimum(u[:, None], u), np.maximum(u[:, None], u)
     square = 2 / (k - b) * (-np.expm1(-2 * b * low) / (2 * b) + np.expm1(-(b + k) * low) / (b + k))
     strip = -np.expm1(-(b - k) * low) / (b - k) * (np.exp(-(b + k) * low) - np.exp(-(b + k) * high)) / (b + k)
-    return RISE * start * -np.expm1(-b * u) / b, start**2 * (square + strip)
+    return start * -np.expm1(-b * u) / b, start**2 * (square + strip)
 
 
 @dataclass(frozen=True)
@@ -74,18 +86,15 @@ class CurvePosterior:
         Weights of the components.
     mean : array (c, m)
     covariance : array (c, m, m)
-    shared : float
-        Variance of an error of the level common to all measured points and part of no component.
     """
 
     weights: FloatArray
     mean: FloatArray
     covariance: FloatArray
-    shared: float = 0.0
 
     def quantile(self, level: float) -> FloatArray:
         """Quantile (m,) of z at each size."""
-        deviation = np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0) + self.shared + 1e-18)
+        deviation = np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 1e-18))
         low, high = (self.mean - 9 * deviation).min(axis=0), (self.mean + 9 * deviation).max(axis=0)
         for _ in range(60):  # bisection: the mixture's distribution function rises
             middle = (low + high) / 2
@@ -102,44 +111,41 @@ class CurvePosterior:
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             mine = chosen == c
             found[mine] = self.mean[c] + rng.standard_normal((int(mine.sum()), len(root))) @ root.T
-        return np.asarray(found + np.sqrt(self.shared) * rng.standard_normal((count, 1)))
+        return found
 
 
-def posterior(
-    n: FloatArray, z: FloatArray, variance: FloatArray | None, at: FloatArray, shared: float = 0.0
-) -> CurvePosterior:
-    """Posterior at the sizes `at` given points z (p,) at sizes n (p,) with error variances (p,), or None: unknown.
+def posterior(n: FloatArray, z: FloatArray, noise: FloatArray | None, at: FloatArray) -> CurvePosterior:
+    """Posterior at the sizes `at` given points z (p,) at sizes n (p,).
 
     Parameters
     ----------
     n, z : array (p,)
         Sizes, not necessarily different or sorted, and transformed scores.
-    variance : array (p,) or None
-        Variances of z. None: equal up to a factor n^(-1/2), and of unknown size.
+    noise : array (p, p) or None
+        Covariance of the points' errors: an error that all points share makes the level uncertain and the slope not.
+        None: independent errors, equal up to a factor n^(-1/4), of unknown size.
     at : array (m,)
-    shared : float
-        Variance of an error of the level that all points share.
     """
     x = np.log2(np.concatenate([n, at]).astype(np.float64))
     order = np.argsort(x, kind="stable")
     back = np.argsort(order)
-    mean, covariance = (part[back] for part in slope_moments(x[order]))
-    covariance = covariance[:, back]
+    moments = {b: slope_moments(x[order], b) for _, b, _ in PRIOR}
     steps = x - x.min()
     walk = ROUGH**2 * np.minimum(steps[:, None], steps) + _LEVEL_DEVIATION**2
     points, centre = len(n), float(z[np.argmax(n)])
-    noises = [variance] if variance is not None else [s**2 * np.sqrt(n.max() / n) for s in _NOISES]
+    noises = [noise] if noise is not None else [np.diag(s**2 * np.sqrt(n.max() / n)) for s in _NOISES]
     logs, means, covariances = [], [], []
-    for noise in noises:
-        for scale, prior in zip(SCALES, SCALE_WEIGHTS, strict=True):
-            full = scale**2 * covariance + walk
-            rest = z - centre - scale * mean[:points]
-            factor = np.linalg.cholesky(full[:points, :points] + np.diag(noise + 1e-10))
-            solved = np.linalg.solve(factor, np.column_stack([rest, full[:points, points:]]))
+    for scale, damping, prior in PRIOR:
+        mean, covariance = moments[damping]
+        mean, full = scale * mean[back], scale**2 * covariance[np.ix_(back, back)] + walk
+        rest = np.column_stack([z - centre - mean[:points], full[:points, points:]])
+        for errors in noises:
+            factor = np.linalg.cholesky(full[:points, :points] + errors + 1e-10 * np.eye(points))
+            solved = np.linalg.solve(factor, rest)
             white, gain = solved[:, 0], solved[:, 1:]
             logs.append(np.log(prior) - 0.5 * white @ white - np.log(np.diag(factor)).sum())
-            means.append(centre + scale * mean[points:] + gain.T @ white)
+            means.append(centre + mean[points:] + gain.T @ white)
             covariances.append(full[points:, points:] - gain.T @ gain)
     log = np.array(logs)
     weights = np.exp(log - logsumexp(log))
-    return CurvePosterior(weights / weights.sum(), np.array(means), np.array(covariances), shared)
+    return CurvePosterior(weights / weights.sum(), np.array(means), np.array(covariances))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from spikepool.data.provenance import labels_seen
 from spikepool.errors import ShapeError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
 from spikepool.forecasting.curve import REWEIGHTINGS, LearningCurve, fit_curve
@@ -160,7 +161,10 @@ def read(
 ) -> tuple[PilotInput, tuple[str, ...]]:
     """The pilot, pooled if it is tokens, and what to say of it."""
     check.flag(standardize, "standardize")
+    seen = labels_seen(C)
     C, y, groups, mask, told = take_part(C, y, groups, mask)
+    if seen is not None:
+        told += (seen,)
     if pooling is not None:
         C = pool_pilot(pooling, C, y, mask=mask, groups=groups)
         if looks_at_labels(pooling):

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import digamma
 
 from spikepool.forecasting.crossing import MULTIPLES, crossing
 from spikepool.forecasting.curve_process import CurvePosterior, posterior
@@ -17,8 +18,6 @@ from spikepool.kit.arrays import FloatArray
 FEWEST_SIZES = 4
 # Degrees of freedom of the variance of a point that its neighbours contribute.
 _BORROWED_FREEDOM = 6.0
-# Mean of −ln(chi²_4/4): logarithms of variances of five repeats are too small by this.
-_LOG_BIAS = 0.27
 # Standard errors by which a fall, or a point beside the curve, is mentioned.
 _CLEAR = 3.0
 
@@ -31,21 +30,15 @@ class ProcessCurve:
     ----------
     n, score : array (p,)
         Distinct sizes, increasing, and mean scores.
-    error : array (p,) or None
-        Standard errors of the mean scores; None if unknown.
+    covariance : array (p, p) or None
+        Of the errors of the scores; None if unknown.
     scale : ScoreScale
-    shared : float
-        Variance, on the transformed scale, of an error of the level that all points share.
-    guide : tuple of arrays (n, z, variance), or None
-        Further points on the transformed scale that were not measured: what a related curve suggests.
     """
 
     n: FloatArray
     score: FloatArray
-    error: FloatArray | None
+    covariance: FloatArray | None
     scale: ScoreScale
-    shared: float = 0.0
-    guide: tuple[FloatArray, FloatArray, FloatArray] | None = None
 
     @property
     def rows(self) -> float:
@@ -54,16 +47,13 @@ class ProcessCurve:
 
     @cached_property
     def _points(self) -> tuple[FloatArray, FloatArray | None]:
-        z = self.scale.to_z(self.score)
-        return z, None if self.error is None else (self.error * self.scale.slope(self.score)) ** 2
+        """Transformed scores and the covariance of their errors."""
+        z, slope = self.scale.to_z(self.score), self.scale.slope(self.score)
+        return z, None if self.covariance is None else self.covariance * np.outer(slope, slope)
 
     def posterior(self, n: ArrayLike) -> CurvePosterior:
         """Posterior of the transformed score at `n`."""
-        z, variance = self._points
-        sizes, at = self.n, np.atleast_1d(np.asarray(n, dtype=np.float64))
-        if self.guide is not None and variance is not None:
-            sizes, z, variance = (np.concatenate([a, b]) for a, b in zip((sizes, z, variance), self.guide, strict=True))
-        return posterior(sizes, z, variance, at, self.shared)
+        return posterior(self.n, *self._points, np.atleast_1d(np.asarray(n, dtype=np.float64)))
 
     def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Median, lower and upper end on the transformed scale."""
@@ -98,37 +88,41 @@ class ProcessCurve:
 
     def warnings(self) -> list[str]:
         """What in the points speaks against a rising, flattening curve."""
-        z, variance = self._points
-        fitted = self.band(self.n, 0.9)[0]
-        spread = np.sqrt(variance) if variance is not None else np.full(len(z), float(np.std(z - fitted)) + 1e-6)
-        found = []
-        best = np.maximum.accumulate(z)
-        best_spread = spread[[int(np.argmax(z[: i + 1])) for i in range(len(z))]]
-        drop = (best - z) / np.hypot(spread, best_spread)
+        z, noise = self._points
+        if noise is None:
+            noise = np.eye(len(z)) * (float(np.std(z - self.band(self.n, 0.9)[0])) + 1e-6) ** 2
+        best = np.array([int(np.argmax(z[: i + 1])) for i in range(len(z))])
+        variance = np.diag(noise)
+        drop = (z[best] - z) / np.sqrt(
+            np.maximum(variance + variance[best] - 2 * noise[best, np.arange(len(z))], 1e-12)
+        )
         if drop[-1] > _CLEAR:
-            found.append(
+            return [
                 f"the score at {self.n[-1]:,.0f} rows is worse than at {self.n[int(np.argmax(z))]:,.0f}: the curve "
                 "falls, and the forecast assumes that more rows help; check the training at the larger sizes"
-            )
-        elif drop[1:-1].max(initial=0.0) > _CLEAR:
+            ]
+        if drop[1:-1].max(initial=0.0) > _CLEAR:
             at = 1 + int(np.argmax(drop[1:-1]))
-            found.append(
+            return [
                 f"the curve falls before {self.n[at]:,.0f} rows and rises after it (double descent): fit the points "
                 "after the dip alone"
-            )
-        elif len(z) > 4:
-            # a parabola in log n passes by any smooth curve; what is left is noise or disagreement
-            design = np.vander(np.log2(self.n) - np.log2(self.n[-1]), 3) / spread[:, None]
-            left = z / spread - design @ np.linalg.lstsq(design, z / spread, rcond=None)[0]
-            beside = np.abs(left) * spread
-            if variance is not None and float(left @ left) / (len(z) - 3) > _CLEAR**2:
-                found.append(
-                    "the points disagree by more than their repeats say; the score at "
-                    f"{self.n[int(np.argmax(beside))]:,.0f} rows is furthest off: check how it was measured"
-                )
-            elif variance is None and float(beside.max()) > 0.25 * float(np.ptp(z)) > 0:
-                found.append("the points scatter as much as the curve rises: measure each size several times")
-        return found
+            ]
+        if len(z) <= FEWEST_SIZES:
+            return []
+        # a parabola in log n passes by any smooth curve; what is left is noise or disagreement
+        factor = np.linalg.cholesky(noise + 1e-12 * np.eye(len(z)))
+        design = np.vander(np.log2(self.n) - np.log2(self.n[-1]), 3)
+        system = np.linalg.solve(factor, np.column_stack([design, z]))
+        fit = np.linalg.lstsq(system[:, :3], system[:, 3], rcond=None)[0]
+        left, beside = system[:, 3] - system[:, :3] @ fit, np.abs(z - design @ fit)
+        if self.covariance is not None and float(left @ left) / (len(z) - 3) > _CLEAR**2:
+            return [
+                "the points disagree by more than their repeats say; the score at "
+                f"{self.n[int(np.argmax(beside))]:,.0f} rows is furthest off: check how it was measured"
+            ]
+        if self.covariance is None and float(beside.max()) > 0.25 * float(np.ptp(z)) > 0:
+            return ["the points scatter as much as the curve rises: measure each size several times"]
+        return []
 
 
 def point_errors(n: FloatArray, scores: FloatArray) -> FloatArray:
@@ -143,7 +137,8 @@ def point_errors(n: FloatArray, scores: FloatArray) -> FloatArray:
     known = (times > 1) & (own > 0)
     if not known.any():
         return np.full(len(n), 1e-6)
-    x, y = np.log(n / n[-1]), np.log(np.where(known, own, 1.0)) + _LOG_BIAS
+    half = np.maximum(times - 1, 1) / 2  # the logarithm of a variance is too small by this on average:
+    x, y = np.log(n / n[-1]), np.log(np.where(known, own, 1.0)) + np.log(half) - digamma(half)
     centre = x[known] - x[known].mean()
     spread = float(centre @ centre)
     slope = float(np.clip(centre @ y[known] / spread, -1.0, 0.0)) if spread > 0 else 0.0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from spikepool.forecasting.crossing import ASKED, FURTHEST
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.showing import html_table, html_text, plain
 
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from spikepool.forecasting.rounds import Rounds
 
 Rows = tuple[int | None, int | None, int | None]
-# Multiple of the measured rows up to which rows for a target are stated.
-_FURTHEST = 64
-# Ratio of the ends of a range of rows from which the range is stated before the best estimate.
-_WIDE = 8.0
 
 
 class Curve(Protocol):
@@ -160,7 +157,7 @@ class Forecast:
         low, _, high = self.required_samples or (None, None, None)
         if low is None:
             return False
-        return high is None or high > _WIDE * max(low, 1)
+        return high is None or high > ASKED[-1] * max(low, 1)
 
     def target_line(self) -> str:
         """One sentence on the target."""
@@ -168,11 +165,11 @@ class Forecast:
             return "no target"
         low, best, high = self.required_samples
         head = f"{self.score_name} {_short(self.target)}"
-        furthest = _FURTHEST * max(self.pilot_rows, 1)
+        furthest = FURTHEST * max(self.pilot_rows, 1)
         if best is None or best > furthest:
             line = f"{self.where} is not forecast to reach {head}"
-            line += f" within {_FURTHEST} times the rows" if best else f": its limit is about {_short(self.limit, 2)}"
-            if low is not None and low <= self.pilot_rows * _WIDE:
+            line += f" within {FURTHEST} times the rows" if best else f": its limit is about {_short(self.limit, 2)}"
+            if low is not None and low <= self.pilot_rows * ASKED[-1]:
                 line += f", though the interval allows it from {_rounded(low)} rows on"
             remedy = (
                 "train on other data"

@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 
 from spikepool.errors import InvalidInputError, UnreachableError
-from spikepool.forecasting.crossing import MULTIPLES
+from spikepool.forecasting.crossing import FURTHEST, MULTIPLES
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.showing import html_text, plain
 
 _DRAWS = 600
 _SHARES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-# Share of the curves that must reach the target for a plan to be worth making.
-_LEAST_REACHING = 0.05
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Rounds:
 
     def summary(self) -> str:
         """The plan in words."""
-        once = "more than 64 times the rows" if self.one_shot is None else f"{self.one_shot:,} rows"
+        once = f"more than {FURTHEST} times the rows" if self.one_shot is None else f"{self.one_shot:,} rows"
         return (
             f"{self.rounds} rounds to {self.score_name} {self.target:g} with {self.estimator}: label "
             f"{self.next_rows:,} rows next ({self.next_total:,} in all), then forecast again.\n"
@@ -104,7 +102,7 @@ def plan_rounds(
     cost_per_row = check.positive(cost_per_row, "cost_per_row")
     rng = check.generator(random_state)
     curve, here = forecast.curve, max(forecast.pilot_rows, 4)
-    sizes = np.ceil(here * MULTIPLES[(MULTIPLES >= 1) & (MULTIPLES <= 64)]).astype(np.intp)
+    sizes = np.ceil(here * MULTIPLES[(MULTIPLES >= 1) & (MULTIPLES <= FURTHEST)]).astype(np.intp)
     drawn = curve.draw(sizes.astype(np.float64), _DRAWS, rng)
     paths = np.maximum.accumulate(drawn, axis=1)
     scores = curve.to_score(paths)
@@ -113,10 +111,10 @@ def plan_rounds(
     # index of the size at which each curve reaches the target; beyond the last for those that do not
     first = np.where(reached.any(axis=1), reached.argmax(axis=1), len(sizes))
     possible = first < len(sizes)
-    if possible.mean() < _LEAST_REACHING:
+    if possible.mean() < (1 - forecast.level) / 2:  # the band's better end does not reach it
         raise UnreachableError(
-            f"{forecast.estimator} is not forecast to reach {forecast.score_name} {target:g} within 64 times the rows; "
-            f"its limit is about {forecast.limit:.2f}"
+            f"{forecast.estimator} is not forecast to reach {forecast.score_name} {target:g} within {FURTHEST} times "
+            f"the rows; its limit is about {forecast.limit:.2f}"
         )
     error = _measurement_errors(forecast, sizes)
     best: tuple[float, float, int] | None = None

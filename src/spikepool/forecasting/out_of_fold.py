@@ -1,0 +1,237 @@
+r"""Scores of any estimator at sizes below the pilot, every row tested once at every size, with their covariance.
+
+Rows in random order, classes in proportion and groups together, are cut into five blocks. For each block and each size
+s the estimator is fitted to the s rows that follow the block, the first rows following the last, and predicts the
+block. The score at s is that of the predictions of all n rows together: the macro-F1 of a block of forty rows is not
+that of many. All sizes are tested on the same rows, and their errors are alike:
+
+    cov(s, t) = V [exp(−c |log2 s − log2 t|) + rho (1 + delta_st (n sum_i w_is² − 1))].
+
+V and c come from the delete-a-part jackknife over tested rows, averaged over sizes. The second part is from the rows as
+training rows: an estimator that is smooth in them varies as a mean over them, with w_is the weight of row i in the
+training sets of size s, sum_i w_is = 1. Errors that are common to all sizes leave the slope as it is.
+"""
+
+from __future__ import annotations
+
+import warnings as python_warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import get_tags
+
+from spikepool.errors import InvalidInputError, SizeError
+from spikepool.forecasting.curve import REWEIGHTINGS
+from spikepool.forecasting.pilot import FEWEST_TRAINED, FRACTIONS
+from spikepool.forecasting.pilot_input import PilotInput
+from spikepool.forecasting.pooled_tokens import FOLDS
+from spikepool.forecasting.process_curve import FEWEST_SIZES, ProcessCurve
+from spikepool.forecasting.score_scale import ScoreScale
+from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
+from spikepool.kit.constants import constant
+from spikepool.kit.progress import Progress
+
+_RESPONSES = ("predict", "predict_proba", "decision_function")
+Responses = dict[str, AnyArray]
+
+
+TRAINED_SHARE = constant(
+    "forecasting.out_of_fold.TRAINED_SHARE",
+    2.0,
+    "Variance rho of a score through the rows it is trained on, in units of that through the rows it is tested on",
+    "Jackknife of ridge on pilots of 200 rows: .6 to 3.9; 1 and 3 give the same errors in "
+    "`benchmarks/studies/forecast_estimators.py`",
+)
+
+
+@dataclass(frozen=True)
+class MeasuredSizes:
+    """Scores of an estimator at sizes below the pilot.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of the pilot.
+    n, score : array (p,)
+        Sizes, increasing, and scores.
+    without : array (p, G)
+        Scores without each of G parts of the tested rows.
+    reuse : array (p,)
+        n sum_i w_is², 1 where every row has the same part in the training sets.
+    """
+
+    rows: int
+    n: FloatArray
+    score: FloatArray
+    without: FloatArray
+    reuse: FloatArray
+
+    def curve(self, scale: ScoreScale) -> ProcessCurve:
+        """The points of a curve, with the covariance of their errors; V and c are taken on the transformed scale."""
+        score, least = self.score, np.finfo(float).tiny
+        if np.isfinite(scale.low) and np.isfinite(scale.high):
+            edge = 0.5 / self.rows  # the best or worst score of n rows is not evidence of a perfect one
+            width = scale.high - scale.low
+            score = np.clip(score, scale.low + edge * width, scale.high - edge * width)
+            least = edge * width**2 / self.rows
+        slope = scale.slope(score)
+        left = (self.without - self.without.mean(axis=1, keepdims=True)) * slope[:, None]
+        jackknife = (left.shape[1] - 1) / left.shape[1] * left @ left.T
+        variance = np.maximum(np.diag(jackknife), least * slope**2)
+        apart = np.abs(np.log2(self.n[:, None] / self.n))
+        # decay of the correlation by least squares of its logarithm; sizes that are all but unrelated count as such
+        logs = np.log(np.clip(jackknife / np.sqrt(np.outer(variance, variance)), 0.05, 1.0))
+        rate = max(-float((logs * apart).sum() / (apart**2).sum()), 1e-3)
+        parts = np.exp(-rate * apart) + TRAINED_SHARE * (1 + np.diag(np.maximum(self.reuse - 1, 0.0)))
+        return ProcessCurve(self.n, score, float(variance.mean()) * parts / np.outer(slope, slope), scale)
+
+
+class OutOfFold(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Predictions of given rows, as the estimator that a scorer asks for them."""
+
+    def __init__(self, model: Any, classes: AnyArray | None, responses: Responses) -> None:
+        self.model, self.responses = model, responses
+        if classes is not None:
+            self.classes_ = classes
+
+    def __sklearn_tags__(self) -> Any:
+        return get_tags(self.model)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in vars(self).get("responses", ()):
+            raise AttributeError(f"out-of-fold predictions have no {name}")
+
+        def respond(X: Any) -> AnyArray:
+            found = self.responses[name]
+            if len(X) != len(found):
+                raise InvalidInputError("the scorer asks for other rows", len(X), "Score the rows that it is given")
+            return found
+
+        respond.__name__ = name  # scorers look methods up by name
+        return respond
+
+
+def measure_sizes(
+    model: Any,
+    scorer: Any,
+    X: FloatArray,
+    y: AnyArray,
+    pilot: PilotInput,
+    rng: np.random.Generator,
+    *,
+    n_jobs: int | None,
+    progress: bool | None,
+    name: str,
+) -> MeasuredSizes:
+    """Fit and score `model` at every size that the pilot allows."""
+    order, ends = folds(pilot.groups, pilot.labels, rng)
+    n, blocks = len(order), np.diff(ends, prepend=0)
+    least = max(FEWEST_TRAINED, 0 if pilot.labels is None else 2 * int(pilot.labels.max() + 1))
+    largest = n - int(blocks.max())
+    sizes = np.unique(np.clip(np.round(FRACTIONS * n), min(least, n // 2, largest), largest).astype(int))
+    tasks = [
+        (order[np.arange(end, end + size) % n], order[end - block : end])
+        for size in sizes
+        for end, block in zip(ends, blocks, strict=True)
+    ]
+    found = _fit_all(model, X, y, tasks, n_jobs, progress, name)
+    parts = rng.permutation(int(pilot.groups.max()) + 1)[pilot.groups] % REWEIGHTINGS
+    classes = None if pilot.labels is None else np.unique(y)
+    kept, without = [], []
+    for i, size in enumerate(sizes):
+        mine = slice(i * len(ends), (i + 1) * len(ends))
+        together = _together(found[mine], [test for _, test in tasks[mine]], n)
+        values = _scores(model, scorer, X, y, classes, together, parts)
+        if np.isfinite(values).all():
+            weights = np.bincount(np.concatenate([train for train, _ in tasks[mine]]), minlength=n) / size / len(ends)
+            kept.append((size, values[0], n * weights @ weights))
+            without.append(values[1:])
+    if len(kept) < FEWEST_SIZES:
+        raise SizeError(
+            f"{name} could be scored at {len(kept)} sizes of the pilot only, and {FEWEST_SIZES} are needed",
+            n,
+            "Label more rows, or choose another scorer",
+        )
+    measured, score, reuse = np.array(kept).T
+    return MeasuredSizes(n, measured, score, np.array(without), reuse)
+
+
+def folds(groups: IntArray, labels: IntArray | None, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """An order of the rows and the ends of its blocks; classes in proportion, or groups in one block each."""
+    n = len(groups)
+    number = np.unique(groups, return_inverse=True)[1].ravel()
+    if labels is None or number.max() + 1 < n:
+        order = np.argsort(rng.permutation(int(number.max()) + 1)[number], kind="stable")
+        last = np.flatnonzero(np.diff(number[order], append=-1)) + 1  # ends of groups
+    else:
+        # rank of each row within its class, as a part of the class
+        rows, part = rng.permutation(n), np.empty(n)
+        for k in range(int(labels.max()) + 1):
+            mine = rows[labels[rows] == k]
+            part[mine] = (np.arange(len(mine)) + rng.random()) / max(len(mine), 1)
+        order, last = np.argsort(part, kind="stable"), np.arange(1, n + 1)
+    wanted = np.arange(1, FOLDS + 1) * n / FOLDS
+    return order, np.unique(last[np.abs(last[:, None] - wanted).argmin(axis=0)])
+
+
+def _fit_all(
+    model: Any, X: FloatArray, y: AnyArray, tasks: list[Any], n_jobs: int | None, progress: bool | None, name: str
+) -> list[Responses]:
+    from joblib import Parallel, delayed
+
+    found = []
+    with Progress(len(tasks), f"{name}: {len(tasks)} fits", show=progress) as bar:
+        runs = Parallel(n_jobs=n_jobs or 1, return_as="generator")(
+            delayed(_responses)(model, X, y, train, test) for train, test in tasks
+        )
+        for value in runs:
+            found.append(value)
+            bar.advance()
+    return found
+
+
+def _responses(model: Any, X: FloatArray, y: AnyArray, train: IntArray, test: IntArray) -> Responses:
+    """What a clone fitted to `train` says of `test`; nothing where it cannot be fitted or lacks a class."""
+    with python_warnings.catch_warnings():
+        python_warnings.simplefilter("ignore")
+        try:
+            fitted = clone(model).fit(X[train], y[train])
+        except ValueError:
+            return {}
+        every = not hasattr(fitted, "classes_") or len(fitted.classes_) == len(np.unique(y))
+        names = _RESPONSES if every else _RESPONSES[:1]
+        return {name: np.asarray(getattr(fitted, name)(X[test])) for name in names if hasattr(fitted, name)}
+
+
+def _together(parts: list[Responses], tests: list[IntArray], n: int) -> Responses:
+    """Responses of all rows, of the kinds that every fit gave."""
+    found = {}
+    for name in set.intersection(*(set(part) for part in parts)):
+        first = parts[0][name]
+        found[name] = np.empty((n, *first.shape[1:]), dtype=np.result_type(*(part[name] for part in parts)))
+        for part, test in zip(parts, tests, strict=True):
+            found[name][test] = part[name]
+    return found
+
+
+def _scores(
+    model: Any,
+    scorer: Any,
+    X: FloatArray,
+    y: AnyArray,
+    classes: AnyArray | None,
+    responses: Responses,
+    parts: IntArray,
+) -> FloatArray:
+    """Score of all rows, then without each part of them; NaN where a response is missing."""
+    values = []
+    for part in (-1, *np.unique(parts)):
+        rows = parts != part
+        answers = OutOfFold(model, classes, {name: value[rows] for name, value in responses.items()})
+        try:
+            values.append(float(scorer(answers, X[rows], y[rows])))
+        except (AttributeError, ValueError):
+            return np.array([np.nan])
+    return np.array(values)
