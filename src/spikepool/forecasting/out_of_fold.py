@@ -70,7 +70,7 @@ class MeasuredSizes:
 
     def curve(self, scale: ScoreScale) -> ProcessCurve:
         """The points of a curve, with the covariance of their errors; V and c are taken on the transformed scale."""
-        score, least = self.score, np.finfo(float).tiny
+        score, least = self.score, float(np.finfo(float).tiny)
         if np.isfinite(scale.low) and np.isfinite(scale.high):
             edge = 0.5 / self.rows  # the best or worst score of n rows is not evidence of a perfect one
             width = scale.high - scale.low
