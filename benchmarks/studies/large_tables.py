@@ -92,7 +92,7 @@ def analyse(file: Path) -> dict[str, object]:
         "edge": fit.edge_,
         "largest": values[:3].tolist(),
         "counts": fit.counts_,
-        "halves": held.counts,
+        "halves": fit.half_counts_,
         "heldout": [held.distance, held.expected, held.limit, held.p_value],
         "plug_in": held.plug_in_distance,
         "outlier_share": float(values[: fit.n_outliers_].sum() / values.sum()),

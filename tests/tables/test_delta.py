@@ -101,6 +101,13 @@ def four_bits(a):
         (lambda a, rng: a.astype(np.float16).astype(np.float32), "rounding", "float16"),
         (lambda a, rng: int8(a), "rounding", "8 bits"),
         (lambda a, rng: four_bits(a), "rounding", "4 bits"),
+        (
+            lambda a, rng: bfloat16(
+                a + np.outer(rng.standard_normal(V), rng.standard_normal(D)).astype(np.float32) / 9
+            ),
+            "low rank",
+            "1 direction(s) stand out",
+        ),
         (lambda a, rng: on_blocks(a, 64, 127), "rounding", "8 bits"),
         (lambda a, rng: on_blocks(a, 16, 31), "rounding", "6 bits"),
         (lambda a, rng: int8(a) + int8(rng.permutation(a)), "structured", "many"),
@@ -155,6 +162,22 @@ def test_used_rank_of_an_adapter(used):
         A, B = adapter(np.random.default_rng(seed), 8, used, 1.0, 0.1)
         right += used_rank(product_singular_values(B, A), (300, 200)) == used
     assert right >= 38
+
+
+@pytest.mark.parametrize("rank", [4, 8])
+def test_directions_of_similar_size_are_not_split(rank):
+    """Trained directions whose sizes differ by up to a factor of three are not told apart from each other."""
+    split = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        A = rng.uniform(-1, 1, (rank, 200))
+        B = (
+            rng.standard_normal((300, rank))
+            * rng.uniform(1, 3, rank)
+            @ np.linalg.qr(rng.standard_normal((rank,) * 2))[0]
+        )
+        split += used_rank(product_singular_values(B, A), (300, 200)) != 0
+    assert split <= 2
 
 
 def test_noise_in_an_adapter_uses_nothing():

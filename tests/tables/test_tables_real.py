@@ -51,6 +51,29 @@ def test_real_table(distribution, ending, shape, name):
     json.dumps(fit.to_dict())
 
 
+def test_gpt2_in_a_cache_of_the_hub(tmp_path, monkeypatch):
+    """``hub:openai-community/gpt2`` with the file layout of the hub's cache and the names of GPT-2, at a small size."""
+    constants = pytest.importorskip("huggingface_hub.constants", reason="huggingface_hub is not installed")
+    save_file = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed").save_file
+    model = tmp_path / "models--openai-community--gpt2"
+    snapshot = model / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("0" * 40)
+    rng = np.random.default_rng(0)
+    shapes = {
+        **{"wte.weight": (500, 48), "wpe.weight": (100, 48), "ln_f.weight": (48,), "ln_f.bias": (48,)},
+        **{"h.0.attn.bias": (1, 1, 8, 8), "h.0.attn.c_attn.weight": (48, 144), "h.0.mlp.c_fc.weight": (48, 192)},
+    }
+    tensors = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    save_file(tensors, snapshot / "model.safetensors")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    for name in ("hub:openai-community/gpt2", "hf://openai-community/gpt2", "openai-community/gpt2"):
+        source = open_table(name)
+        assert (source.name, source.shape) == ("wte.weight", (500, 48))
+        np.testing.assert_array_equal(np.concatenate(list(source.blocks())), tensors["wte.weight"])
+
+
 @pytest.mark.slow
 def test_gpt2_path(tmp_path):
     """50257 x 768 float32 under GPT-2's names: found by name, streamed, the planted spikes counted, predicted."""

@@ -85,9 +85,21 @@ def compare(
         print(found.summary())
         if changed is not None:
             print(f"\nDifference: {changed.sentence}")
+            print(_delta_numbers(changed))
             print("" if fitted is None else fitted.summary())
     write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json)
     close_gates(gates.report(results))
+
+
+def _delta_numbers(changed: WeightDelta) -> str:
+    """The numbers behind the sentence about a difference."""
+    text = (
+        f"relative norm {number(changed.relative_norm, 3)}, stable rank {number(changed.stable_rank, 3)}, "
+        f"effective rank {number(changed.effective_rank, 3)}"
+    )
+    if changed.overlap is not None:
+        text += f", overlap of its {changed.rank} leading direction(s) with those of the first {changed.overlap:.2g}"
+    return text
 
 
 def _table_values(found: TableComparison) -> dict[str, Any]:
@@ -161,11 +173,6 @@ def _print_kinds(kinds: dict[str, WeightDelta | str]) -> None:
 def _verdict(found: CheckpointComparison) -> str:
     """OK, look or broken, and what to do next."""
     counts = found.counts
-    broken = [
-        f"{counts[kind]} tensor(s) {word}. Next: download or save the file again."
-        for kind, word in (("missing", "are missing"), ("failed", "cannot be read or hold NaN"))
-        if counts[kind]
-    ]
     words = {"unmatched": "have no partner", "reshaped": "changed their shape", "skipped": "were skipped"}
     look = [f"{counts[kind]} tensor(s) {word}. Next: see them above." for kind, word in words.items() if counts[kind]]
     most = max(found.weights, key=lambda weight: weight.drift or 0.0, default=None)
@@ -177,7 +184,7 @@ def _verdict(found: CheckpointComparison) -> str:
             "Next: see the kind of each change with --delta; set a limit with --fail-if 'drift>...'."
         )
     fine = "All tensors are equal." if drift == 0 else f"The largest drift is {100 * drift:.3g} %, as after rounding."
-    return one_line(verdict_line(broken, look, f"{fine} Next: nothing to do."))
+    return verdict_line(counts, look, f"{fine} Next: nothing to do.")
 
 
 def _weight_values(weight: WeightChange) -> dict[str, Any]:

@@ -180,8 +180,9 @@ def close_gates(lines: list[str]) -> None:
         raise typer.Exit(GATE_EXIT)
 
 
-def verdict_line(broken: list[str], look: list[str], fine: str) -> str:
-    """One line: OK, look or broken, with the next action."""
-    if broken:
-        return f"Verdict: broken. {broken[0]}"
-    return f"Verdict: look. {look[0]}" if look else f"Verdict: OK. {fine}"
+def verdict_line(counts: Mapping[str, int], look: list[str], fine: str) -> str:
+    """One line: broken for missing or failed tensors, else look or OK, with the next action."""
+    for kind, words in (("missing", "are missing"), ("failed", "cannot be read or hold NaN")):
+        if counts.get(kind):
+            return f"Verdict: broken. {counts[kind]} tensor(s) {words}. Next: download or save the file again."
+    return one_line(f"Verdict: look. {look[0]}" if look else f"Verdict: OK. {fine}")

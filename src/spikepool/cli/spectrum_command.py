@@ -208,9 +208,12 @@ def _all_weights(file: str, found: EveryWeight, gates: Gates, out: Path | None, 
         [one_line(name), " x ".join(map(str, fits[name].shape_)), *(_cell(key, values[key]) for key in shown)]
         for name, values in results.items()
     ]
-    verdict = _verdict(found)
+    verdict = verdict_line(found.counts, found.look(), found.fine())
     if as_json:
-        records = [{"name": name, "shape": fits[name].shape_, **values} for name, values in results.items()]
+        records = [
+            {"name": name, "shape": fits[name].shape_, **values, "counts": fits[name].counts_}
+            for name, values in results.items()
+        ]
         reasons = {kind: getattr(found, kind) for kind in found.counts}
         print_json({"weights": records, **reasons, "counts": found.counts, "verdict": verdict, "gates": results})
     elif as_csv:
@@ -228,16 +231,6 @@ def _cell(key: str, value: Any) -> str:
     return f"{100 * value:.2g} %" if key == "outlier_share" else number(value, 3 if isinstance(value, float) else 4)
 
 
-def _verdict(found: EveryWeight) -> str:
-    """OK, look or broken, and what to do next."""
-    broken = [
-        f"{found.counts[kind]} tensor(s) {word}. Next: download or save the file again."
-        for kind, word in (("missing", "are missing"), ("failed", "cannot be read or hold NaN"))
-        if found.counts[kind]
-    ]
-    return one_line(verdict_line(broken, found.look(), found.fine()))
-
-
 def _table_verdict(fit: TableSpectrum) -> str:
     """The verdict on one table: whether its count can be used, and what to do next."""
     count = "No outlier was found" if not fit.n_outliers_ else f"{fit.n_outliers_} outlier(s) were found"
@@ -253,7 +246,7 @@ def _table_verdict(fit: TableSpectrum) -> str:
         f"{count}, but {' and '.join(reasons)}. Next: do not read the count as a number of signals; "
         "compare with an earlier run (--baseline)."
     ]
-    return verdict_line([], look if reasons else [], f"{count}; held-out rows confirm it. Next: nothing to do.")
+    return verdict_line({}, look if reasons else [], f"{count}; held-out rows confirm it. Next: nothing to do.")
 
 
 def _counts(fits: dict[str, TableSpectrum]) -> Any:

@@ -4,7 +4,8 @@ An adapter adds ΔW = scale·B A to a weight, with A (r, n) random at the start,
 B = Q_B R_B and A' = Q_A R_A, the singular values of ΔW are those of the r x r matrix R_B R_A'.
 
 As independent noise the singular values differ by a factor of at most s = 1.1 (1 + sqrt(r/m))(1 + sqrt(r/n)).
-Directions before the last drop by more than s, after which the rest is like noise, are *used*.
+Directions before the last drop by more than 1.7 s, after which the rest is like noise, are *used*. Without such a drop
+all directions may be used, or none: both look alike, and the verdict says so.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from spikepool.tables.measures import effective_rank
 _PATTERN = re.compile(r"^(.*)\.lora_(A|B|down|up)(?:\.[\w-]+)?(?:\.weight)?$")
 _FIRST = {"A", "down"}
 _MARGIN = 1.1
+_DROP = 1.7  # in units of s: trained directions differ among themselves as well (benchmarks/studies/table_changes.py)
 HEADER = ("weight", "shape", "rank", "used", "norm", "of the base", "effective rank", "verdict")
 CSV_HEADER = (
     *("weight", "rows", "columns", "rank", "used", "scale"),
@@ -78,7 +80,7 @@ class AdapterWeight:
         if self.norm == 0:
             return "did nothing"
         if self.used == 0:
-            return f"spread evenly over {self.rank} directions, as noise would be"
+            return f"all {self.rank} directions are of similar size: used evenly, or noise"
         return f"{self.used} of {self.rank} directions used"
 
 
@@ -204,7 +206,7 @@ def used_rank(values: FloatArray, shape: tuple[int, int]) -> int:
     drops = [
         k
         for k in range(1, r)
-        if values[k - 1] > spread * values[k] and values[k] <= spread * float(np.sqrt(np.mean(values[k:] ** 2)))
+        if values[k - 1] > _DROP * spread * values[k] and values[k] <= spread * float(np.sqrt(np.mean(values[k:] ** 2)))
     ]
     return max(drops, default=0)
 

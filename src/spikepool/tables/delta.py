@@ -7,8 +7,8 @@ The difference D = B − A is examined in this order:
    of larger blocks) on grids of at most 256 equal steps, with errors of the size of a step;
 3. the spectrum of D: eigenvalues of D'D/V that stand beyond the edge of the rest are counted, as in
    :class:`spikepool.TableSpectrum`. The rest is *noise* if its second moment is that of independent entries,
-   m_2/m_1² = 1 + d/V to a tenth, and *structured* otherwise. A few directions over noise, or over nothing, are
-   *low rank*.
+   m_2/m_1² = 1 + d/V to a tenth, and *structured* otherwise. A few directions over noise, over nothing, or over the
+   rounding of a 16-bit format are *low rank*.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from spikepool.tables.measures import effective_rank, stable_rank
 NOTHING = 1e-6
 # Second moment of the rest, over that of independent entries, up to which it is noise.
 FLAT = 1.1
+# Squared size of the rest, over that of the rounding of a 16-bit format, up to which it is that rounding.
+ROUNDING_ENERGY = 2.0
 # Share of the energy beyond which the rest of a difference counts as nothing.
 ALL_ENERGY = 0.999
 # Numbers of a block that share a scale in the common formats of 8 bits or fewer, or a part of such a block.
@@ -121,7 +123,7 @@ def examine(first: BlockSource, second: BlockSource) -> WeightDelta:
     kind = _plain_kind(first, second, relative, words)
     rank, overlap = 0, None
     if kind is None:
-        kind, rank = _spectral_kind(values, D.shape, words)
+        kind, rank = _spectral_kind(values, D, second, words)
     energy = float(values[:rank].sum() / total) if total > 0 else 0.0
     if rank:
         _, own = base.eigenpairs()
@@ -185,7 +187,7 @@ def _rounding(first: BlockSource, second: BlockSource) -> str | None:
         if holds["bfloat16"]:
             holds["bfloat16"] = bool(np.all(np.abs(b - a) <= np.abs(a) * 2.0**-8 + 1e-38) and _is_bfloat16(b))
         if holds["float16"]:
-            holds["float16"] = bool(np.array_equal(a.astype(np.float16).astype(np.float64), b))
+            holds["float16"] = bool(np.array_equal(_to_float16(a), b))
         for size in QUANTISED_BLOCKS:
             if holds[f"blocks of {size}"]:
                 found = _grid_bits(a, b, size)
@@ -194,6 +196,15 @@ def _rounding(first: BlockSource, second: BlockSource) -> str | None:
             return None
     name = next(name for name, held in holds.items() if held)
     return name if name.endswith("float16") else f"{bits[int(name.split()[-1])]} bits"
+
+
+def _is_float16(b: FloatArray) -> bool:
+    return bool(np.array_equal(_to_float16(b), b))
+
+
+def _to_float16(b: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore"):  # too large a number becomes infinite, which equals nothing here
+        return b.astype(np.float16).astype(np.float64)
 
 
 def _is_bfloat16(b: FloatArray) -> bool:
@@ -232,25 +243,56 @@ def _grid_bits(a: FloatArray, b: FloatArray, size: int) -> int | None:
     return max(1, math.ceil(math.log2(float(np.quantile(np.round(steps[good][:, -1]), 0.99)) + 1)))
 
 
-def _spectral_kind(values: FloatArray, shape: tuple[int, ...], words: dict[str, Any]) -> tuple[str, int]:
+def _spectral_kind(values: FloatArray, D: BlockSource, second: BlockSource, words: dict[str, Any]) -> tuple[str, int]:
     """Noise, low rank or structured, and how many directions stand out."""
-    V, d = shape
-    nonzero = values[values > 1e-12 * values[0]]
+    V, d = D.shape
     numerical = int(np.sum(values > 1e-10 * values[0]))
-    if numerical <= min(V, d) // 10:
+    if numerical <= min(V, d) // 2:
         return "low rank", numerical
-    try:
-        rank = find_edge(nonzero).n_outliers
-    except SpikepoolError:  # too few eigenvalues for a bulk
-        rank = 0
-    rest = values[rank:]
+    rank = _outlying(values)
+    if _is_flat(values[rank:], V):
+        words["rest"] = "like independent noise"
+        return ("low rank", rank) if rank else ("noise", 0)
+    # Entries of unequal size round by unequal steps. Divided by these, the error of a 16-bit format is like noise.
+    steps = _rounding_steps(second)
+    if steps is not None and float(values[rank:].sum()) * V <= ROUNDING_ENERGY * float(steps[0].sum()) / 12:
+        scales = [np.sqrt(np.maximum(part / part.mean(), 1e-12)) for part in steps]
+        even = stream_moments(ArrayBlocks(D.whole() / scales[0][:, None] / scales[1])).uncentered().eigenvalues()
+        found = _outlying(even)
+        if found and _is_flat(even[found:], V):
+            words["rest"] = "the rounding of a 16-bit format"
+            return "low rank", found
     if float(values[:rank].sum()) > ALL_ENERGY * float(values.sum()) and rank <= min(V, d) // 4:
         return "low rank", rank
-    flat = float(np.mean(rest**2) / np.mean(rest) ** 2) <= FLAT * (1 + len(rest) / V)
-    if not flat:
-        return "structured", rank
-    words["rest"] = "like independent noise"
-    return ("low rank", rank) if rank else ("noise", 0)
+    return "structured", rank
+
+
+def _outlying(values: FloatArray) -> int:
+    """Eigenvalues beyond the bulk; 0 where there are too few for a bulk."""
+    try:
+        return find_edge(values[values > 1e-12 * values[0]]).n_outliers
+    except SpikepoolError:
+        return 0
+
+
+def _is_flat(rest: FloatArray, V: int) -> bool:
+    """Whether the second moment of the eigenvalues is that of independent entries."""
+    return float(np.mean(rest**2) / np.mean(rest) ** 2) <= FLAT * (1 + len(rest) / V)
+
+
+def _rounding_steps(source: BlockSource) -> tuple[FloatArray, FloatArray] | None:
+    """Squared steps of the 16-bit format that the entries are stored in, by row and by column; None for other types."""
+    for bits, holds in ((8, _is_bfloat16), (11, _is_float16)):  # significant bits
+        rows, columns = [], np.zeros(source.shape[1])
+        for block in source.blocks():
+            if not holds(block):
+                break
+            squares = 4.0 ** (np.frexp(block)[1] - bits)
+            rows.append(squares.sum(axis=1))
+            columns += squares.sum(axis=0)
+        else:
+            return np.concatenate(rows), columns
+    return None
 
 
 __all__ = ["WeightDelta", "difference", "examine"]
