@@ -1,9 +1,13 @@
 """Choosing among poolings: stacks, paired differences, clusters, folds, and the bias to the mean."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from spikepool.pooling.catalogue import candidate_names
 from spikepool.pooling.learning_rows import assign_folds, tie
 from spikepool.pooling.stacking import LEAST_WEIGHT, cross_fitted, paired, residual_gram, simplex_weights
 
@@ -101,3 +105,11 @@ def test_groups_and_repeated_rows_are_tied_transitively():
     assert len(set(tied[:5])) == 1  # rows 2 and 3 are equal, so their groups belong together
     assert tied[5] != tied[0]
     np.testing.assert_array_equal(tie(copies, None), copies)
+
+
+@pytest.mark.parametrize("first", ["sequence", "covariances", "query", "rules"])
+def test_the_mean_comes_first_whatever_is_imported_first(first):
+    code = f"import spikepool.pooling.{first}; from spikepool.pooling.catalogue import candidate_names as c; print(c())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == str(candidate_names())
+    assert found.startswith("('mean', ")

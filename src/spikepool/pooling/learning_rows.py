@@ -68,10 +68,10 @@ class LearningRows:
         assert out is not None
         return out
 
-    def gather(self, index: IntArray) -> FloatArray:
-        """Tokens (n, m, d) at positions `index` (n, m), in single precision where the input has no more."""
+    def gather(self, index: IntArray, rows: IntArray) -> FloatArray:
+        """Tokens (m, k, d) of the rows (m,) at positions `index` (m, k), in single precision where X has no more."""
         array, table = self._array, self.source.form.table
-        rows = np.arange(len(index))[:, None]
+        rows = rows[:, None]
         if table is None:
             found = array.reshape(len(array), self.source.T, self.source.d)[rows, index]
         else:

@@ -65,7 +65,9 @@ class SequencePooling:
         """Tokens minus their mean, in components where these are kept, zeros where not used."""
         z = x - self.space.mean.astype(x.dtype)
         if self.components:
-            z = z @ self.space.leading(self.components).astype(x.dtype)
+            # one product of all tokens: matmul would make one for each sequence
+            leading = self.space.leading(self.components).astype(x.dtype)
+            z = (z.reshape(-1, z.shape[2]) @ leading).reshape(*z.shape[:2], -1)
         z[~used] = 0.0
         return np.asarray(z)
 
@@ -118,45 +120,46 @@ class SequencePooling:
         """Side, position and feature."""
         return [f"{side}{t}_{i}" for side in self.sides for t in range(self.T) for i in range(self.width)]
 
-    def column_blocks(self, rows: Any) -> Iterator[FloatArray]:
-        """Features of all learning rows in blocks of columns, last positions first, in the precision of the tokens."""
-        step = max(1, BLOCK // (len(rows.usable) * max(self.width, len(self.space.mean))))
+    def column_blocks(self, rows: Any) -> Iterator[tuple[Any, FloatArray]]:
+        """Features of the learning rows in blocks of columns, last positions first, in the precision of the tokens.
+
+        Each comes with the rows that have a token there; the features of the others are zero.
+        """
+        n = len(rows.usable)
+        step = max(1, BLOCK // (n * max(self.width, len(self.space.mean))))
         for side in self.sides:
             index, used = packed_places(rows.usable, self.T, side)
             state: FloatArray | None = None
             for stop in range(self.T, 0, -step):
                 block = slice(max(0, stop - step), stop)
-                z = self.tokens(rows.gather(index[:, block]), used[:, block])
+                # places are counted from the side on, so that who has a later token has this one too
+                live = np.flatnonzero(used[:, block.start])
+                z = self.tokens(rows.gather(index[live, block], live), used[live, block])
                 if self.rho:
-                    if state is not None:
-                        z[:, -1] += self.rho * state
+                    state = np.zeros((n, z.shape[2]), dtype=z.dtype) if state is None else state
+                    z[:, -1] += self.rho * state[live]
                     for t in range(z.shape[1] - 2, -1, -1):
                         z[:, t] += self.rho * z[:, t + 1]
-                    state = z[:, 0].copy()
+                    state[live] = z[:, 0]
                     z[:, 1 if block.start == 0 else 0 :] *= np.sqrt(1 - self.rho**2)
-                yield z.reshape(len(z), -1)
+                yield slice(None) if len(live) == n else live, z.reshape(len(z), -1)
 
     def products(self, rows: Any) -> FloatArray:
         """K (n, n) of the learning rows."""
-        n = len(rows.usable)
-        total = np.zeros((n, n))
-        for block in self.column_blocks(rows):
-            live = np.flatnonzero(block.any(axis=1))  # late positions of short sequences are empty
-            if len(live) == n:
-                total += block @ block.T
-            else:
-                part = block[live]
-                total[np.ix_(live, live)] += part @ part.T
+        total = np.zeros((len(rows.usable), len(rows.usable)))
+        for live, block in self.column_blocks(rows):
+            where = (live, live) if isinstance(live, slice) else np.ix_(live, live)
+            total[where] += block @ block.T
         return total
 
     def coefficients(self, rows: Any, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Coefficients (F, k) from the dual ones, which sum to zero, and the mean features (F,)."""
         coef, centre = np.empty((self.size, alpha.shape[1])), np.empty(self.size)
         per_side, stop, side = self.T * self.width, self.T * self.width, 0
-        for block in self.column_blocks(rows):
+        for live, block in self.column_blocks(rows):
             columns = slice(side * per_side + stop - block.shape[1], side * per_side + stop)
-            coef[columns] = block.T @ alpha.astype(block.dtype)
-            centre[columns] = rows.shares @ block
+            coef[columns] = block.T @ alpha[live].astype(block.dtype)
+            centre[columns] = rows.shares[live] @ block
             stop -= block.shape[1]
             if stop == 0:
                 stop, side = per_side, side + 1

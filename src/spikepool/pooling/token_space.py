@@ -83,7 +83,8 @@ class TokenSpace:
 
     def coordinates(self, x: FloatArray, usable: BoolArray) -> FloatArray:
         """Tokens (b, T, d) in components, (b, T, p); zeros where they cannot be used."""
-        z = np.matmul(x, self.directions) - self.mean @ self.directions
+        z = (x.reshape(-1, x.shape[2]) @ self.directions).reshape(*x.shape[:2], -1)
+        z -= self.mean @ self.directions
         z[~usable] = 0.0
         return np.asarray(z)
 

@@ -88,7 +88,10 @@ class BertEncoder:
         return np.asarray(x * self._weights[name + ".weight"] + self._weights[name + ".bias"])
 
     def _dense(self, x: States, name: str) -> States:
-        return np.asarray(x @ self._weights[name + ".weight"] + self._weights[name + ".bias"])
+        # one product of all tokens: matmul would make one for each text
+        found = x.reshape(-1, x.shape[-1]) @ self._weights[name + ".weight"]
+        found += self._weights[name + ".bias"]
+        return found.reshape(*x.shape[:-1], -1)
 
     def _layer(self, x: States, bias: States, prefix: str) -> States:
         B, T, d = x.shape
