@@ -1,14 +1,16 @@
 """The prior of `forecast_curve`: fitted to one half of the datasets of LCDB, reported on both halves.
 
     pip download lcdb==0.1.0 --no-deps && tar xzf lcdb-0.1.0.tar.gz
-    python benchmarks/studies/curve_prior.py fit --lcdb lcdb-0.1.0/lcdb       # prints the constants, about ten minutes
+    python benchmarks/studies/curve_prior.py fit --lcdb lcdb-0.1.0/lcdb       # prints the constants, a few minutes
     python benchmarks/studies/curve_prior.py table --lcdb lcdb-0.1.0/lcdb     # errors and coverage of both halves
+    python benchmarks/studies/curve_prior.py rounds --lcdb lcdb-0.1.0/lcdb    # `rounds` on 200 curves of the other half
 
 LCDB (Mohr et al. 2022) holds learning curves of 20 learners on 246 datasets; its data are not shipped. A dataset
 belongs to the half that the hash of its number says. Curves are observed up to n0 = 64 to 1024 rows with one repeat for
-each of five outer seeds; the truth at 2, 4 and 8 times n0 is the mean over all repeats. The constants maximise the
-predictive likelihood of these truths, with a floor for broken curves; the random walk was then set so that every cell
-of n0 and horizon is covered on the same half.
+each of five outer seeds; the truth at 2, 4 and 8 times n0 is the mean over all repeats. The weights of the prior
+maximise the likelihood of the observed points and of these truths together (expectation maximisation), for curves of
+accuracy and of log loss, with a floor for broken curves; the random walk was then set so that every cell of n0 and
+horizon is covered on the same half.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import least_squares, minimize
+from scipy.optimize import least_squares
 from scipy.special import logsumexp, ndtr, ndtri
 
+import spikepool as sp
 from spikepool.forecasting import curve_process
 from spikepool.forecasting.process_curve import point_errors
+from spikepool.forecasting.score_scale import ScoreScale
 
 KINDS = {
     "linear": (
@@ -47,16 +51,17 @@ KIND_OF = {learner: kind for kind, learners in KINDS.items() for learner in lear
 STARTS, HORIZONS = (6, 7, 8, 9, 10), (1, 2, 3)
 FAMILIES = ("last", "pow3", "pow4", "mmf4", "wbl4", "best by fit")
 EDGE, FLOOR = 1e-3, 0.002
+SCALES, DAMPINGS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64), (0.05, 0.4)
 
 
 def half_of(dataset: int) -> str:
     return "set-aside" if zlib.crc32(str(dataset).encode()) & 1 else "development"
 
 
-def load_curves(folder: Path, seed: int = 0) -> list[dict]:
+def load_curves(folder: Path, measure: str = "accuracy", seed: int = 0) -> list[dict]:
     """One curve for each dataset and learner: half-octaves x, five repeats, and the mean over all repeats."""
     columns = ["openmlid", "learner", "size_train", "outer_seed", "inner_seed", "score_test"]
-    frame = pd.read_csv(folder / "database-accuracy.csv", usecols=columns)
+    frame = pd.read_csv(folder / f"database-{measure}.csv", usecols=columns)
     frame["learner"] = frame.learner.astype(str).str.split(".").str[-1]
     rng, curves = np.random.default_rng(seed), []
     for (dataset, learner), group in frame.groupby(["openmlid", "learner"]):
@@ -69,11 +74,14 @@ def load_curves(folder: Path, seed: int = 0) -> list[dict]:
         chosen = [rng.choice(np.flatnonzero(outer == o)) for o in np.unique(outer)]
         scores, full = wide.values[:, chosen], np.nanmean(wide.values, axis=1)
         good = (np.isfinite(scores).sum(axis=1) > 1) & np.isfinite(full)
+        if measure == "logloss":
+            good &= (full > 1e-6) & (np.nanmean(scores, axis=1) > 1e-6)
         n = wide.index.values[good].astype(float)
         curves.append(
             {
                 "half": half_of(int(dataset)),
                 "kind": KIND_OF[learner],
+                "scale": ScoreScale() if measure == "accuracy" else ScoreScale(0.0, np.inf, False),
                 "n": n,
                 "x": np.round(2 * np.log2(n)) / 2,
                 "scores": scores[good],
@@ -84,59 +92,59 @@ def load_curves(folder: Path, seed: int = 0) -> list[dict]:
 
 
 def observed(curves: list[dict]) -> list[tuple]:
-    """(kind, x0, sizes, transformed scores, variances, truths by horizon, raw scores)."""
+    """(kind, x0, sizes, transformed scores, variances, transformed truths by horizon, mean scores)."""
     found = []
     for c in curves:
         for x0 in STARTS:
             use = c["x"] <= x0
-            truths = {h: float(c["full"][c["x"] == x0 + h][0]) for h in HORIZONS if (c["x"] == x0 + h).any()}
-            if use.sum() < 4 or c["x"][use][-1] != x0 or not truths:
+            truths = np.full(len(HORIZONS), np.nan)
+            for j, h in enumerate(HORIZONS):
+                if (c["x"] == x0 + h).any():
+                    truths[j] = c["full"][c["x"] == x0 + h][0]
+            if use.sum() < 4 or c["x"][use][-1] != x0 or np.isnan(truths).all():
                 continue
-            mean = np.nanmean(c["scores"][use], axis=1)
-            z = ndtri(np.clip(mean, EDGE, 1 - EDGE))
-            slope = np.sqrt(2 * np.pi) * np.exp(z**2 / 2)
+            mean, scale = np.nanmean(c["scores"][use], axis=1), c["scale"]
+            if np.isinf(scale.high):
+                z, t = scale.to_z(mean), np.array([scale.to_z(np.array([v]))[0] for v in truths])
+                slope = scale.slope(mean)
+            else:
+                z, t = ndtri(np.clip(mean, EDGE, 1 - EDGE)), ndtri(np.clip(truths, EDGE, 1 - EDGE))
+                slope = np.sqrt(2 * np.pi) * np.exp(z**2 / 2)
             variance = (point_errors(c["n"][use], c["scores"][use]) * slope) ** 2 + 1e-8
-            found.append((c["kind"], x0, c["n"][use], z, variance, truths, mean))
+            found.append((c["kind"], x0, c["n"][use], z, variance, t, mean))
     return found
 
 
-def predict(n: np.ndarray, z: np.ndarray, variance: np.ndarray) -> list[curve_process.CurvePosterior]:
-    """Posteriors at the horizons of curves with the same sizes, one after the other."""
-    return [
-        curve_process.posterior(n, zi, np.diag(vi), n[-1] * 2.0 ** np.array(HORIZONS))
-        for zi, vi in zip(z, variance, strict=True)
-    ]
+def predict(case: tuple) -> curve_process.CurvePosterior:
+    """Posterior at the horizons."""
+    return curve_process.posterior(case[2], case[3], np.diag(case[4]), case[2][-1] * 2.0 ** np.array(HORIZONS))
 
 
-def set_constants(theta: np.ndarray) -> None:
-    curve_process.DAMPING, curve_process.MEMORY, curve_process.RISE = np.exp(theta[0]), np.exp(theta[1]), theta[2]
-    curve_process.SCALE_WEIGHTS = tuple(np.exp(theta[3:] - logsumexp(theta[3:])))
-
-
-def objective(theta: np.ndarray, cases: list[tuple]) -> float:
-    """Minus the mean log density of the truths under the posterior mixtures."""
-    set_constants(theta)
-    total = []
-    for _, _, n, z, variance, truths, _ in cases:
-        found = predict(n, z[None], variance[None])[0]
+def fit(folder: Path, count: int) -> None:
+    """Weights of scales and dampings by expectation maximisation."""
+    cases = []
+    for measure, part in (("accuracy", count), ("logloss", count // 2)):
+        found = observed([c for c in load_curves(folder, measure) if c["half"] == "development"])
+        cases += [found[i] for i in np.random.default_rng(1).permutation(len(found))[:part]]
+    # scales of the slope at 256 rows, as those at one row
+    grid = [(scale * np.exp(8 * damping), damping) for damping in DAMPINGS for scale in SCALES]
+    logs = np.empty((len(cases), len(grid)))
+    curve_process.PRIOR = tuple((scale, damping, 1 / len(grid)) for scale, damping in grid)
+    for i, case in enumerate(cases):
+        found = predict(case)
+        with np.errstate(divide="ignore"):
+            points = np.log(found.weights)  # the likelihood of the points, up to a factor of the curve
         spread = np.diagonal(found.covariance, axis1=1, axis2=2)
-        for h, truth in truths.items():
-            j = HORIZONS.index(h)
-            t = ndtri(np.clip(truth, EDGE, 1 - EDGE))
-            log = -0.5 * (t - found.mean[:, j]) ** 2 / spread[:, j] - 0.5 * np.log(2 * np.pi * spread[:, j])
-            total.append(np.logaddexp(logsumexp(log, b=found.weights), np.log(FLOOR)))
-    return -float(np.mean(total))
-
-
-def fit(curves: list[dict], count: int) -> None:
-    cases = observed([c for c in curves if c["half"] == "development"])
-    cases = [cases[i] for i in np.random.default_rng(1).permutation(len(cases))[:count]]
-    start = np.concatenate([np.log([0.2, 0.15]), [1.3], np.log(curve_process.SCALE_WEIGHTS)])
-    curve_process.ROUGH = 0.0
-    best = minimize(objective, start, args=(cases,), method="L-BFGS-B", options={"maxiter": 30, "maxfun": 500})
-    set_constants(best.x)
-    print(f"log density {-best.fun:.3f}; DAMPING {curve_process.DAMPING:.3f}, MEMORY {curve_process.MEMORY:.3f}")
-    print(f"RISE {curve_process.RISE:.3f}, SCALE_WEIGHTS {np.round(curve_process.SCALE_WEIGHTS, 3).tolist()}")
+        density = -0.5 * (case[5] - found.mean) ** 2 / spread - 0.5 * np.log(2 * np.pi * spread)
+        logs[i] = points + np.nanmean(np.logaddexp(density, np.log(FLOOR)), axis=1)
+    weights = np.full(len(grid), 1 / len(grid))
+    for _ in range(200):
+        parts = logs + np.log(weights)
+        weights = np.exp(parts - logsumexp(parts, axis=1, keepdims=True)).mean(axis=0) + 1e-6
+        weights /= weights.sum()
+    for (scale, damping), weight in zip(grid, weights, strict=True):
+        if weight > 0.005:
+            print(f"({scale:.3g}, {damping}, {weight:.3f}),")
 
 
 def families(n: np.ndarray, score: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -175,19 +183,22 @@ def families(n: np.ndarray, score: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.array([*found, found[1 + int(np.argmin(costs))]])
 
 
-def table(curves: list[dict], count: int) -> None:
+def table(folder: Path, count: int) -> None:
+    """Median error in points against that of the best family, and coverage, by learner and by n0."""
+    curves = load_curves(folder)
     for half in ("development", "set-aside"):
         cases = observed([c for c in curves if c["half"] == half])
         cases = [cases[i] for i in np.random.default_rng(2).permutation(len(cases))[:count]]
         rows = []
-        for kind, x0, n, z, variance, truths, mean in cases:
-            found = predict(n, z[None], variance[None])[0]
+        for case in cases:
+            found = predict(case)
             median, low, high = (ndtr(found.quantile(q)) for q in (0.5, 0.05, 0.95))
-            others = families(n, mean, n[-1] * 2.0 ** np.array(HORIZONS))
-            for h, truth in truths.items():
-                j = HORIZONS.index(h)
-                errors = np.abs(np.append(median[j], others[:, j]) - truth)
-                rows.append((kind, x0, h, low[j] <= truth <= high[j], *errors))
+            others = families(case[2], case[6], case[2][-1] * 2.0 ** np.array(HORIZONS))
+            for j, h in enumerate(HORIZONS):
+                if np.isfinite(case[5][j]):
+                    truth = float(ndtr(case[5][j]))
+                    errors = np.abs(np.append(median[j], others[:, j]) - truth)
+                    rows.append((case[0], case[1], h, low[j] <= truth <= high[j], *errors))
         print(f"\n## {half}: {len(cases)} curves\n\n| learners | 2x | 4x | 8x |\n| --- | --- | --- | --- |")
         for kind in (*KINDS, None):
             cells = []
@@ -199,15 +210,65 @@ def table(curves: list[dict], count: int) -> None:
         print("\n| n0 | 2x | 4x | 8x |\n| --- | --- | --- | --- |")
         for x0 in STARTS:
             inside = [[r[3] for r in rows if r[1] == x0 and r[2] == h] for h in HORIZONS]
-            print(f"| {2**x0} | " + " | ".join(f"{np.mean(i):.2f}" for i in inside) + " |")
+            print(f"| {2**x0} | " + " | ".join(f"{np.mean(i):.2f}" for i in inside) + " |", flush=True)
     print("\nmedian error in points: process / best family = ratio, coverage of 90 %")
+
+
+def rounds(folder: Path, count: int) -> None:
+    """Follow the plan of three rounds on real curves: the target is the true score at 4 times n0.
+
+    After every round the score at the planned size is measured (five repeats, between the sizes of the database by
+    interpolation in log n) and the plan made again. A plan beyond the last size of the database, where the target is
+    met, ends there.
+    """
+    curves, rng = [c for c in load_curves(folder) if c["half"] == "set-aside"], np.random.default_rng(3)
+    met, totals, once, stated, used = [], [], [], [], 0
+    for i in rng.permutation(len(curves)):
+        c = curves[i]
+        x0 = float(rng.choice(STARTS[:3]))
+        use, rises = c["x"] <= x0, np.maximum.accumulate(c["full"])
+        if use.sum() < 4 or c["x"][use][-1] != x0 or c["x"][-1] < x0 + 4 or not (c["x"] == x0 + 2).any():
+            continue
+        target = float(c["full"][c["x"] == x0 + 2][0])
+        if target < rises[use][-1] + 0.01:  # nothing to label for
+            continue
+        n, scores, here = c["n"][use], c["scores"][use], int(c["n"][use][-1])
+        for left in (3, 2, 1):
+            f = sp.forecast_curve(n, scores, target=target)
+            try:
+                plan = f.rounds(rounds=left)
+            except sp.UnreachableError:
+                break
+            if left == 3:
+                high = f.required_samples[2]
+                once.append(64 * here if high is None else min(high, 64 * here))
+                stated.append(plan.probability)
+            here = plan.next_total
+            if here >= c["n"][-1] or np.interp(np.log(here), np.log(c["n"]), c["full"]) >= target:
+                break
+            seen = [np.interp(np.log(here), np.log(c["n"]), column) for column in c["scores"].T]
+            n, scores = np.append(n, here), np.vstack([scores, seen])
+        if left == 3 and len(once) == used:
+            continue  # not a plan: said to be out of reach
+        used = len(once)
+        met.append(here >= c["n"][-1] or np.interp(np.log(here), np.log(c["n"]), c["full"]) >= target)
+        totals.append(here / c["n"][use][-1])
+        once[-1] /= c["n"][use][-1]
+        if used == count:
+            break
+    print(
+        f"{used} curves: target met {np.mean(met):.2f} (stated {np.mean(stated):.2f}); rows over those at hand, median"
+    )
+    print(f"(mean): rounds {np.median(totals):.1f} ({np.mean(totals):.1f}), upper end of one order ", end="")
+    print(f"{np.median(once):.1f} ({np.mean(once):.1f}); fewer rows in {np.mean(np.array(totals) < once):.2f}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("fit", "table"))
+    parser.add_argument("what", choices=("fit", "table", "rounds"))
     parser.add_argument("--lcdb", type=Path, required=True, help="folder with database-accuracy.csv")
-    parser.add_argument("--count", type=int, default=1500, help="observed curves that are used")
+    parser.add_argument("--count", type=int, help="observed curves that are used; 3000, 1500 and 200 by default")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    (fit if options.what == "fit" else table)(load_curves(options.lcdb), options.count)
+    run, usual = {"fit": (fit, 3000), "table": (table, 1500), "rounds": (rounds, 200)}[options.what]
+    run(options.lcdb, options.count or usual)

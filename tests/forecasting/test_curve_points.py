@@ -9,7 +9,7 @@ import spikepool as sp
 from spikepool.forecasting import curve_process as cp
 from spikepool.forecasting.pilot_input import ForecastWarning
 from spikepool.forecasting.process_curve import point_errors
-from spikepool.forecasting.score_scale import ScoreScale, score_scale, scorer_bounds
+from spikepool.forecasting.score_scale import EDGE, ScoreScale, score_scale, scorer_bounds
 
 
 def test_moments_are_integrals_of_the_slope():
@@ -17,7 +17,7 @@ def test_moments_are_integrals_of_the_slope():
     mean, covariance = cp.slope_moments(x, b)
 
     def a(u):
-        return np.exp(-b * (u - 8))
+        return np.exp(-b * u)
 
     for i in range(3):
         assert mean[i] == pytest.approx(quad(a, x[0], x[i])[0], abs=1e-9)
@@ -42,7 +42,7 @@ def test_posterior_is_that_of_joint_draws():
     for c, (tau, b, prior) in enumerate(cp.PRIOR):
         m, C = cp.slope_moments(x[order], b)
         m, C = m[back], C[np.ix_(back, back)]
-        K = tau**2 * C + walk + 25.0
+        K = tau**2 * C + walk + norm.ppf(EDGE) ** 2
         A = K[:3, :3] + np.diag(v + 1e-10)
         mean = 0.9 + tau * m
         gain = K[3:, :3] @ np.linalg.inv(A)

@@ -7,9 +7,9 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from spikepool.forecasting.curve import fit_curve
-from spikepool.forecasting.link import ManyClassLink, fit_link
+from spikepool.forecasting.link import ManyClassLink, fit_link, winning_probability
 from spikepool.forecasting.margins import likely_right, margins
-from spikepool.forecasting.pilot import measure_pilot
+from spikepool.forecasting.pilot import explained, measure_pilot
 
 
 def pilot_of(rng, n=300, d=30, shares=(0.2,) * 5):
@@ -44,7 +44,7 @@ def test_smooth_count_needs_no_normal_margins():
     assert likely_right(skewed).mean() == pytest.approx(np.exp(-0.7), abs=0.01)
 
 
-def test_link_of_gaussian_classes_is_steeper():
+def test_link_of_gaussian_classes_ends_at_the_theory():
     """Gaussian rows around class centres are recognised, and rows of unequal scale are not."""
     rng = np.random.default_rng(4)
     pilot = pilot_of(rng)
@@ -53,15 +53,35 @@ def test_link_of_gaussian_classes_is_steeper():
     X = (rng.standard_normal((300, 30)) + rng.standard_normal((5, 30))[labels]) * rng.exponential(size=(300, 1))
     Y = np.where(labels[:, None] == np.arange(5), 1.0, -1.0)
     assert not measure_pilot(X, Y, labels, np.arange(300), rng).gaussian
-    steep, flat = (fit_link(replace(pilot, gaussian=g), np.ones(pilot.rows)) for g in (True, False))
-    assert isinstance(steep, ManyClassLink)
+    limit = 0.9
+    link, flat = (fit_link(replace(pilot, gaussian=g), np.ones(pilot.rows), limit) for g in (True, False))
+    assert isinstance(link, ManyClassLink)
     assert isinstance(flat, ManyClassLink)
-    assert steep.slope > flat.slope + 0.1
+    assert link(np.array(limit)) == pytest.approx(winning_probability(np.sqrt(5 * limit / (1 - limit)), 5), abs=1e-6)
+    assert flat.slope < 1
+    own = pilot.sizes[0]
+    r2 = explained(pilot, own.chosen_excess, np.ones(pilot.rows))
+    for found in (link, flat):  # both pass the pilot's own point
+        assert float(found(r2)) == pytest.approx(own.chosen_likely.mean(), abs=0.03)
+
+
+@pytest.mark.parametrize(("classes", "rows", "noise"), [(50, 200, 0.0), (10, 400, 0.22)])
+def test_few_rows_of_a_class_and_wrong_labels_bend_the_link(classes, rows, noise):
+    """Accuracy gains more than one per unit of log R²/(1 − R²) from few rows, and less where labels err."""
+    rng, slopes = np.random.default_rng(6), []
+    centres = 0.6 * rng.standard_normal((classes, 80))
+    for _ in range(3):
+        labels = np.concatenate([np.arange(classes), rng.integers(0, classes, rows - classes)])
+        X = centres[labels] + rng.standard_normal((rows, 80))
+        labels = np.where(rng.random(rows) < noise, rng.permutation(labels), labels)
+        Y = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0)
+        slopes.append(fit_curve(measure_pilot(X, Y, labels, np.arange(rows), rng), rng).draws[0].link.slope)
+    assert np.mean(slopes) < 0.9 if noise else np.mean(slopes) > 1.1, slopes
 
 
 def test_link_counts_classes_by_their_weight():
     rng = np.random.default_rng(5)
-    link = fit_link(pilot_of(rng, shares=(0.6, 0.1, 0.1, 0.1, 0.1)), np.ones(300))
+    link = fit_link(pilot_of(rng, shares=(0.6, 0.1, 0.1, 0.1, 0.1)), np.ones(300), 0.9)
     assert isinstance(link, ManyClassLink)
     assert link.classes == 2  # 1/(.36 + .04) = 2.5; five equal ones would be five
     assert link.largest_share > 0.5

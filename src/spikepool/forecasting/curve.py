@@ -146,7 +146,7 @@ def _fit_draw(pilot: Pilot, design: PilotDesign, own: FloatArray, weights: Float
     power = fit_target_power(pilot, design, weights)
     if pilot.shares is None:
         return _Draw(power)
-    link = fit_link(pilot, weights)
+    link = fit_link(pilot, weights, 1 - float(power[-1]) / float(power.sum()))
     expected = _probit(link(1 - (own @ power).min(keepdims=True)))[0]
     edge = 0.5 / pilot.rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
     measured = np.clip(weighted_mean(pilot.sizes[0].chosen_likely, weights), edge, 1 - edge)

@@ -3,7 +3,7 @@ r"""Learning curves as a damped-slope Gaussian process: posterior of the curve g
 On a transformed score z (the probit for scores in [0, 1], minus the logarithm for losses) and x = log2 n, the slope
 dz/dx is a Gaussian process with
 
-    mean  tau a(x),    covariance  tau² a(x) a(x') exp(−k|x − x'|),    a(x) = exp(−b (x − 8)),
+    mean  tau a(x),    covariance  tau² a(x) a(x') exp(−k|x − x'|),    a(x) = exp(−b x),
 
 and z is its integral with a free level, plus a small random walk. With u = x − x0, x0 the smallest size, and
 a0 = a(x0) both are closed:
@@ -23,8 +23,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
+from scipy.special import logsumexp, ndtr, ndtri
 
+from spikepool.forecasting.score_scale import EDGE
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.constants import constant
 
@@ -32,19 +33,19 @@ _WHERE = "`benchmarks/studies/curve_prior.py`, one half of LCDB"
 PRIOR = constant(
     "forecasting.curve_process.PRIOR",
     (
-        (0.01, 0.05, 0.243),
-        (0.04, 0.05, 0.127),
-        (0.08, 0.05, 0.225),
-        (0.16, 0.05, 0.143),
-        (0.32, 0.05, 0.032),
-        (0.64, 0.05, 0.019),
-        (0.04, 0.4, 0.124),
-        (0.08, 0.4, 0.043),
-        (0.16, 0.4, 0.015),
-        (0.32, 0.4, 0.016),
-        (0.64, 0.4, 0.013),
+        (0.0149, 0.05, 0.252),
+        (0.0597, 0.05, 0.13),
+        (0.119, 0.05, 0.225),
+        (0.239, 0.05, 0.135),
+        (0.477, 0.05, 0.035),
+        (0.955, 0.05, 0.015),
+        (0.981, 0.4, 0.12),
+        (1.96, 0.4, 0.04),
+        (3.93, 0.4, 0.02),
+        (7.85, 0.4, 0.02),
+        (15.7, 0.4, 0.008),
     ),
-    "Scale tau and damping b of the slope per doubling of the rows, with prior weights",
+    "Scale tau and damping b per doubling of the rows of a curve's slope tau exp(−b log2 n), with prior weights",
     f"{_WHERE}: likelihood of curves of accuracy and of log loss and of their scores at 2, 4 and 8 times the size",
 )
 MEMORY = constant(
@@ -59,16 +60,14 @@ ROUGH = constant(
     "Standard deviation, per square root of a doubling, of a random walk that is added to the curve",
     f"{_WHERE}: 90 % intervals cover .89 to .95 in every cell of size and horizon, .87 to .93 without",
 )
-# Standard deviations of the level that is free, and of points without repeats: grids far wider than any curve.
-_LEVEL_DEVIATION = 5.0
+# Standard deviations of points without repeats: a grid far wider than any curve.
 _NOISES = (0.003, 0.01, 0.03, 0.1, 0.3)
-_REFERENCE = 8.0  # log2 of the rows at which a(x) = 1
 
 
 def slope_moments(x: FloatArray, damping: float) -> tuple[FloatArray, FloatArray]:
     """Mean (m,) and covariance (m, m) of z(x) − z(x[0]) at tau = 1, for increasing x = log2 n."""
     b, k = damping, MEMORY
-    start = float(np.exp(-b * (x[0] - _REFERENCE)))
+    start = float(np.exp(-b * x[0]))
     u = x - x[0]
     low, high = np.minimum(u[:, None], u), np.maximum(u[:, None], u)
     square = 2 / (k - b) * (-np.expm1(-2 * b * low) / (2 * b) + np.expm1(-(b + k) * low) / (b + k))
@@ -131,7 +130,8 @@ def posterior(n: FloatArray, z: FloatArray, noise: FloatArray | None, at: FloatA
     back = np.argsort(order)
     moments = {b: slope_moments(x[order], b) for _, b, _ in PRIOR}
     steps = x - x.min()
-    walk = ROUGH**2 * np.minimum(steps[:, None], steps) + _LEVEL_DEVIATION**2
+    # the level is free: any of the scale
+    walk = ROUGH**2 * np.minimum(steps[:, None], steps) + float(ndtri(EDGE)) ** 2
     points, centre = len(n), float(z[np.argmax(n)])
     noises = [noise] if noise is not None else [np.diag(s**2 * np.sqrt(n.max() / n)) for s in _NOISES]
     logs, means, covariances = [], [], []

@@ -20,16 +20,14 @@ from spikepool.kit.near_copies import (
     order_words,
 )
 
-# Rows up to which near copies are joined, and groups that must remain.
-_MOST_JOINED, _FEWEST_GROUPS = 5000, 20
-
 
 def dependence_warnings(
-    X: FloatArray, labels: IntArray | None, groups: IntArray, ordered: bool, rng: np.random.Generator
+    X: FloatArray, labels: IntArray | None, groups: IntArray, ordered: bool, fewest: int, rng: np.random.Generator
 ) -> tuple[list[str], IntArray]:
     """What to say of rows (n, d) with the groups (n,) that are known, and the groups with near copies joined.
 
-    Of the order of rows something is said only if it is `ordered`.
+    Near copies are joined if at least `fewest` groups remain. Of the order of rows something is said only if it is
+    `ordered`.
     """
     classes = np.zeros(len(X), dtype=np.intp) if labels is None else labels
     sizes = np.bincount(classes)
@@ -47,9 +45,9 @@ def dependence_warnings(
     nearest = nearest_distances(x[chosen], norms[chosen], groups[chosen], x, norms, groups)
     share, by_chance = excess_share(nearest, len(x), scatter)
     if not by_chance:
-        joined = near_copy_groups(x, norms, groups) if len(x) <= _MOST_JOINED else groups
+        joined = near_copy_groups(x, norms, groups)
         # with fewer groups there is nothing to leave out: then it is said and not done
-        if joined.max() + 1 >= _FEWEST_GROUPS and joined is not groups:
+        if joined.max() + 1 >= fewest:
             groups = joined
             found.append(
                 f"{share:.0%} of the rows have a near copy: they are left out together, as {joined.max() + 1:,} groups"

@@ -22,6 +22,7 @@ from spikepool.forecasting.pilot_input import (
     take_part,
 )
 from spikepool.forecasting.pooled_tokens import looks_at_labels, pool_pilot
+from spikepool.forecasting.process_curve import CLEAR
 from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
@@ -30,13 +31,8 @@ from spikepool.kit.progress import Progress
 # Root mean square difference between curve and measured points, a + b/sqrt(n0), that no development task exceeded.
 # Below it the difference says nothing about the error of the forecast (rank correlations of −.03 to .18).
 _USUAL_ERROR = (0.015, 0.65)
-# The same for R², the score of a regression: the largest 2 % of the development tasks were beyond it.
-_USUAL_R2_ERROR = (0.03, 1.2)
 # Standard errors by which the pilot's explained variance must exceed zero.
 _SIGNIFICANCE = 1.645
-# The same for its accuracy beyond that of the largest class: a few outliers may take all of the explained variance,
-# and none of the accuracy.
-_BEYOND_CHANCE = 3.0
 
 
 def forecast(
@@ -200,7 +196,8 @@ def summarise(
     if pilot.shares is not None:
         own = pilot.level_error  # which accounts for groups
         deviation = max(float(error[0]), float(np.sqrt(own.tested + own.trained)))
-        learned = learned or float(measured[0]) - chance > _BEYOND_CHANCE * deviation + 1e-9
+        # a few outliers may take all of the explained variance, and none of the accuracy
+        learned = learned or float(measured[0]) - chance > CLEAR * deviation + 1e-9
     sizes = asked_sizes(n, pilot.rows)
     return Forecast(
         estimator="ridge",
@@ -256,6 +253,7 @@ def _self_check(curve: LearningCurve, n: IntArray, measured: FloatArray) -> Curv
     score_error = float(np.sqrt(weight @ (curve.to_score(centre) - measured) ** 2))
     r2 = np.array([float(explained(pilot, s.chosen_excess, s.tested)) for s in pilot.sizes if s.tested.sum() > 0])
     r2_error = float(np.sqrt(weight @ (1 - curve.mse(n)[:, 0] - r2) ** 2))
-    fixed, falling = _USUAL_ERROR if curve.classification else _USUAL_R2_ERROR
-    usual = fixed + falling / np.sqrt(pilot.rows)
+    usual = _USUAL_ERROR[0] + _USUAL_ERROR[1] / np.sqrt(pilot.rows)
+    if not curve.classification:
+        usual *= 2  # R² scatters twice as much; the largest 2 % of the development tasks were beyond it
     return CurveFit(score_error, r2_error, bool(score_error <= usual))

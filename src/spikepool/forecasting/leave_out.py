@@ -18,9 +18,6 @@ import numpy as np
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.gcv import LEAST_FREEDOM, gcv_scores
 
-# 1 − H_gg is singular where a group alone decides a direction (more features than rows, penalty near zero).
-_SMALLEST_FREEDOM = 1e-9
-
 
 @dataclass(frozen=True)
 class Decomposition:
@@ -79,7 +76,9 @@ def group_inverse(parts: Decomposition, groups: IntArray, penalty: float) -> Cal
     """The map that multiplies the rows (n, k) of every group g by (I − H_gg)^{-1}."""
     n = len(groups)
     share = parts.squared / (parts.squared + penalty)
-    alone = np.maximum(1 - 1 / n - parts.left**2 @ share, _SMALLEST_FREEDOM)[:, None]
+    # 1 − H_gg is singular where a group alone decides a direction (more features than rows, penalty near zero)
+    least = float(np.sqrt(np.finfo(float).eps))
+    alone = np.maximum(1 - 1 / n - parts.left**2 @ share, least)[:, None]
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=groups[order[0]] - 1))
     lengths = np.diff(starts, append=n)
@@ -88,7 +87,7 @@ def group_inverse(parts: Decomposition, groups: IntArray, penalty: float) -> Cal
         rows = order[starts[lengths == size][:, None] + np.arange(size)]  # (groups of this size, size)
         U = parts.left[rows]
         hat = 1 / n + (U * share) @ U.transpose(0, 2, 1)
-        together.append((rows, np.linalg.pinv(np.eye(size) - hat, rcond=_SMALLEST_FREEDOM, hermitian=True)))
+        together.append((rows, np.linalg.pinv(np.eye(size) - hat, rcond=least, hermitian=True)))
 
     def apply(values: FloatArray) -> FloatArray:
         found = values / alone

@@ -11,9 +11,11 @@ comparisons of unit normals with the margin s,
     accuracy = G_K(exp(a + b ln sqrt(R²/(1 − R²)))),     G_K(s) = ∫ phi(z) Phi(z + s)^(K−1) dz,
 
 K being the effective number of classes 1/sum pi², a and b fitted to the pilot's own sizes with a prior on b. Gaussian
-classes of one shape with centres at equal distances have a = ln(K)/2 and b = 1: fitted indicators then lie around
-R² times the true ones with the variance R²(1 − R²)/K for each class. Rows of real classes are easy or hard for good,
-and b is smaller. Which of the two the pilot is shows in the norms of its rows about their class means.
+classes of one shape with centres at equal distances have a = ln(K)/2 and b = 1 in the limit of many rows: fitted
+indicators then lie around R² times the true ones with the variance R²(1 − R²)/K for each class. With few rows, or with
+labels that err, they start beside that line; their link is the line from the pilot's point to the point of the theory
+at the limit of R². Rows of real classes are easy or hard for good, and b is smaller. Which of the two the pilot is
+shows in the norms of its rows about their class means.
 """
 
 from __future__ import annotations
@@ -25,26 +27,16 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr
 
-from spikepool.forecasting.pilot import Pilot, explained, weighted_mean
+from spikepool.forecasting.pilot import LEAST_R2, Pilot, explained, weighted_mean
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.constants import constant
 
 _WHERE = "Development halves of `benchmarks/studies/plan_worlds.py` and of the corpora of the forecast benchmark"
-# Sizes of the pilot at which less than this is learned say nothing about the link.
-_LEAST_R2 = 0.01
-# Weight of a size n in the link: (n/n0)^2, the larger sizes being nearer to what is forecast.
-_SIZE_EXPONENT = 2.0
 _SLOPE = constant(
     "forecasting.link._SLOPE",
     0.7,
     "More than two classes: prior slope b of the log margin against ln sqrt(R²/(1 − R²))",
     f"{_WHERE}; true slopes of text corpora are .54 to .75, of digits and splice .9",
-)
-_GAUSSIAN_SLOPE = constant(
-    "forecasting.link._GAUSSIAN_SLOPE",
-    1.25,
-    "The same where rows look Gaussian within classes; linear discriminant theory has 1 in the limit",
-    f"{_WHERE}; true slopes are 1.1 to 1.4",
 )
 _SLOPE_WEIGHT = constant(
     "forecasting.link._SLOPE_WEIGHT",
@@ -52,7 +44,6 @@ _SLOPE_WEIGHT = constant(
     "Weight of that prior, over the pilot's rows",
     f"{_WHERE}; 20 to 100 are equal",
 )
-_SMALLEST_SLOPE = 0.1
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 
 
@@ -117,8 +108,11 @@ class ManyClassLink:
         return np.asarray(np.maximum(winning_probability(margin, self.classes), self.largest_share))
 
 
-def fit_link(pilot: Pilot, weights: FloatArray) -> Link:
-    """The link that the pilot's sizes show, for rows with the given weights."""
+def fit_link(pilot: Pilot, weights: FloatArray, limit: float) -> Link:
+    """The link that the pilot's sizes show, for rows with the given weights; `limit` is that of R².
+
+    A size n has the weight n², as larger ones are nearer to what is forecast.
+    """
     assert pilot.shares is not None
     seen = []
     for size in pilot.sizes:
@@ -126,22 +120,28 @@ def fit_link(pilot: Pilot, weights: FloatArray) -> Link:
         if w.sum() > 0:
             r2 = float(explained(pilot, size.chosen_excess, w))
             seen.append((size.n / pilot.rows, r2, float(weighted_mean(size.chosen_likely, w))))
-    learned = np.array([point for point in seen if point[1] > _LEAST_R2]).reshape(-1, 3)
+    learned = np.array([point for point in seen if point[1] > LEAST_R2]).reshape(-1, 3)
     fraction, r2s, accuracy = learned.T
     # none or all correct among n rows is not evidence of an infinite margin
     accuracy = np.clip(accuracy, 0.5 / pilot.rows, 1 - 0.5 / pilot.rows)
-    weight = fraction**_SIZE_EXPONENT
+    weight = fraction**2
     weight = weight / max(float(weight.sum()), 1e-300)
     if pilot.classes == 2:
         return TwoClassLink(float(pilot.shares[1]))
     classes = max(2, round(1 / float(pilot.shares @ pilot.shares)))
-    slope, level = _GAUSSIAN_SLOPE if pilot.gaussian else _SLOPE, 0.5 * float(np.log(classes))
+    slope, level = _SLOPE, 0.5 * float(np.log(classes))
     if len(r2s):
         x, y = _log_ratio(r2s), np.log(np.maximum(margin_of(accuracy, classes), 0.02))
-        dx, dy = x - weight @ x, y - weight @ y
-        prior = _SLOPE_WEIGHT / pilot.rows
-        slope = max((prior * slope + float(weight @ (dx * dy))) / (prior + float(weight @ dx**2)), _SMALLEST_SLOPE)
-        level = float(weight @ y - slope * (weight @ x))
+        centre, height = float(weight @ x), float(weight @ y)
+        end = max(float(_log_ratio(np.array(limit))), float(x.max()))
+        if pilot.gaussian and end > centre:
+            slope = (end + level - height) / (end - centre)
+        else:
+            prior = _SLOPE_WEIGHT / pilot.rows
+            spread = weight @ (x - centre) ** 2
+            slope = (prior * slope + float(weight @ ((x - centre) * (y - height)))) / (prior + float(spread))
+        slope = max(slope, 0.0)
+        level = height - slope * centre
     return ManyClassLink(classes, float(pilot.shares.max()), level, slope)
 
 

@@ -25,8 +25,7 @@ from sklearn.utils import get_tags
 from spikepool.errors import InvalidInputError, SizeError
 from spikepool.forecasting.curve import REWEIGHTINGS
 from spikepool.forecasting.pilot import FEWEST_TRAINED, FRACTIONS
-from spikepool.forecasting.pilot_input import PilotInput
-from spikepool.forecasting.pooled_tokens import FOLDS
+from spikepool.forecasting.pilot_input import FOLDS, PilotInput
 from spikepool.forecasting.process_curve import FEWEST_SIZES, ProcessCurve
 from spikepool.forecasting.score_scale import ScoreScale
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray

@@ -18,22 +18,18 @@ from spikepool.forecasting.dependent_rows import dependence_warnings
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 
+# Parts of the pilot that are left out in turn; a class with fewer rows is not in every one of them.
+FOLDS = 5
 # With fewer rows no part of the curve can be measured; up to the second number it can, and badly.
 FEWEST_ROWS, SMALL_PILOT = 20, 60
-_FEW_ROWS_OF_A_CLASS = 5
-# Repeated rows are always merged; from this share on it is worth a word.
-_REPEATED_SHARE = 0.02
-# Rows with the features of another one are copies of it, unless this share of the rows are such and their targets
-# differ by more than the second share of all the targets' variance.
-_RECURRING_SHARE, _UNLIKE_SHARE = 0.05, 0.1
+# Share of the rows with the features of another one from which it is mentioned. They are copies of it, unless their
+# targets differ by more than the second share of all the targets' variance.
+_REPEATED_SHARE, _UNLIKE_SHARE = 0.05, 0.1
 # Rows for each of the different features from which new rows will have features that were met: features are categories.
 _DRAWS_OF_A_FEATURE = 3
-# Squares of larger features overflow in the Gram matrix of many rows.
-_LARGEST_FEATURE = 1e100
-# A row this many times as far from the mean as the median row: it alone decides a principal direction.
-_FAR_ROW = 30.0
-# Spread of a column, as a multiple of the median one, from which units are mentioned.
-_UNLIKE_SCALES = 100.0
+# A row this many times as far from the mean as the median row, or a column that varies so many times as much as the
+# median one: it alone decides a principal direction.
+_DOMINATING = 30.0
 # Rows that a forecast is made from: more would take minutes and change the curve by less than its interval.
 MOST_ROWS = 20_000
 # The smaller Gram matrix is decomposed fifty times.
@@ -109,7 +105,7 @@ def read_features(C: Any, name: str = "C") -> FloatArray:
             f"the smaller side of {name} must be at most {_LARGEST_SIDE}", features.shape, "Take a part of the rows"
         )
     largest = float(np.abs(features).max())
-    if largest > _LARGEST_FEATURE:
+    if largest > np.sqrt(np.finfo(float).max / features.size):
         raise InvalidInputError(f"squares of {name} overflow; the largest entry is", largest, "Rescale the features")
     return features
 
@@ -192,22 +188,22 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
         notes.append(f"a pilot of {len(X)} rows says little: the interval is the message")
     if labels is not None:
         counts = np.bincount(labels)
-        few = int((counts < _FEW_ROWS_OF_A_CLASS).sum())
+        few = int((counts < FOLDS).sum())
         if few:
             notes.append(
-                f"{few} of {len(counts)} classes have fewer than {_FEW_ROWS_OF_A_CLASS} rows: "
+                f"{few} of {len(counts)} classes have fewer than {FOLDS} rows: "
                 "the accuracy of these is hardly measured, and classes without a row are not counted"
             )
     norms = ((X - X.mean(axis=0)) ** 2).sum(axis=1)
-    far = int((norms > _FAR_ROW**2 * np.median(norms)).sum())
+    far = int((norms > _DOMINATING**2 * np.median(norms)).sum())
     if far:
         notes.append(
-            f"rows more than {_FAR_ROW:g} times as far from the centre as the median row: {far}; they dominate ridge, "
-            "so check them, clip them or leave them out"
+            f"rows more than {_DOMINATING:g} times as far from the centre as the median row: {far}; they dominate "
+            "ridge, so check them, clip them or leave them out"
         )
     spread = X.std(axis=0)
     widest, usual = float(spread.max()), float(np.median(spread[spread > 0]))
-    if not standardize and widest > _UNLIKE_SCALES * usual:
+    if not standardize and widest > _DOMINATING * usual:
         notes.append(
             f"one column varies {widest / usual:.3g} times as much as the usual one: ridge hardly sees "
             "the others, and standardize=True is another model"
@@ -218,7 +214,7 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
         scale = np.where(spread > 0, spread, 1.0)
     X = X / scale
     if not draws:
-        told, number = dependence_warnings(X, labels, number, groups is None, np.random.default_rng(0))
+        told, number = dependence_warnings(X, labels, number, groups is None, FEWEST_ROWS, np.random.default_rng(0))
         notes += told
     return PilotInput(X, Y, labels, classes, number, kept, scale, standardize, tuple(notes))
 
@@ -237,7 +233,7 @@ def _recur_unlike(same: IntArray, Y: FloatArray) -> bool:
     """
     sizes = np.bincount(same)
     recurring = sizes > 1
-    if sizes[recurring].sum() < _RECURRING_SHARE * len(same):
+    if sizes[recurring].sum() < _REPEATED_SHARE * len(same):
         return False
     sums = np.zeros((len(sizes), Y.shape[1]))
     np.add.at(sums, same, Y)

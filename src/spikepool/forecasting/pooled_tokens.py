@@ -12,11 +12,9 @@ from sklearn.utils import get_tags
 from spikepool.data.estimator_input import shape_of
 from spikepool.data.labels import label_array
 from spikepool.errors import InvalidInputError, ShapeError
-from spikepool.forecasting.pilot_input import in_memory, labels_in_memory, read_groups
+from spikepool.forecasting.pilot_input import FOLDS, in_memory, labels_in_memory, read_groups
 from spikepool.kit.arrays import AnyArray, FloatArray
 from spikepool.kit.gcv import fit_ridge
-
-FOLDS = 5
 
 
 def pool_pilot(pooling: Any, tokens: Any, y: Any, *, mask: Any = None, groups: Any = None) -> FloatArray:

@@ -19,7 +19,7 @@ FEWEST_SIZES = 4
 # Degrees of freedom of the variance of a point that its neighbours contribute.
 _BORROWED_FREEDOM = 6.0
 # Standard errors by which a fall, or a point beside the curve, is mentioned.
-_CLEAR = 3.0
+CLEAR = 3.0
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class ProcessCurve:
         drop = (z[best] - z) / np.sqrt(
             np.maximum(variance + variance[best] - 2 * noise[best, np.arange(len(z))], 1e-12)
         )
-        if drop[-1] > _CLEAR:
+        if drop[-1] > CLEAR:
             return [
                 f"the score at {self.n[-1]:,.0f} rows is worse than at {self.n[int(np.argmax(z))]:,.0f}: the curve "
                 "falls, and the forecast assumes that more rows help; check the training at the larger sizes"
             ]
-        if drop[1:-1].max(initial=0.0) > _CLEAR:
+        if drop[1:-1].max(initial=0.0) > CLEAR:
             at = 1 + int(np.argmax(drop[1:-1]))
             return [
                 f"the curve falls before {self.n[at]:,.0f} rows and rises after it (double descent): fit the points "
@@ -115,7 +115,7 @@ class ProcessCurve:
         system = np.linalg.solve(factor, np.column_stack([design, z]))
         fit = np.linalg.lstsq(system[:, :3], system[:, 3], rcond=None)[0]
         left, beside = system[:, 3] - system[:, :3] @ fit, np.abs(z - design @ fit)
-        if self.covariance is not None and float(left @ left) / (len(z) - 3) > _CLEAR**2:
+        if self.covariance is not None and float(left @ left) / (len(z) - 3) > CLEAR**2:
             return [
                 "the points disagree by more than their repeats say; the score at "
                 f"{self.n[int(np.argmax(beside))]:,.0f} rows is furthest off: check how it was measured"

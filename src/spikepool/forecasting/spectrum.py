@@ -24,12 +24,11 @@ from scipy.optimize import nnls
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.bulk_edge import FEWEST, find_edge
+from spikepool.kit.gcv import LEAST_FREEDOM
 from spikepool.kit.roots import find_root
 
-_PENALTIES = 61
+# Penalties at which the degrees of freedom are met, and eigenvalues that may meet them.
 _GRID = 90
-# With fewer rows than features df approaches m at small penalties, where m − df is the rounding of both.
-_SMALLEST_FREEDOM = 0.02
 
 
 @dataclass(frozen=True)
@@ -113,9 +112,10 @@ def _spikes(squared: FloatArray, m: int) -> FloatArray:
 
 def fit_bulk(squared: FloatArray, m: int, dimension: int, row_norm: float) -> PopulationSpectrum:
     """The same for a spectrum without outliers, of `m` independent rows."""
-    penalties = row_norm * np.logspace(-6, 2.5, _PENALTIES)
+    penalties = row_norm * np.logspace(-6, 2.5, _GRID)
     freedom = (squared / (squared + penalties[:, None])).sum(axis=1)
-    usable = m - freedom > _SMALLEST_FREEDOM * m
+    # with fewer rows than features df approaches m at small penalties, where m − df is the rounding of both
+    usable = m - freedom > LEAST_FREEDOM * m
     kappa = penalties[usable] / (m - freedom[usable])
     highest = 1.5 * float(squared.max()) / m
     lowest = min(0.1 * float(kappa.min()), 0.1 * row_norm / dimension, 1e-3 * highest)

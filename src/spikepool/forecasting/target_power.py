@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from spikepool.forecasting.equivalents import Equivalents, equivalents
-from spikepool.forecasting.pilot import LOG_PENALTIES, Pilot, PilotSize, explained, weighted_mean
+from spikepool.forecasting.pilot import LEAST_R2, LOG_PENALTIES, Pilot, PilotSize, explained, weighted_mean
 from spikepool.forecasting.spectrum import PopulationSpectrum
 from spikepool.kit.arrays import FloatArray
 
@@ -33,13 +33,10 @@ _EQUIVALENT_ERROR = 0.015
 # .3 and .5 and between .1 and .2.
 _LIMIT_REACH = 0.4
 _PRIOR_DEVIATION = 0.15
-_SMALLEST_R2 = 0.002
 # Part of the prior's noise that is always kept: a lucky pilot would otherwise be told that nothing is noise, and an
 # accuracy of one. No difference on the development tasks between 0 and .7;
 # `tests/forecasting/test_hard_pilots.py` has a pilot that needs it.
 _NOISE_KEPT = 0.7
-# Weight of the row that holds the sum of the shares at one.
-_SUM_WEIGHT = 1e3
 
 
 @dataclass(frozen=True)
@@ -83,14 +80,15 @@ def fit_target_power(pilot: Pilot, design: PilotDesign, weights: FloatArray) -> 
     model_error = _EQUIVALENT_ERROR * np.maximum(1, np.abs(g) / 0.5)
     covariance = np.atleast_2d(np.cov(np.hstack(scatter), rowvar=False))
     whiten = np.linalg.cholesky(covariance / pilot.rows + np.diag(model_error**2))
-    best = max(-float(errors[0].min()), _SMALLEST_R2)
+    best = max(-float(errors[0].min()), LEAST_R2)
     count = len(design.bands)
     limit = best ** (1 - _LIMIT_REACH * min(1.0, pilot.dimension / pilot.rows))
     prior = np.append(np.full(count, limit / count), 1 - limit)
+    whole = _EQUIVALENT_ERROR**-2  # holds the sum of the shares at one, far better than any error is known
     system = np.vstack(
-        [np.linalg.solve(whiten, A), np.eye(count + 1) / _PRIOR_DEVIATION, np.full((1, count + 1), _SUM_WEIGHT)]
+        [np.linalg.solve(whiten, A), np.eye(count + 1) / _PRIOR_DEVIATION, np.full((1, count + 1), whole)]
     )
-    values = np.concatenate([np.linalg.solve(whiten, g), prior / _PRIOR_DEVIATION, [_SUM_WEIGHT]])
+    values = np.concatenate([np.linalg.solve(whiten, g), prior / _PRIOR_DEVIATION, [whole]])
     kept = _NOISE_KEPT * (1 - limit)
     power = nnls(system, values - kept * system[:, -1], maxiter=100 * (count + 1))[0]
     power[-1] += kept
