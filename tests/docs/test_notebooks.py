@@ -31,7 +31,7 @@ def kinds(notebook):
 
 
 def test_there_is_one_for_each_kind_of_reader():
-    assert [path.stem for path in NOTEBOOKS] == ["practitioner", "table", "theorist"]
+    assert [path.stem for path in NOTEBOOKS] == ["practitioner", "table", "texts", "theorist"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)

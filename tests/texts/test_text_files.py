@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 
 import numpy as np
 import pytest
@@ -71,6 +72,15 @@ BAD = {
     "cut.parquet": b"PAR1\x00\x00",
     "cut.csv.gz": b"\x1f\x8b\x08\x00garbage",
     "pickle.csv": b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00.",
+    "broken_utf8.csv": b"text,label\n" + b"a,b\n" * 50 + b"\xff\xfe,c\n",
+    "longer_row.csv": b"text,label\na,b\nc,d,e\n",
+    "empty_header.csv": b",\na,b\n",
+    "nested.jsonl": b'{"text": {"a": 1}, "label": "b"}\n' * 3,
+    "deep.jsonl": b"[" * 100_000,
+    "number.jsonl": b"17\n18\n",
+    "wrong_name.npz": b"text,label\na,b\n",
+    "zip.csv": b"PK\x03\x04" + bytes(60),
+    "binary.tsv": bytes(range(256)) * 4,
 }
 
 
@@ -91,6 +101,33 @@ def test_awkward_files_are_read_right(tmp_path):
     bom = tmp_path / "bom.csv"
     bom.write_bytes(b"\xef\xbb\xbftext,label\na,b\n")
     assert read_text_table(bom).columns["texts"] == "text"
+
+
+def test_labels_that_leave_nothing_to_learn_are_named(tmp_path):
+    def wide(texts):
+        return [np.random.default_rng(len(text)).normal(size=(3, 8)) for text in texts]
+
+    many = [(f"text {i}", f"class {i}") for i in range(3000)]
+    one = [(text, "same") for text, _ in toy_rows(60)]
+    few = toy_rows(6)
+    for rows, message in ((many, "3,000 classes"), (one, "one class|two classes"), (few, "too few|at least|few")):
+        path = write_csv(tmp_path / "t.csv", rows)
+        try:
+            page = sp.report(path, encoder=wide)
+        except SpikepoolError as err:
+            said = str(err)
+        else:
+            said = page.to_html()
+        assert re.search(message, said), said[:300]
+    with pytest.raises(SpikepoolError, match=r"folder|file"):
+        read_text_table(tmp_path)
+
+
+def test_a_huge_field_and_formulas_survive(tmp_path):
+    rows = [("w " * 2_000_000, "=cmd|'/c calc'!A1"), ("@SUM(1)", "+1"), ("-2", "tab\tinside")]
+    table = read_text_table(write_csv(tmp_path / "t.csv", rows))
+    assert [len(text) for text in table.texts] == [len(text) for text, _ in rows]
+    assert table.labels.tolist() == [label for _, label in rows]
 
 
 def test_columns_by_name_and_unknown_ones(tmp_path):
