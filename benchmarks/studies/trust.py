@@ -87,7 +87,7 @@ def measure_controls(draws: int, full: bool, out: Path) -> None:
                 if full:
                     verdict = quiet(x).verdict
                 else:
-                    verdict = read_isotropic(MemoryRows(x), None, 1.0).verdict or "coloured or poor fit"
+                    verdict = read_isotropic(MemoryRows(x)).verdict or "coloured or poor fit"
                 verdicts[verdict] = verdicts.get(verdict, 0) + 1
             results[key] = verdicts
             out.write_text(json.dumps(results, indent=1))

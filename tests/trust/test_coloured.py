@@ -193,7 +193,7 @@ def test_components_without_a_gap_are_unresolved():
     tau = np.concatenate([[9.0, 9.0, 2.0], TAU[3:] / 3])
     report = sp.diagnose(rng.standard_normal((400, D)) * np.sqrt(tau) * rng.gamma(3.0, size=(400, 1)))
     assert [c.resolved for c in report.components[:2]] == [False, False]
-    assert "1 unresolved, 2 unresolved" in str(report)
+    assert "1 to 2 unresolved" in str(report)
     assert report.spans[1].k == 2
     assert report.spans[1].interval[0] > 0.8  # the two together are known
 

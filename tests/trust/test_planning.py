@@ -5,6 +5,7 @@ import pytest
 
 import spikepool as sp
 from spikepool.trust import effort
+from spikepool.trust.draws import Draw, share_of_loss
 from spikepool.trust.planning import Curve, required_rows, with_collection
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.trust.diagnosis.UncenteredWarning")
@@ -62,17 +63,33 @@ def test_a_part_agrees_with_its_collection_more_than_with_the_population():
         with_all.append(1 - overlaps(u, components(collection)))
         with_axes.append(1 - overlaps(u, np.eye(D)))
     ratio = np.mean(with_all, axis=0) / np.mean(with_axes, axis=0)
-    # .6 by the formula; the mean loss of 40 draws is known to about a tenth at k >= 5
+    # .6 to first order; the mean loss of 40 draws is known to about a tenth at k >= 5
     assert ratio[2:] == pytest.approx(np.full(3, 0.6), abs=0.13)
 
 
-def test_population_size_moves_every_number_by_one_factor(pair):
+@pytest.mark.parametrize(("n", "d", "M"), [(300, 60, 800), (150, 200, 500)])
+def test_share_of_the_loss_is_that_of_rows_of_a_collection(n, d, M):
+    """Where losses are large more of them is kept than 1 − n/M; by rows, with more and fewer rows than dimensions."""
+    root, ks = np.arange(1.0, d + 1) ** -0.3, np.array([5, 20])
+    losses = []
+    for seed in range(60):
+        x = np.random.default_rng(seed).standard_normal((M, d)) * root
+        u, v = components(x[:n]), components(x)
+        losses.append([[1 - np.linalg.norm(u[:, :k].T @ w[:, :k]) ** 2 / k for k in ks] for w in (v, np.eye(d))])
+    true = np.divide(*np.mean(losses, axis=0))
+    rng = np.random.default_rng(0)
+    parts = [Draw(np.ones(M), n, d, rng) for _ in range(60)]
+    found = share_of_loss(np.ones(M), root**2, n, M, ks, parts, rng)
+    assert found == pytest.approx(true, abs=0.04)  # a ratio of means of 60 draws each, known to .01 or .02
+    assert (true > 1 - n / M + 0.05).all()
+
+
+def test_population_size_moves_every_number_of_a_span_by_one_factor(pair):
     population, collection = pair
     for one, other in zip(population.spans, collection.spans, strict=True):
-        assert other.overlap == pytest.approx(1 - 0.6 * (1 - one.overlap))
-        assert other.interval == pytest.approx(tuple(1 - 0.6 * (1 - end) for end in one.interval))
-    for one, other in zip(population.components, collection.components, strict=True):
-        assert other.alignment == pytest.approx(1 - 0.6 * (1 - one.alignment))
+        kept = (1 - other.overlap) / (1 - one.overlap)
+        assert 0.6 - 1e-9 <= kept < 0.85
+        assert other.interval == pytest.approx(tuple(1 - kept * (1 - end) for end in one.interval), abs=0.02)
     assert "collection of 1,000 rows" in str(collection)
     assert collection.to_dict()["population_size"] == 1000
 
@@ -86,9 +103,9 @@ def test_the_curve_of_a_collection_ends_at_the_whole(pair):
     here = {span.k: span.overlap for span in collection.expected_spans(400)}
     assert here == pytest.approx({span.k: span.overlap for span in collection.spans}, abs=1e-9)
     half = np.array([span.overlap for span in collection.expected_spans(500)])
-    assert half == pytest.approx(
-        with_collection(np.array([span.overlap for span in population.expected_spans(500)]), 0.5), abs=0.01
-    )
+    without = np.array([span.overlap for span in population.expected_spans(500)])
+    assert np.all(half > without)
+    assert np.all(half <= with_collection(without, 0.5) + 0.02)
     with pytest.raises(sp.DomainError, match="between"):
         collection.expected_spans(1001)
     for one, other in zip(population.spans, collection.spans, strict=True):

@@ -5,7 +5,7 @@ import pytest
 
 import spikepool as sp
 from spikepool.data.blocks import ArrayBlocks
-from spikepool.trust import opening
+from spikepool.trust import effort
 from spikepool.trust.draws import overlaps
 from spikepool.trust.memory_rows import MemoryRows, components
 from spikepool.trust.streamed_rows import StreamedRows
@@ -32,15 +32,18 @@ def test_statistics_are_those_of_rows_in_memory(borders):
     assert stream.values == pytest.approx(memory.values, rel=1e-9)
     assert np.abs(np.sum(stream.vectors[:5] * memory.vectors[:5], axis=1)) == pytest.approx(np.ones(5), rel=1e-9)
     assert stream.norms == pytest.approx(memory.norms, rel=1e-9)
-    assert stream.lag == pytest.approx(memory.lag, abs=1e-12)
-    assert np.array_equal(stream.copies, memory.copies)
-    assert np.array_equal(stream.counts, memory.counts)
+    here, there = stream.description, memory.description
+    assert here.lag == pytest.approx(there.lag, abs=1e-12)
+    assert here.scatter == pytest.approx(there.scatter, rel=1e-9)
+    assert np.array_equal(here.copies, there.copies)
+    assert np.array_equal(here.counts, there.counts)
+    np.testing.assert_allclose(here.nearest, there.nearest, atol=1e-9)
+    assert here.caution("duplicates") == there.caution("duplicates")
+    assert np.array_equal(here.outlying, there.outlying)
     assert stream.scores(3) ** 2 == pytest.approx(memory.scores(3) ** 2, rel=1e-6, abs=1e-8)
     rng = np.random.default_rng(0)
-    np.testing.assert_allclose(
-        stream.neighbour_distances(stream.copies, rng), memory.neighbour_distances(memory.copies, rng), atol=1e-9
-    )
-    one, other = stream.sample(stream.copies, False, rng), memory.sample(memory.copies, False, rng)
+    one, other = stream.sample(here.units, False, rng), memory.sample(there.units, False, rng)
+    assert one.fourth == pytest.approx(other.fourth, rel=1e-9)
     assert one.n_effective == other.n_effective == 650
     assert one.whitened == pytest.approx(other.whitened, rel=1e-9)
     assert one.contiguous == pytest.approx(other.contiguous, rel=1e-9)
@@ -62,9 +65,11 @@ def test_parts_merged_in_a_tree_are_the_whole(grouped, monkeypatch):
     with dask.config.set(scheduler="threads"):
         lazy = __import__("dask.array").array.from_array(x, chunks=(90, -1))
         found = StreamedRows(DaskBlocks(lazy, "C"), group, np.random.default_rng(0))
-    for name in ("mean", "values", "norms", "lag", "_whitened", "_halves", "_contiguous", "_nearest"):
+    for name in ("mean", "values", "norms", "_whitened", "_halves", "_contiguous"):
         np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-8, atol=1e-10, err_msg=name)
-    assert np.array_equal(found.copies, whole.copies)
+    for name in ("lag", "nearest", "copies"):
+        here, there = (getattr(stream.description, name) for stream in (found, whole))
+        np.testing.assert_allclose(here, there, rtol=1e-8, atol=1e-10, err_msg=name)
     np.testing.assert_allclose(found._group_sums**2, whole._group_sums**2, rtol=1e-6, atol=1e-8)
 
 
@@ -87,7 +92,7 @@ def test_diagnosis_of_a_store_is_that_of_the_array(tmp_path, monkeypatch):
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     whole = sp.diagnose(x, target=0.9)
     assert sp.diagnose(mapped, target=0.9).to_dict() == whole.to_dict()
-    monkeypatch.setattr(opening, "STREAMED_BYTES", 1000)
+    monkeypatch.setattr(effort, "STREAMED_BYTES", 1000)
     found = sp.diagnose(mapped, target=0.9)
     assert found.verdict == whole.verdict == "coloured"
     for one, other in zip(found.spans, whole.spans, strict=True):
@@ -104,7 +109,7 @@ def test_diagnosis_of_a_store_is_that_of_the_array(tmp_path, monkeypatch):
 
 
 def test_bad_rows_are_named_in_a_stream(monkeypatch):
-    monkeypatch.setattr(opening, "STREAMED_BYTES", 1000)
+    monkeypatch.setattr(effort, "STREAMED_BYTES", 1000)
     x = rows()
     x[333, 4] = np.nan
     with pytest.raises(sp.NonFiniteError, match="row 333"):

@@ -251,8 +251,8 @@ def _trust(features: Any, groups: Any, random_state: Any) -> Answer:
     def ask() -> Answer:
         found = diagnose(features, target=SPAN_TARGET, groups=groups, random_state=random_state)
         verdict, advice = sentences.trust(found)
-        kinds = ("spans", "rows") if found.verdict == "coloured" else ("spectrum",)
-        pictures = tuple((lambda ax, kind=kind: found.plot(ax, kind=kind)) for kind in kinds)
+        drawn = ("spans", "rows") if found.verdict == "coloured" else ("spectrum",)
+        pictures = tuple((lambda ax, what=what: found.plot(ax, what)) for what in drawn)
         return Answer(TRUST, verdict, advice, found, notes=tuple(found.warnings), pictures=pictures)
 
     return _asked(TRUST, ask)

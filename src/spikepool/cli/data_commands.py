@@ -188,11 +188,11 @@ def diagnose(
         print_json(found.to_dict())
     else:
         print(found.summary())
-    kinds = ("spectrum", "spans", "rows") if found.verdict == "coloured" else ("spectrum",)
+    drawn = ("spectrum", "spans", "rows") if found.verdict == "coloured" else ("spectrum",)
     write_out(
         out,
         f"Components of {features}",
-        lambda: _columns([lambda ax, kind=kind: found.plot(ax, kind=kind) for kind in kinds]),
+        lambda: _columns([lambda ax, what=what: found.plot(ax, what) for what in drawn]),
         found._repr_html_,
         quiet=as_json,
     )

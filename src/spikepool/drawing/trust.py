@@ -10,7 +10,7 @@ from spikepool.drawing import palette, plotting
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 
-KINDS = ("spectrum", "spans", "rows")
+PICTURES = ("spectrum", "spans", "rows")
 # Spans whose curve against the number of rows is drawn; those of one or two components hang on single gaps.
 _SMALLEST_CURVE = 5
 _TITLES = {
@@ -20,18 +20,18 @@ _TITLES = {
 }
 
 
-def draw_diagnosis(diagnosis: Any, ax: Any = None, kind: str | None = None) -> Any:
+def draw_diagnosis(diagnosis: Any, ax: Any = None, what: str | None = None) -> Any:
     """One picture of a diagnosis on `ax`; returns the axes."""
-    if kind is None:
-        kind = "spectrum" if diagnosis.spans is None else "spans"
-    check.choice(kind, "kind", KINDS)
-    if kind != "spectrum" and diagnosis.spans is None:
+    if what is None:
+        what = "spectrum" if diagnosis.spans is None else "spans"
+    check.choice(what, "what", PICTURES)
+    if what != "spectrum" and diagnosis.spans is None:
         raise InvalidInputError(
-            f"there are no spans to draw when the verdict is {diagnosis.verdict!r}", kind, "Draw kind='spectrum'"
+            f"there are no spans to draw when the verdict is {diagnosis.verdict!r}", what, "Draw what='spectrum'"
         )
     ax = plotting.own_axes(ax)
-    {"spectrum": draw_spectrum, "spans": draw_spans, "rows": draw_rows}[kind](diagnosis, ax)
-    ax.set_title(_TITLES[kind], loc="left")
+    {"spectrum": draw_spectrum, "spans": draw_spans, "rows": draw_rows}[what](diagnosis, ax)
+    ax.set_title(_TITLES[what], loc="left")
     return ax
 
 

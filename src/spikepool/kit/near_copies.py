@@ -50,7 +50,7 @@ def norm_scatter(trace: float, squared: float, n: int) -> float:
 
     `trace` and `squared` are the traces of the sample covariance and of its square, or of a multiple of it.
     """
-    return 2 * max(squared - trace**2 / (n - 1), 0.0) / trace**2
+    return 2 * max(squared - trace**2 / (n - 1), 0.0) / trace**2 if trace > 0 else 0.0
 
 
 def neighbour_rows(n: int, rng: np.random.Generator) -> IntArray:

@@ -20,6 +20,8 @@ def standard_error(values: ArrayLike, axis: int = 0) -> Any:
 
 # Standard deviations from the middle of a normal law to the ends of its central 90 %.
 NORMAL_90 = 1.6448536269514722
+# Probability of what chance alone does below which something is not taken for chance.
+SIGNIFICANCE = 0.01
 
 
 def unselected(value: float, cut: float, deviation: float, level: float = 0.5) -> float:

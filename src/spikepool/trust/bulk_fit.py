@@ -8,6 +8,7 @@ import numpy as np
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import FreeProductLaw
+from spikepool.trust.effort import LARGE_SIDE
 
 # Margin beyond the edge in units of the edge's fluctuation scale. The Tracy-Widom law (beta = 1) exceeds 3.3 once in a
 # thousand draws; the rest is room for the error of the fit and for tokens that a draw happens to use much more often
@@ -16,14 +17,12 @@ TRACY_WIDOM_MARGIN = 3.6
 # Central quantiles used for the robust start; the top fifth may hold outliers.
 _LEVELS = np.linspace(0.05, 0.8, 16)
 # Share of the eigenvalues that must not be zero for that start.
-FEWEST_NONZERO = 0.25
-# Sequences and tokens of the draw behind the edge of finite sequences.
-_USAGE_SIZE = 1000
+FEWEST_NONZERO = 1 - float(_LEVELS[-1])
 # Kolmogorov-Smirnov distances up to which a fit is called good and fair, as (constant, multiple of 1/d). Eigenvalues
 # are rigid: under the model the distance is 1.5/d to 3/d plus the departure of finite sequences from the limit
-# (.002 to .01 for three or more effective tokens). A fair fit does not prove isotropy: smoothly falling variances come
-# as close, and the text about a bulk without outliers mentions it.
-_GOOD_FIT = (0.01, 1.5)
+# (.002 to .01 for three or more effective tokens). A signal is claimed over a good fit, which all but one in a hundred
+# of the model's signals have, or over a fair one where the vocabulary is given: smoothly falling variances have one.
+_GOOD_FIT = (0.012, 2.0)
 _FAIR_FIT = (0.03, 3.0)
 
 
@@ -80,7 +79,7 @@ def edge_factor(weights: FloatArray, d: int, V: int, n: int) -> float:
     from spikepool.laws.atomic import AtomicLaw
     from spikepool.laws.generalized import GeneralizedLaw
 
-    shrink = min(1.0, _USAGE_SIZE / max(V, n))
+    shrink = min(1.0, LARGE_SIDE / max(V, n))
     small_V, small_n = max(2, round(V * shrink)), max(2, round(n * shrink))
     tokens = np.random.default_rng(0).integers(0, small_V, size=(small_n, len(weights)))
     W = np.zeros((small_V, small_n))

@@ -17,31 +17,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.statistics import NORMAL_90
-from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes
+from spikepool.kit.statistics import NORMAL_90, SIGNIFICANCE
+from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes, share_of_loss
 from spikepool.trust.effort import effort
 from spikepool.trust.levels import flat_levels
-from spikepool.trust.population import corrected, population_spectrum
+from spikepool.trust.population import FLOOR, corrected, population_spectrum
 from spikepool.trust.row_scales import candidates
-from spikepool.trust.sample import Sample
+from spikepool.trust.sample import SMALLEST_STEADY_SPAN, Sample
 
 # A hypothesis whose halves differ from the data's by this more (mean over k >= 5) has e times less weight.
 _HALVES_SCALE = 0.01
-# Hypotheses with less weight are not drawn from.
-_SMALLEST_WEIGHT = 0.05
-# Half-width of the 90 % interval of arcsin sqrt(O): 1.645 sqrt((widening·sd)² + (model error)²/n).
+# Mean difference between observed and simulated halves beyond which a hypothesis has no weight beside a perfect one.
+HALVES_TOLERANCE = -_HALVES_SCALE * math.log(SIGNIFICANCE)
+# Half-width of the 90 % interval of arcsin sqrt(O): 1.645 sqrt((widening·sd)² + (model error)²/n). Where scores along
+# the components are heavier-tailed than those of the simulated rows, the widening is larger: see `simulate`.
 _WIDENING = 1.3
-_MODEL_ERROR = 0.4
-# Largest mean difference between observed and simulated halves at which the simulation may speak.
-HALVES_TOLERANCE = 0.05
-# Least mean agreement of halves, and least ratio of the smallest steady span's to the largest's (of four times its size
-# or more) as a multiple of what it is in a flat spectrum, where S_k grows as k: below them there is no order among the
-# leading components, which a sample always seems to have.
+MODEL_ERROR = 0.4
+# Least mean agreement of halves, and the power of k with which it may grow from the smallest steady span to the
+# largest: in a flat spectrum, which has no order among its leading components, S_k grows as k.
 _LEAST_AGREEMENT = 0.15
-_LEAST_RATIO = 1.5
-_RATIO_REACH = 4
-# Spans below this size depend on single gaps of the spectrum; they decide nothing.
-SMALLEST_STEADY_SPAN = 5
+_STEEPEST_GROWTH = 0.75
 
 
 @dataclass(frozen=True)
@@ -65,6 +60,10 @@ class Simulated:
         Fitted population spectrum, the mean over the hypotheses.
     weights : dict
         Weight of each hypothesis about the scales.
+    kept : numpy.ndarray of shape (len(ks),)
+        Loss against the collection that the rows are part of, over that against the population; ones without it.
+    widening : float
+        Factor by which the scatter of draws is widened.
     kurtosis : float
         Mean squared scale E[s²]: an eigenvalue scatters by ``sqrt(2 E[s²]/n)`` of itself.
     at : callable
@@ -81,6 +80,8 @@ class Simulated:
     simulated_halves: FloatArray
     tau: FloatArray
     weights: dict[str, float]
+    kept: FloatArray
+    widening: float
     kurtosis: float
     at: Callable[[int, int], FloatArray]
 
@@ -101,8 +102,7 @@ def have_order(halves: FloatArray, ks: IntArray) -> bool:
     """Whether the agreement of halves (len(ks),) is that of components in an order, and not of a flat spectrum."""
     steady = steady_spans(ks)
     first, last = int(steady[0]), int(steady[-1])
-    flat = ks[first] / ks[last]
-    ordered = flat * _RATIO_REACH > 1 or halves[first] >= _LEAST_RATIO * flat * halves[last]
+    ordered = halves[first] >= (ks[first] / ks[last]) ** _STEEPEST_GROWTH * halves[last]
     return bool(halves[steady].mean() >= _LEAST_AGREEMENT and ordered)
 
 
@@ -125,8 +125,16 @@ class _World:
     redrawn: tuple[FloatArray, ...] = ()
 
 
-def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], None] = lambda _: None) -> Simulated:
-    """Fit the hypotheses to `sample`, weigh them, and draw; `advance` is told of the hundredths that are done."""
+def simulate(
+    sample: Sample,
+    rng: np.random.Generator,
+    advance: Callable[[int], None] = lambda _: None,
+    collection: float | None = None,
+) -> Simulated:
+    """Fit the hypotheses to `sample`, weigh them, and draw; `advance` is told of the hundredths that are done.
+
+    `collection` is the number of independent rows of the finite collection that these are part of.
+    """
     n, ks, d = sample.n_effective, sample.ks, len(sample.values)
     work = effort(n, d)
     observed, steady = sample.halves.mean(axis=0), steady_spans(sample.ks)
@@ -139,7 +147,8 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
         halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, rng)
         differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
         advance(60 // len(hypotheses))
-    weights = _weights(differences)
+    weights = _weights(differences, work.draws)
+    best = max(weights, key=lambda name: weights[name])
     votes, spans, single, around = [], [], [], []
     for name, weight in weights.items():
         times = max(2, round(work.draws * weight))
@@ -162,7 +171,6 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
     expected = overlap_of(centre)
     lower, cuts = np.zeros(len(ks)), None
     if work.flattened:
-        best = max(weights, key=lambda name: weights[name])
         level, cuts = flat_levels(sample.values, worlds[best].tau, drawn_of[best])
         flat = _World(worlds[best].scales, level)
         found = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[best]]
@@ -170,7 +178,14 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
         vote = math.exp(-max(difference - differences[best], 0.0) / (2 * _HALVES_SCALE))
         lower = vote * np.maximum(centre - angle(np.array(found)).mean(axis=0), 0.0)
     # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
-    missed = np.log(np.maximum(1 - expected, 1e-9) / np.maximum(1 - overlap_of(vote_of @ redrawn), 1e-9))
+    missed = np.log(np.maximum(1 - expected, FLOOR) / np.maximum(1 - overlap_of(vote_of @ redrawn), FLOOR))
+    # an eigenvalue scatters by sqrt((E[y⁴] − 1)/n) of itself, with E[y⁴] = 3 E[s²] for the scores y of simulated rows
+    kurtosis = float(sum(weights[name] * np.mean(worlds[name].scales ** 2) for name in weights))
+    widening = _WIDENING * math.sqrt(max((sample.fourth - 1) / (3 * kurtosis - 1), 1.0))
+    kept = np.ones(len(ks))
+    if collection is not None:
+        parts = [Draw(worlds[best].scales, n, d, rng) for _ in range(work.draws)]
+        kept = share_of_loss(worlds[best].scales, worlds[best].tau, n, round(collection), ks, parts, rng)
 
     def at(rows: int, total: int) -> FloatArray:
         """From the spectra that might have been: the fitted one is too sure of its gaps, on which many rows hang."""
@@ -187,7 +202,7 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
     return Simulated(
         ks=ks,
         overlap=expected,
-        half_width=NORMAL_90 * np.sqrt((_WIDENING * spread) ** 2 + _MODEL_ERROR**2 / n),
+        half_width=NORMAL_90 * np.sqrt((widening * spread) ** 2 + MODEL_ERROR**2 / n),
         lower=lower,
         cuts=cuts,
         single=np.array(single),
@@ -195,7 +210,9 @@ def simulate(sample: Sample, rng: np.random.Generator, advance: Callable[[int], 
         simulated_halves=np.asarray(sum(weights[name] * halves[name] for name in weights)),
         tau=np.asarray(sum(weights[name] * worlds[name].tau for name in weights)),
         weights=weights,
-        kurtosis=float(sum(weights[name] * np.mean(worlds[name].scales ** 2) for name in weights)),
+        kept=kept,
+        widening=widening,
+        kurtosis=kurtosis,
         at=at,
     )
 
@@ -237,10 +254,11 @@ def _half_overlaps(world: _World, n: int, ks: IntArray, count: int, rng: np.rand
     return np.asarray(np.mean([overlaps(a, b, ks)[0] for a, b in itertools.combinations(drawn, 2)], axis=0))
 
 
-def _weights(differences: dict[str, float]) -> dict[str, float]:
+def _weights(differences: dict[str, float], draws: int) -> dict[str, float]:
+    """Weights of the hypotheses that have at least one of so many draws."""
     best = min(differences.values())
     raw = {name: math.exp(-(difference - best) / _HALVES_SCALE) for name, difference in differences.items()}
     total = sum(raw.values())
-    kept = {name: w for name, w in raw.items() if w >= _SMALLEST_WEIGHT * total}
+    kept = {name: w for name, w in raw.items() if round(draws * w / total)}
     total = sum(kept.values())
     return {name: w / total for name, w in kept.items()}

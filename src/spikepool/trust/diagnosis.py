@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,16 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from spikepool.data.description import Description
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.near_copies import copies_of_a_row
 from spikepool.kit.progress import Progress
+from spikepool.kit.statistics import NORMAL_90, SIGNIFICANCE
 from spikepool.theory import spikes
-from spikepool.trust import row_warnings
 from spikepool.trust.bulk_fit import FEWEST_NONZERO, BulkFit, edge_factor
 from spikepool.trust.coloured import (
     HALVES_TOLERANCE,
+    MODEL_ERROR,
     Simulated,
     angle,
     have_order,
@@ -31,20 +33,16 @@ from spikepool.trust.opening import open_rows
 from spikepool.trust.planning import Curve, curve, required_rows, with_collection
 from spikepool.trust.regimes import IsotropicReading, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
+from spikepool.trust.row_warnings import drift_caution
 from spikepool.trust.rows import Rows, spanned
+from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, span_sizes
 from spikepool.trust.usage import explaining_usage
 
-# Independent rows below which halves and spans are not simulated.
-_FEWEST_ROWS = 20
-# Single components that are reported. One is resolved when its interval is no wider than this, more than half of it
-# is its namesake, and its eigenvalue differs from its neighbours' by this many times sqrt(E[s²]/n) of itself: two equal
-# population eigenvalues give samples further apart in eight cases of a hundred (exp(−4.5²/8)).
-_COMPONENTS = 10
+# A single component is resolved when its interval is no wider than this and more than half of it is its namesake.
 _RESOLVED_WIDTH = 0.5
-_RESOLVED_GAP = 4.5
-# Intervals of single components on the angle: quantiles of the draws, widened, and the error of the model.
-_WIDENING = 1.5
-_MODEL_ERROR = 0.04
+# Difference of log eigenvalues, in sqrt(E[s²]/n), which two equal population eigenvalues exceed with probability
+# exp(−x²/8).
+_RESOLVED_GAP = math.sqrt(-8 * math.log(SIGNIFICANCE))
 
 
 __all__ = ["DiagnosedOutlier", "Diagnosis", "UncenteredWarning", "diagnose"]
@@ -80,6 +78,7 @@ def diagnose(
     population_size: int | None = None,
     random_state: Any = 0,
     progress: bool | None = None,
+    description: Description | None = None,
 ) -> Diagnosis:
     """Which principal components of pooled features are real, and how many rows would make them so.
 
@@ -112,12 +111,14 @@ def diagnose(
     population_size : int, optional
         Rows of the finite collection that these were drawn from, at random and without replacement (an archive of
         which a part was encoded). Spans, components and plans of coloured features are then about the components of
-        that collection, of which the sample is a part: the loss 1 − overlap shrinks by the factor 1 − n/M. Without it
-        they are about an unlimited population.
+        that collection, of which the sample is a part: the loss 1 − overlap shrinks by a factor that is simulated,
+        1 − n/M where it is small. Without it they are about an unlimited population.
     random_state : int or numpy Generator
         Seed of the simulation.
     progress : bool, optional
         Show a progress bar; by default on a terminal, after a couple of seconds.
+    description : spikepool.data.description.Description, optional
+        Copies, order and outlying rows, where they have been looked for already.
 
     Returns
     -------
@@ -150,7 +151,7 @@ def diagnose(
         if kappa is None:
             raise InvalidInputError("alpha needs the weights as well", alpha, "Pass weights=w")
     rng = check.generator(random_state)
-    rows, group = open_rows(C, groups, rng)
+    rows, group = open_rows(C, groups, rng, description)
     n, d = rows.n, rows.d
     if population_size is not None:
         population_size = check.size(population_size, "population_size")
@@ -158,7 +159,7 @@ def diagnose(
             raise InvalidInputError(
                 f"population_size must be at least the {n:,} rows at hand", population_size, "Count these as well"
             )
-    factor = 1.0 if V is None or w is None else edge_factor(w, d, V, n)
+    factor = None if V is None or w is None else edge_factor(w, d, V, n)
     eigenvalues = rows.values
     rows, isotropic = _read(rows, None if V is None else d / V, factor)
     believed = isotropic.verdict is not None
@@ -169,30 +170,24 @@ def diagnose(
             isotropic = replace(isotropic, verdict="no signal", n_outliers=0, reason=reason)
     noise = None if kappa is None else isotropic.fit.law.scale / kappa
     gain = None if alpha is None or noise is None else alpha * noise
-    units = rows.copies if group is None else group
-    found = _Findings(isotropic.verdict or "", isotropic.reason, n if group is not None else len(rows.counts))
-    nearest = rows.neighbour_distances(units, rng)
-    near = row_warnings.near_duplicate_caution(nearest, n, rows.values)
-    cautions = [
-        row_warnings.duplicate_caution(n, len(rows.counts), group is not None),
-        near,
-        row_warnings.dominating_caution(rows.norms),
-    ]
-    contiguous: dict[str, float] = {}
+    facts = rows.description
+    units = facts.units if group is None else group
+    found = _Findings(isotropic.verdict or "", isotropic.reason, n if group is not None else len(facts.counts))
+    cautions = [facts.caution(kind) for kind in ("duplicates", "near-duplicates", "dominating rows")]
+    halves = (1.0, 0.0)
     if isotropic.verdict == "signal":
         found = _signal(rows, isotropic, found, target, gain)
     elif isotropic.verdict is None or isotropic.unequal:
-        simulated, contiguous = _coloured(
+        simulated, halves = _coloured(
             rows, units, group is not None, isotropic.reason, target, population_size, rng, progress
         )
         # noise of a fitted vocabulary, unless halves of the rows agree on the components
         if isotropic.verdict is None or simulated.verdict == "coloured":
             found, believed = simulated, False
-    order = None if group is not None else row_warnings.order_caution(rows.lag, rows.values, n, **contiguous)
-    cautions.append(order)
-    if found.curve is not None and (near is not None or (order is not None and order.kind == "order")):
-        copies = 1.0 if near is None else copies_of_a_row(nearest, n)
-        found = _with_fewer_rows(found, found.n_effective * row_warnings.independent_share(rows.lag, copies))
+    if group is None:
+        cautions.append(facts.caution("order") or drift_caution(*halves))
+    if found.curve is not None and (facts.near_share is not None or facts.ordered):
+        found = _with_fewer_rows(found, found.n_effective * facts.independent_share())
     mean_is_top = _mean_is_top(rows, isotropic.fit, believed)
     if mean_is_top:
         warnings.warn(
@@ -225,24 +220,24 @@ def diagnose(
     )
 
 
-def _read(rows: Rows, delta: float | None, factor: float) -> tuple[Rows, IsotropicReading]:
+def _read(rows: Rows, delta: float | None, factor: float | None) -> tuple[Rows, IsotropicReading]:
     """The rows as isotropic noise: of their dimension, or of fewer that they span.
 
     A vocabulary below the dimension leaves eigenvalues of zero, which the law knows. Columns that repeat or sum up
     others leave them too, and then the noise is isotropic, if anywhere, in what the rows span.
     """
-    deficient = rows.rank < min(len(rows.counts) - 1, rows.d)
+    deficient = rows.rank < min(len(rows.description.counts) - 1, rows.d)
     reading = None if deficient and rows.rank <= FEWEST_NONZERO * rows.d else read_isotropic(rows, delta, factor)
     if not deficient or (reading is not None and reading.verdict is not None):
         assert reading is not None
         return rows, reading
     inside = spanned(rows)
-    reading = read_isotropic(inside, None, 1.0)
+    reading = read_isotropic(inside)
     return inside, replace(reading, reason=f"{reading.reason}; the features span {rows.rank:,} dimensions")
 
 
 def _with_fewer_rows(found: _Findings, rows: float) -> _Findings:
-    """The findings when the rows may be worth as few as `rows` independent ones: lower ends, no numbers of rows.
+    """The findings when the rows may be worth as few as `rows` independent ones: fewer spans, lower ends, no plans.
 
     Whether rows that resemble each other depend on each other or are only sorted cannot be seen; the intervals hold
     both.
@@ -250,12 +245,14 @@ def _with_fewer_rows(found: _Findings, rows: float) -> _Findings:
     assert found.spans is not None
     assert found.curve is not None
     _, low, _ = found.curve.at(max(rows, float(found.curve.rows[0])))
+    allowed = span_sizes(rows, len(found.spans) and found.spans[-1].k * 2)
     spans = tuple(
         replace(span, interval=(min(span.interval[0], float(end)), span.interval[1]), required_samples=None)
         for span, end in zip(found.spans, low, strict=True)
+        if span.k <= allowed[-1]
     )
     components = tuple(replace(c, interval=(0.0, c.interval[1]), resolved=False) for c in found.components)
-    return replace(found, spans=spans, components=components)
+    return replace(found, spans=spans, components=components, curve=found.curve.first(len(spans)))
 
 
 def _signal(rows: Rows, isotropic: IsotropicReading, found: _Findings, target: float, gain: float | None) -> _Findings:
@@ -284,19 +281,20 @@ def _coloured(
     population_size: int | None,
     rng: np.random.Generator,
     progress: bool | None,
-) -> tuple[_Findings, dict[str, float]]:
+) -> tuple[_Findings, tuple[float, float]]:
     """Simulate; with the agreement of contiguous and of random halves."""
     n_units = int(units.max()) + 1
-    if n_units < _FEWEST_ROWS:
-        return _Findings("poor fit", f"{reason}; {n_units} independent rows say nothing else", n_units), {}
+    if n_units < FEWEST_ROWS:
+        return _Findings("poor fit", f"{reason}; {n_units} independent rows say nothing else", n_units), (1.0, 0.0)
     sample = rows.sample(units, grouped, rng)
+    share = 0.0 if population_size is None else rows.n / population_size
     with Progress(100, "simulating", show=progress) as bar:
-        simulated = simulate(sample, rng, bar.advance)
+        simulated = simulate(sample, rng, bar.advance, sample.n_effective / share if share else None)
     steady = steady_spans(sample.ks)
     observed, expected = (
         float(halves[steady].mean()) for halves in (simulated.observed_halves, simulated.simulated_halves)
     )
-    order = {"contiguous": float(sample.contiguous[steady].mean()), "random": observed}
+    order = float(sample.contiguous[steady].mean()), observed
     ordered = have_order(simulated.observed_halves, sample.ks)
     ok = simulated.difference <= HALVES_TOLERANCE and ordered
     if not ordered:
@@ -305,11 +303,10 @@ def _coloured(
     found = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
     if not ok:
         return found, order
-    share = 0.0 if population_size is None else rows.n / population_size
     path = curve(simulated, sample.n_effective, sample.n_effective / share if share else None)
     centre = angle(simulated.overlap)
     overlap, low, high = (
-        with_collection(overlap_of(value), share)
+        with_collection(overlap_of(value), simulated.kept)
         for value in (
             centre,
             centre - simulated.half_width - simulated.lower,
@@ -325,23 +322,25 @@ def _coloured(
     return replace(
         found,
         spans=spans,
-        components=_single(rows, simulated, sample.n_effective, share),
+        components=_single(rows, simulated, sample.n_effective),
         curve=path,
         population=simulated.tau,
     ), order
 
 
-def _single(rows: Rows, simulated: Simulated, n: int, share: float) -> tuple[Component, ...]:
+def _single(rows: Rows, simulated: Simulated, n: int) -> tuple[Component, ...]:
     """Single components with 90 % intervals: quantiles of the draws, widened on the angle."""
     found = []
-    logs = np.log(np.maximum(rows.values[: _COMPONENTS + 1], np.finfo(float).tiny))
+    logs = np.log(np.maximum(rows.values[: COMPONENTS + 1], np.finfo(float).tiny))
     apart = -np.diff(logs) > _RESOLVED_GAP * np.sqrt(simulated.kurtosis / n)
-    for i in range(min(_COMPONENTS, simulated.single.shape[1])):
+    for i in range(min(COMPONENTS, simulated.single.shape[1])):
         draws = angle(simulated.single[:, i])
         centre = draws.mean()
-        low, high = np.hypot(_WIDENING * (np.quantile(draws, [0.05, 0.95]) - centre), _MODEL_ERROR)
+        model = NORMAL_90 * MODEL_ERROR / math.sqrt(n)
+        low, high = np.hypot(simulated.widening * (np.quantile(draws, [0.05, 0.95]) - centre), model)
+        kept = float(simulated.kept[np.searchsorted(simulated.ks, i + 1)])  # that of the span it belongs to
         alignment, least, most = (
-            float(with_collection(overlap_of(value), share)) for value in (centre, centre - low, centre + high)
+            float(with_collection(overlap_of(value), kept)) for value in (centre, centre - low, centre + high)
         )
         gaps = bool(apart[max(i - 1, 0) : i + 1].all())
         found.append(_component(alignment, (least, most), float(rows.values[i]), rows.vectors[i], gaps))

@@ -8,6 +8,9 @@ population is read off the leading block of U::
 
 Three routes to the same law: the rows themselves, their Gram matrix when there are fewer rows than dimensions, and for
 many rows a sum of Wishart matrices by Bartlett's decomposition, one for each group of rows of nearly equal scale.
+
+Rows may be a part of a finite collection of M. Then their components are compared with those of the collection, which
+has M − n more rows of the same law: see :func:`share_of_loss`.
 """
 
 from __future__ import annotations
@@ -19,15 +22,10 @@ import scipy.linalg
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.trust.effort import LARGE_SIDE
+from spikepool.trust.effort import BLOCK_BYTES, LARGE_SIDE
 
-# Rows of a block of the direct draw: bounds its memory whatever the number of rows.
-_BLOCK_ENTRIES = 4_000_000
 # Bartlett's route costs d³ for each group of rows, the direct one n·d²: it is taken from this many rows a dimension on.
 BARTLETT_RATIO = 16
-_BARTLETT_GROUPS = 8
-# Rows of the largest scales are drawn apart, one by one or in groups of their own: their scales are not nearly equal.
-_LARGEST_SHARE = 0.02
 
 
 class Draw:
@@ -51,6 +49,10 @@ class Draw:
             if self._wide
             else _moments(chosen, d, rng) / (n - 1)
         )
+
+    def moments(self) -> FloatArray:
+        """White second moments (d, d)."""
+        return np.asarray(self._white.T @ self._white) if self._wide else self._white
 
     def eigenvalues(self, tau: FloatArray) -> FloatArray:
         """All d eigenvalues under a population spectrum, descending, exact zeros included."""
@@ -81,15 +83,12 @@ def _scales_of(scales: FloatArray, n: int, rng: np.random.Generator) -> FloatArr
 
 def _moments(scales: FloatArray, d: int, rng: np.random.Generator) -> FloatArray:
     """``Σ_i s_i z_i z_i'`` of Gaussian rows."""
-    if len(scales) + 1 >= BARTLETT_RATIO * d:
-        scales = np.sort(scales)
-        single = max(1, int(_LARGEST_SHARE * len(scales)))
-        total = _moments(scales[-single:], d, rng)
-        for group in np.array_split(scales[:-single], _BARTLETT_GROUPS):
-            total += group.mean() * _wishart(d, len(group), rng)
-        return total
-    total = np.zeros((d, d))
-    rows = max(1, _BLOCK_ENTRIES // d)
+    total, scales = np.zeros((d, d)), np.sort(scales)
+    while len(scales) + 1 >= BARTLETT_RATIO * d:
+        # the smaller half are one group of nearly equal scales; the largest, which matter most, are drawn one by one
+        group, scales = np.split(scales, [len(scales) // 2])
+        total += group.mean() * _wishart(d, len(group), rng)
+    rows = max(1, BLOCK_BYTES // (8 * d))
     for start in range(0, len(scales), rows):
         part = scales[start : start + rows]
         # white rows lose nothing in single precision, whatever the spectrum, and are drawn twice as fast
@@ -134,6 +133,27 @@ def overlaps(first: FloatArray, second: FloatArray, ks: IntArray) -> tuple[Float
     """The same between two sets of components, given as columns."""
     block = (first.T @ second) ** 2
     return _spans(block, ks), np.diag(block).copy()
+
+
+def share_of_loss(
+    scales: FloatArray, tau: FloatArray, n: int, M: int, ks: IntArray, draws: list[Draw], rng: np.random.Generator
+) -> FloatArray:
+    """Loss 1 − O_k of n rows against a collection of M that they are part of, over that against the population.
+
+    ``1 − n/M`` to first order, since the covariance of the rows departs from the collection's by ``1/n − 1/M`` where it
+    departs from the population's by 1/n; more where losses are large. `draws` are of n rows.
+    """
+    if n >= M:
+        return np.zeros(len(ks))
+    d, count = len(tau), int(ks[-1])
+    root, losses = np.sqrt(tau), []
+    for draw in draws:
+        both = n * draw.moments() + (M - n) * Draw(scales, M - n + 1, d, rng).moments()
+        part = draw.leading(tau, count)
+        whole = top_vectors(both * root * root[:, None], count)
+        losses.append([1 - overlaps(part, whole, ks)[0], 1 - overlaps_with_axes(part, ks)[0]])
+    with_whole, with_population = np.mean(losses, axis=0)
+    return np.asarray(np.clip(with_whole / np.maximum(with_population, np.finfo(float).tiny), 1 - n / M, 1.0))
 
 
 def _spans(block: FloatArray, ks: IntArray) -> FloatArray:

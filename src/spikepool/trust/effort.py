@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# Multiple of the rows up to which is planned.
-FURTHEST = 32.0
 # Smaller side of the rows beyond which one eigendecomposition takes about a second.
 LARGE_SIDE = 1500
+# Bytes of rows that are worked on at a time. Rows of more bytes, as float64, than the second are streamed: splits and
+# resamples of them would be copied many times over.
+BLOCK_BYTES = 32 * 2**20
+STREAMED_BYTES = 192 * 2**20
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,19 @@ LEAST = Effort(1, 3, 1, 2, 1.0, 2, 4, 1, 50, False, (0.5, 1.0, 2.0, 4.0))
 # Where rows are enough for every eigenvalue to be fitted, the spectrum is followed further: after two rounds a flat
 # part of it still falls, and its spans seem better known than they are. Resampled rows share that, and say less.
 FITTED = replace(FULL, rounds=6, round_draws=6, step=2.0, resampling_rows=150, flattened=True)
-# Rows a dimension at which that begins (see `population`), and the dimension up to which it is quick.
-ROWS_TO_FIT = 2
+# Dimension up to which that is quick.
 _QUICK_DIMENSION = 600
+# Multiple of the rows up to which is planned.
+FURTHEST = FULL.multiples[-1]
+
+
+def fitted_eigenvalues(n: float, d: int) -> int:
+    """Population eigenvalues that are fitted one by one: half as many as rows."""
+    return int(max(1, min(d, n // 2)))
 
 
 def effort(n: float, d: int) -> Effort:
     """What `n` rows of dimension `d` get."""
     if min(n, d) > LARGE_SIDE:
         return LEAST
-    return FITTED if n >= ROWS_TO_FIT * d and d <= _QUICK_DIMENSION else FULL
+    return FITTED if fitted_eigenvalues(n, d) == d <= _QUICK_DIMENSION else FULL

@@ -3,7 +3,8 @@
 Sample eigenvalues of equal population eigenvalues spread out, and a spectrum fitted to them one by one keeps some of
 that spread: its spans seem better defined than they are. Here the spectrum starts as one level. As long as an
 eigenvalue of the sample lies outside what draws from the levels give, the level that holds it is split in two, where
-the residuals change most. Spans that end inside a level have no direction of their own.
+the residuals change most, into no more levels than the largest span has components. Spans that end inside a level have
+no direction of their own.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy.ndimage import uniform_filter1d
+from scipy.stats import norm
 
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.statistics import SIGNIFICANCE
 from spikepool.trust.draws import Draw
 from spikepool.trust.population import FLOOR
+from spikepool.trust.sample import SPANS
 
-# Standard deviations of a log eigenvalue over draws beyond which a level is split.
-_CLEAR = 4.0
 # Eigenvalues over which the scatter is averaged.
 _NEIGHBOURS = 7
-_MOST_LEVELS = 40
 
 
 def flat_levels(values: FloatArray, tau: FloatArray, draws: Sequence[Draw]) -> tuple[FloatArray, list[int]]:
@@ -43,7 +44,8 @@ def flat_levels(values: FloatArray, tau: FloatArray, draws: Sequence[Draw]) -> t
     def eigenvalues(level: FloatArray) -> FloatArray:
         return np.array([np.log(np.maximum(draw.eigenvalues(level), floor)) for draw in draws])
 
-    cuts = [0, len(tau)]
+    # standard deviations that the largest of so many departures seldom exceeds by chance
+    clear, cuts = float(norm.isf(SIGNIFICANCE / (2 * len(tau)))), [0, len(tau)]
     while True:
         level = np.concatenate([np.full(b - a, tau[a:b].mean()) for a, b in itertools.pairwise(cuts)])
         missing = observed - eigenvalues(level).mean(axis=0)
@@ -56,7 +58,7 @@ def flat_levels(values: FloatArray, tau: FloatArray, draws: Sequence[Draw]) -> t
         beyond = np.abs(rest) / np.sqrt(np.maximum(scatter, 0.0) + 1e-24)
         whole = [(float(beyond[a:b].max()), a, b) for a, b in itertools.pairwise(cuts) if b - a > 1]
         worst, a, b = max(whole, default=(0.0, 0, 0))
-        if worst <= _CLEAR or len(cuts) > _MOST_LEVELS:
+        if worst <= clear or len(cuts) > SPANS[-1]:
             return level, cuts
         part, m = rest[a:b], np.arange(1, b - a)
         gain = (np.cumsum(part)[:-1] - m * part.mean()) ** 2 / (m * (b - a - m))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from spikepool.data.description import Description
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.near_copies import nearest_distances, neighbour_rows
 from spikepool.trust.draws import overlaps, top_right_vectors, top_vectors
 from spikepool.trust.effort import effort
+from spikepool.trust.population import FLOOR
 from spikepool.trust.row_scales import whitened_count
-from spikepool.trust.rows import equal_rows, row_hashes
 from spikepool.trust.sample import Sample, effective_rows, group_likeness, span_sizes
-
-# Share of the largest eigenvalue of a covariance below which another one is rounding.
-_ROUNDING = 1e-12
 
 
 class MemoryRows:
@@ -31,30 +28,24 @@ class MemoryRows:
         Components as rows.
     norms : numpy.ndarray of shape (n,)
         Squared norms of the centred rows.
-    lag : float
-        Mean inner product of consecutive rows over the mean squared norm.
-    copies, counts : numpy.ndarray of int
-        Number of the distinct row that each row is, and multiplicities of the distinct rows.
+    description : Description
+        What the rows say of each other.
     """
 
-    def __init__(self, features: FloatArray) -> None:
+    def __init__(
+        self, features: FloatArray, groups: IntArray | None = None, description: Description | None = None
+    ) -> None:
         self.n, self.d = features.shape
         self.mean = features.mean(axis=0)
         self.x = features - self.mean
         self.norms = np.einsum("ij,ij->i", self.x, self.x)
         self.values, self.vectors = spectrum(self.x)
         self.rank = int(np.count_nonzero(self.values))
-        self.lag = float(np.einsum("ij,ij->", self.x[1:], self.x[:-1]) / (self.n - 1) / max(self.norms.mean(), 1e-300))
-        self.copies, self.counts = equal_rows(row_hashes(features))
+        self.description = Description(features, groups=groups) if description is None else description
 
     def scores(self, count: int) -> FloatArray:
         """Projections (n, count) on the first components."""
         return np.asarray(self.x @ self.vectors[:count].T)
-
-    def neighbour_distances(self, units: IntArray, rng: np.random.Generator) -> FloatArray:
-        """Distances of some rows to the nearest rows of other units."""
-        chosen = neighbour_rows(self.n, rng)
-        return nearest_distances(self.x[chosen], self.norms[chosen], units[chosen], self.x, self.norms, units)
 
     def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample:
         """What the simulation has to explain; rows of one unit (copies, or a group) stay together."""
@@ -65,6 +56,7 @@ class MemoryRows:
         count, work = int(ks[-1]), effort(n_distinct, self.d)
         scores = self.scores(n_whitened) / np.sqrt(np.maximum(self.values[:n_whitened], np.finfo(float).tiny))
         whitened, norms, effective = np.mean(scores**2, axis=1), self.norms, n_distinct
+        fourth = float(np.mean(scores**4))
         # rows of each unit, by unit
         order, starts = np.argsort(units, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
         if grouped:
@@ -101,6 +93,7 @@ class MemoryRows:
             norms=norms,
             whitened=whitened,
             n_whitened=n_whitened,
+            fourth=fourth,
             counts=None if grouped or len(sizes) == self.n else sizes,
             halves=np.array(halves),
             contiguous=contiguous,
@@ -130,4 +123,4 @@ def descending(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues of a covariance, descending, exact zeros where they are rounding, and its eigenvectors as rows."""
     values, vectors = np.linalg.eigh(matrix)
     values = values[::-1]
-    return np.where(values > _ROUNDING * values[0], values, 0.0), vectors[:, ::-1].T
+    return np.where(values > FLOOR * values[0], values, 0.0), vectors[:, ::-1].T

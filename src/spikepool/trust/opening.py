@@ -6,24 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.description import Description
 from spikepool.data.in_memory import as_array
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.errors import DomainError, InvalidInputError, MemoryBudgetError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import IntArray
+from spikepool.trust import effort
 from spikepool.trust.memory_rows import MemoryRows
 from spikepool.trust.rows import LARGEST_FEATURE, Rows, group_numbers
 from spikepool.trust.streamed_rows import StreamedRows
 
-# Rows of more bytes, as float64, are streamed: splits and resamples of them would be copied many times over.
-STREAMED_BYTES = 192 * 2**20
 # Fewer dimensions have no bulk to tell components from.
 _FEWEST_DIMENSIONS = 4
 # The covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.
 _LARGEST_DIMENSION = 20_000
 
 
-def open_rows(C: Any, groups: Any, rng: np.random.Generator) -> tuple[Rows, IntArray | None]:
+def open_rows(
+    C: Any, groups: Any, rng: np.random.Generator, description: Description | None = None
+) -> tuple[Rows, IntArray | None]:
     """The rows with their spectrum, and the groups as numbers."""
     stored = is_stored(C)
     if stored:
@@ -46,7 +48,7 @@ def open_rows(C: Any, groups: Any, rng: np.random.Generator) -> tuple[Rows, IntA
         )
     group = None if groups is None else group_numbers(groups, n)
     rows: Rows
-    if 8 * n * d > STREAMED_BYTES and d <= n:
+    if 8 * n * d > effort.STREAMED_BYTES and d <= n:
         rows = StreamedRows(source if stored else open_blocks(features, name="C"), group, rng)
     else:
         if stored:
@@ -54,10 +56,10 @@ def open_rows(C: Any, groups: Any, rng: np.random.Generator) -> tuple[Rows, IntA
         largest = float(np.abs(features).max())
         if largest > 0 and not 1 / LARGEST_FEATURE <= largest <= LARGEST_FEATURE:
             raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
-        rows = MemoryRows(features)
+        rows = MemoryRows(features, group, description)
     if rows.values[0] <= _resolution(source if stored else C) * max(float(np.sum(rows.mean**2)), 1e-300):
         raise InvalidInputError("all rows of C are equal", remedy="Pass features that vary between samples")
-    if rows.rank < min(_FEWEST_DIMENSIONS, len(rows.counts) - 1):
+    if rows.rank < min(_FEWEST_DIMENSIONS, len(rows.description.counts) - 1):
         raise InvalidInputError(
             f"the {d} features of C span too few dimensions", rows.rank, f"Pass at least {_FEWEST_DIMENSIONS}"
         )

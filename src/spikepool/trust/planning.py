@@ -8,23 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.trust.coloured import SMALLEST_STEADY_SPAN, Simulated, angle, overlap_of
+from spikepool.trust.coloured import Simulated, angle, overlap_of
 from spikepool.trust.effort import FURTHEST, effort
+from spikepool.trust.population import FLOOR
+from spikepool.trust.sample import SMALLEST_STEADY_SPAN
 
 # A range wider than this factor is not reported.
 _WIDEST_RANGE = 12.0
-# Growth of the relative half-width of an interval with every doubling of the rows, and its limit for fewer rows.
+# Growth of the relative half-width of an interval with every doubling of the rows.
 _WIDER_A_DOUBLING = 0.4
-_LARGEST_SHARE = 1.5
-# Loss of an overlap that is no longer told from none.
-_SMALLEST_LOSS = 1e-9
-# Points of a curve that ends at the whole of a finite collection.
-_DENSE_POINTS = 60
 
 
 def _log_loss(overlap: FloatArray) -> FloatArray:
     """``log(1 − O)``, which falls by log 2 for twice the rows where they are many."""
-    return np.asarray(np.log(np.maximum(1 - overlap, _SMALLEST_LOSS)))
+    return np.asarray(np.log(np.maximum(1 - overlap, FLOOR)))
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,10 @@ class Curve:
             self._at(self.high, x),
         )
 
+    def first(self, count: int) -> Curve:
+        """The curves of the first `count` spans."""
+        return Curve(self.rows, self.overlap[:, :count], self.low[:, :count], self.high[:, :count])
+
     def _at(self, values: FloatArray, x: float) -> FloatArray:
         return np.array([1 - math.exp(np.interp(x, np.log(self.rows), column)) for column in _log_loss(values).T])
 
@@ -74,27 +75,27 @@ def curve(simulated: Simulated, n: int, collection: float | None = None) -> Curv
     if work.multiples[-1] < FURTHEST:
         loss = (1 - overlap[-1:]) * work.multiples[-1] / FURTHEST
         rows, overlap = np.append(rows, int(n * FURTHEST)), np.concatenate([overlap, 1 - loss])
-    share = np.sqrt((1 - overlap) / np.maximum(1 - simulated.overlap, 1e-9))
+    share = np.sqrt((1 - overlap) / np.maximum(1 - simulated.overlap, FLOOR))
     further = 1 + _WIDER_A_DOUBLING * np.abs(np.log2(rows / n))[:, None]
-    width = simulated.half_width * np.minimum(share, _LARGEST_SHARE) * further
+    width = simulated.half_width * share * further
     low, high = overlap_of(angle(overlap) - width - simulated.lower), overlap_of(angle(overlap) + width)
     found = Curve(rows, overlap, np.maximum.accumulate(low, axis=0), np.maximum.accumulate(high, axis=0))
     if collection is None:
         return found
     # close to the whole the loss falls faster than any power: more points
     last = min(float(rows[-1]), collection)
-    dense = np.unique(np.append(np.geomspace(rows[0], last, _DENSE_POINTS).astype(int), n))
+    dense = np.unique(np.append(np.geomspace(rows[0], last, len(rows) ** 2).astype(int), n))
     parts = zip(*(found.at(m) for m in dense), strict=True)
-    return Curve(dense, *(with_collection(np.array(part), dense[:, None] / collection) for part in parts))
+    # the share of the loss that is kept is known at n rows, all of none and none of all
+    with np.errstate(divide="ignore", invalid="ignore"):
+        power = np.nan_to_num(np.log1p(-simulated.kept) / math.log(n / collection), nan=1.0)
+    kept = 1 - np.minimum(dense[:, None] / collection, 1.0) ** power
+    return Curve(dense, *(with_collection(np.array(part), kept) for part in parts))
 
 
-def with_collection(overlap: FloatArray, share: FloatArray | float) -> FloatArray:
-    """Overlap with a finite collection of rows, of which `share` are in the sample, from that with its population.
-
-    ``1 − (1 − O)(1 − n/M)``: the covariance of n rows drawn from M without replacement departs from that of the M by
-    ``1/n − 1/M`` where it departs from the population's by 1/n, and the loss of an overlap is of first order in that.
-    """
-    return np.asarray(1 - (1 - overlap) * np.maximum(1 - share, 0.0))
+def with_collection(overlap: FloatArray, kept: FloatArray | float) -> FloatArray:
+    """Overlap with a finite collection from that with its population: a share `kept` of the loss remains."""
+    return np.asarray(1 - (1 - overlap) * kept)
 
 
 def required_rows(found: Curve, ks: IntArray, target: float) -> list[tuple[int, int] | None]:

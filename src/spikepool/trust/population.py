@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.trust.draws import Draw
+from spikepool.trust.effort import fitted_eigenvalues
 
 FLOOR = 1e-12  # of the largest eigenvalue: what is below is rounding
 
@@ -39,7 +40,7 @@ def population_spectrum(
         Power of the correction.
     """
     observed = np.maximum(values, FLOOR * values[0])
-    tau = _with_tail(observed, _fitted(n, len(values)), float(values.sum()))
+    tau = _with_tail(observed, fitted_eigenvalues(n, len(values)), float(values.sum()))
     for _ in range(rounds):
         drawn = np.mean([np.log(np.maximum(draw.eigenvalues(tau), FLOOR * values[0])) for draw in draws], axis=0)
         tau = corrected(tau, values, np.exp(drawn), n, step)
@@ -54,12 +55,8 @@ def corrected(tau: FloatArray, values: FloatArray, drawn: FloatArray, n: int, st
     """
     floor = FLOOR * values[0]
     ratio = (np.maximum(values, floor) / np.maximum(drawn, floor)) ** step
-    fitted = _fitted(n, len(values))
+    fitted = fitted_eigenvalues(n, len(values))
     return _with_tail(np.sort((tau * ratio)[:fitted])[::-1], fitted, float(values.sum()), len(values))
-
-
-def _fitted(n: int, d: int) -> int:
-    return int(max(1, min(d, n // 2)))
 
 
 def _with_tail(head: FloatArray, fitted: int, trace: float, d: int | None = None) -> FloatArray:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from spikepool.data.description import Caution
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import html_table, html_text, plain
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.trust.isotropic import DiagnosedOutlier
 from spikepool.trust.planning import Curve
-from spikepool.trust.row_warnings import Caution
 
-# Single components named in print.
-_NAMED_COMPONENTS = 5
 # What the verdict and its technical words mean, printed below it.
 _OUTLIERS = "the bulk is what noise of equal variances produces; an outlier is an eigenvalue beyond its edge"
 _MEANINGS = {
@@ -192,8 +191,7 @@ class Diagnosis:
                 whole = f"collection of {self.population_size:,} rows that these are part of"
             lines = [f"  agreement with the components of the {whole} (90 % interval):"]
             lines += [f"    {_span_text(span, self.n_effective, self.target)}" for span in self.spans]
-            named = self.components[:_NAMED_COMPONENTS]
-            lines.append("  single: " + ", ".join(f"{i} {_component_text(c)}" for i, c in enumerate(named, 1)))
+            lines.append(f"  single: {_components_text(self.components)}")
         else:
             lines = [
                 f"  {i}. eigenvalue {o.eigenvalue:.4g} ± {o.standard_error:.2g}, alignment {o.alignment:.3f} ± "
@@ -258,20 +256,20 @@ class Diagnosis:
         header = ("span", "overlap", "90 % interval", f"rows for {self.target:g}")
         return html_table(header, rows, title=self._head()[0]) + html_text("\n".join(body))
 
-    def plot(self, ax: Any = None, kind: str | None = None) -> Any:
+    def plot(self, ax: Any = None, what: str | None = None) -> Any:
         """Draw one picture on `ax`; returns the axes.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-        kind : {"spectrum", "spans", "rows"}, optional
+        what : {"spectrum", "spans", "rows"}, optional
             "spectrum": eigenvalues with the fitted bulk or population. "spans": overlap against k with its band.
             "rows": overlap against the number of rows, past and future. The last two need a coloured verdict; "spans"
             is the default there, "spectrum" elsewhere.
         """
         from spikepool.drawing import trust as draw
 
-        return draw.draw_diagnosis(self, ax, kind)
+        return draw.draw_diagnosis(self, ax, what)
 
 
 def _range(span: Span) -> str:
@@ -293,10 +291,16 @@ def _span_text(span: Span, n: int, target: float) -> str:
     return f"{text}; {_rounded(low):,} to {_rounded(high):,} rows for {target:g}"
 
 
-def _component_text(component: Component) -> str:
-    if not component.resolved:
-        return "unresolved"
-    return f"{component.interval[0]:.2f} to {component.interval[1]:.2f}"
+def _components_text(components: tuple[Component, ...]) -> str:
+    """Intervals of the resolved components; neighbours that are unresolved are named together."""
+    parts, numbers = [], list(range(1, len(components) + 1))
+    for resolved, run in itertools.groupby(numbers, lambda i: components[i - 1].resolved):
+        mine = list(run)
+        if resolved:
+            parts += ["{} {:.2f} to {:.2f}".format(i, *components[i - 1].interval) for i in mine]
+        else:
+            parts.append(f"{mine[0]}{f' to {mine[-1]}' if len(mine) > 1 else ''} unresolved")
+    return ", ".join(parts)
 
 
 def _samples_text(outlier: DiagnosedOutlier, target: float) -> str:

@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 
 from spikepool.errors import DomainError, NonFiniteError
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
+from spikepool.kit.equal_rows import row_hashes
 from spikepool.kit.near_copies import nearest_distances
-from spikepool.trust.rows import LARGEST_FEATURE, row_hashes
-
-# Rows of a block as float64: chunks of the source that hold more are cut.
-_BLOCK_BYTES = 32 * 2**20
+from spikepool.trust.effort import BLOCK_BYTES
+from spikepool.trust.rows import LARGEST_FEATURE
 
 
 def row_blocks(start: int, chunk: NDArray[Any]) -> Iterator[tuple[int, FloatArray]]:
     """First row and content, as float64, of the blocks of a chunk whose first row is number `start`."""
-    step = max(1, _BLOCK_BYTES // (8 * chunk.shape[1]))
+    step = max(1, BLOCK_BYTES // (8 * chunk.shape[1]))
     for first in range(0, len(chunk), step):
         part = np.asarray(chunk[first : first + step], dtype=np.float64)
         if not np.isfinite(part).all():

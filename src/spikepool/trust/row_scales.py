@@ -17,9 +17,6 @@ import numpy as np
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.near_copies import norm_scatter
 
-# Smallest scale: a row always varies a little.
-_SMALLEST = 1e-3
-
 
 def whitened_count(n: int, d: int) -> int:
     """Leading components that the whitened statistic averages over: enough to be steady, few enough to be real."""
@@ -33,8 +30,7 @@ def shrunken(statistic: FloatArray, scatter: float) -> FloatArray:
     if v <= scatter:
         return np.ones(len(r))
     slope = np.sqrt((v - scatter) / ((1 + scatter) * v))
-    scales = np.maximum(1 + slope * (r - 1), _SMALLEST)
-    return np.asarray(scales / scales.mean())
+    return np.asarray(1 + slope * (r - 1))
 
 
 def candidates(

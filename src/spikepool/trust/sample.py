@@ -14,11 +14,18 @@ from spikepool.kit.arrays import FloatArray, IntArray
 
 # Spans that are reported, as far as rows and dimensions allow.
 SPANS = (1, 2, 5, 10, 20, 50)
+# Single components that are reported.
+COMPONENTS = 10
+# Spans below this size depend on single gaps of the spectrum; they decide nothing.
+SMALLEST_STEADY_SPAN = 5
+# Rows for each component of a span, and independent rows below which halves and spans are not simulated.
+_ROWS_A_COMPONENT = 4
+FEWEST_ROWS = SMALLEST_STEADY_SPAN * _ROWS_A_COMPONENT
 
 
 def span_sizes(n: float, d: int) -> IntArray:
     """Sizes k of the spans: at most half of the dimensions and a quarter of the rows; the top one always."""
-    allowed = [k for k in SPANS if k <= min(d / 2, n / 4)]
+    allowed = [k for k in SPANS if k <= min(d / 2, n / _ROWS_A_COMPONENT)]
     return np.array(allowed or [1])
 
 
@@ -36,6 +43,8 @@ class Sample:
         Eigenvalues of the covariance (divisor n − 1), descending.
     norms, whitened : numpy.ndarray of shape (m,)
         Squared norms and mean whitened squares of the distinct rows, and `n_whitened` components of the latter.
+    fourth : float
+        Mean fourth power of the scores along these components, of unit variance: 3 for Gaussian rows.
     counts : numpy.ndarray of int, or None
         Multiplicities of the distinct rows when some are equal.
     halves : numpy.ndarray of shape (splits, len(ks))
@@ -52,6 +61,7 @@ class Sample:
     norms: FloatArray
     whitened: FloatArray
     n_whitened: int
+    fourth: float
     counts: IntArray | None
     halves: FloatArray
     contiguous: FloatArray

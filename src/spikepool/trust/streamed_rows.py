@@ -12,15 +12,17 @@ from functools import partial
 import numpy as np
 
 from spikepool.data.blocks import BlockSource
+from spikepool.data.description import Description
 from spikepool.data.map_merge import map_chunks, map_merge
 from spikepool.errors import DomainError
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.near_copies import merge_nearest, neighbour_rows
+from spikepool.kit.equal_rows import numbered
+from spikepool.kit.near_copies import merge_nearest, neighbour_rows, norm_scatter
 from spikepool.trust.draws import overlaps, top_vectors
 from spikepool.trust.memory_rows import descending
 from spikepool.trust.row_passes import FirstPass, Scores, SecondPass
 from spikepool.trust.row_scales import whitened_count
-from spikepool.trust.rows import LARGEST_FEATURE, equal_rows
+from spikepool.trust.rows import LARGEST_FEATURE
 from spikepool.trust.sample import Sample, effective_rows, group_likeness, span_sizes
 
 # Row statistics kept for the scales of simulated rows; a million would only slow their drawing down.
@@ -66,9 +68,17 @@ class StreamedRows:
         self.rank = int(np.count_nonzero(self.values))
         ends = found.first + found.last
         pairs = found.products - float(offset @ (2 * total - ends)) + (n - 1) * float(offset @ offset)
-        self.lag = pairs / (n - 1) / max(mean_norm, np.finfo(float).tiny)
-        self.copies, self.counts = equal_rows(hashes)
-        self.ks = span_sizes(int(self._group.max()) + 1 if self._group is not None else len(self.counts), self.rank)
+        copies, counts_of = numbered(hashes)
+        self.description = Description.known(
+            n,
+            self._group,
+            copies=copies,
+            counts=counts_of,
+            lag=pairs / (n - 1) / max(mean_norm, np.finfo(float).tiny),
+            scatter=norm_scatter(float(self.values.sum()), float((self.values**2).sum()), n),
+            rank=self.rank,
+        )
+        self.ks = span_sizes(int(self._group.max()) + 1 if self._group is not None else len(counts_of), self.rank)
         count = int(self.ks[-1])
 
         def half(axis: int, which: int) -> FloatArray:
@@ -81,13 +91,14 @@ class StreamedRows:
 
     def _second_pass(self) -> None:
         n, group = self.n, self._group
-        units = self.copies if group is None else group
-        self._n_whitened = whitened_count(n if group is not None else len(self.counts), self.rank)
+        units = self.description.units
+        self._n_whitened = whitened_count(n if group is not None else len(self.description.counts), self.rank)
         directions = self.vectors[: self._n_whitened].T / np.sqrt(
             np.maximum(self.values[: self._n_whitened], np.finfo(float).tiny)
         )
         self.norms, self._whitened = np.empty(n), np.empty(n)
-        self._group_sums = np.zeros((int(units.max()) + 1 if group is not None else 1, self._n_whitened))
+        self._group_sums = np.zeros((int(group.max()) + 1 if group is not None else 1, self._n_whitened))
+        self._fourth = 0.0
         nearest: FloatArray | None = None
         chosen_norms = np.einsum("ij,ij->i", self._neighbours, self._neighbours)
         task = SecondPass(self.mean, directions, self._neighbours, chosen_norms, units[self._chosen], units)
@@ -95,10 +106,10 @@ class StreamedRows:
             rows = slice(start, start + len(norms))
             self.norms[rows], self._whitened[rows] = norms, np.mean(scores**2, axis=1)
             nearest = merge_nearest(nearest, distances)
+            self._fourth += float(np.mean(scores**4, axis=1).sum())
             if group is not None:
                 np.add.at(self._group_sums, group[rows], scores)
-        assert nearest is not None
-        self._nearest = nearest
+        self.description.__dict__.update(nearest=nearest, norms=self.norms)
 
     def scores(self, count: int) -> FloatArray:
         """Projections (n, count) on the first components: one more pass."""
@@ -108,10 +119,6 @@ class StreamedRows:
             found[start : start + len(scores)] = scores
         return found
 
-    def neighbour_distances(self, units: IntArray, rng: np.random.Generator) -> FloatArray:
-        """Distances of some rows to the nearest rows of other units, from the second pass."""
-        return self._nearest
-
     def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample:
         """What the simulation has to explain."""
         norms, whitened, effective, counts = self.norms, self._whitened, self.n, None
@@ -119,9 +126,9 @@ class StreamedRows:
             sizes = np.bincount(units)
             squares = float(self._whitened.sum()) * self._n_whitened
             effective = effective_rows(sizes, group_likeness(self._group_sums, squares, sizes))
-        elif len(self.counts) < self.n:
+        elif len(self.description.counts) < self.n:
             first = np.unique(units, return_index=True)[1]
-            norms, whitened, effective, counts = norms[first], whitened[first], len(first), self.counts
+            norms, whitened, effective, counts = norms[first], whitened[first], len(first), self.description.counts
         if len(norms) > _KEPT_ROWS:
             kept = rng.choice(len(norms), _KEPT_ROWS, replace=False)
             norms, whitened, counts = norms[kept], whitened[kept], None if counts is None else counts[kept]
@@ -132,6 +139,7 @@ class StreamedRows:
             norms=norms,
             whitened=whitened,
             n_whitened=self._n_whitened,
+            fourth=self._fourth / self.n,
             counts=counts,
             halves=self._halves[None],
             contiguous=self._contiguous,

@@ -12,17 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
+from spikepool.trust.effort import FULL, STREAMED_BYTES
+from spikepool.trust.sample import COMPONENTS
 
 _EXPONENTS = tuple(np.arange(0.125, 2.01, 0.125))
-# Draws at the best exponent: usage differs from draw to draw.
-_DRAWS = 4
 # Mean departure of the log eigenvalues, and largest one of the first ten, up to which they are explained, as (constant,
 # multiple of sqrt(2/d)): the first scatter as the squared norms of the frequent tokens' embeddings do.
 _MEAN_DEPARTURE = (0.03, 0.3)
 _TOP_DEPARTURE = (0.05, 3.0)
-_TOP = 10
-# Entries of a drawn table beyond which this is left undone.
-_LARGEST_TABLE = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -36,9 +33,9 @@ class Usage:
 def explaining_usage(values: FloatArray, n: int, V: int, weights: FloatArray, rng: np.random.Generator) -> Usage | None:
     """The usage that explains eigenvalues (d,) of n rows, or None."""
     d = len(values)
-    if V * d > _LARGEST_TABLE:
+    if 8 * V * d > STREAMED_BYTES:  # a table that would take long to draw
         return None
-    compared = slice(0, max(_TOP, min(n - 1, d) // 2))
+    compared = slice(0, max(COMPONENTS, min(n - 1, d) // 2))
     observed = np.log(np.maximum(values[compared], np.finfo(float).tiny))
 
     def departure(drawn: FloatArray) -> FloatArray:
@@ -49,9 +46,10 @@ def explaining_usage(values: FloatArray, n: int, V: int, weights: FloatArray, rn
         return float(np.abs(departure(pooled_spectrum(n, d, V, weights, exponent, rng))).mean())
 
     best = min(_EXPONENTS, key=size)
-    drawn = np.mean([np.log(pooled_spectrum(n, d, V, weights, best, rng)[compared]) for _ in range(_DRAWS)], axis=0)
+    draws = [pooled_spectrum(n, d, V, weights, best, rng)[compared] for _ in range(FULL.curve_draws)]
+    drawn = np.mean(np.log(draws), axis=0)
     left = departure(np.exp(drawn))
-    top = float(np.abs(left[:_TOP]).max())
+    top = float(np.abs(left[:COMPONENTS]).max())
     mean_limit, top_limit = (a + b * np.sqrt(2 / d) for a, b in (_MEAN_DEPARTURE, _TOP_DEPARTURE))
     if float(np.abs(left).mean()) > mean_limit or top > top_limit:
         return None
