@@ -21,7 +21,9 @@ from spikepool.trust.rows import Rows
 
 # Features below which a fitted vocabulary explains any spectrum, unequal variances as well as pooled noise.
 _TELLING_FEATURES = 40
-# Components inside the bulk that are looked at together with those beyond it.
+# Outliers all within this many margins of the edge are looked at together with so many components inside: of several
+# words that are about as frequent some may lie beyond it and some not. Not where vocabulary and weights are known.
+_NEAR_MARGINS = 6.0
 _INSIDE_COMPONENTS = 2
 
 
@@ -115,7 +117,8 @@ def read_isotropic(rows: Rows, delta: float | None = None, factor: float | None 
         if unequal:
             reason += "; unequal variances may have the same bulk"
         return IsotropicReading(fit, 0, "no signal", reason, unequal)
-    scores = rows.scores(count + (_INSIDE_COMPONENTS if factor is None else 0))
+    near = factor is None and rows.values[0] <= fit.edge + _NEAR_MARGINS * fit.margin
+    scores = rows.scores(count + (_INSIDE_COMPONENTS if near else 0))
     if counts_tokens(scores, scores.shape[1] - count):
         reason = (
             f"{count} eigenvalue(s) beyond an isotropic bulk, scored like counts of frequent tokens or a rare class"
