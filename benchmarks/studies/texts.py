@@ -29,7 +29,7 @@ def pooled(X: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def calibration_error(probabilities: np.ndarray, correct: np.ndarray, bins: int = 15) -> float:
-    """Mean distance between the probability of the predicted class and how often it is right, in bins of equal width."""
+    """Mean distance between the probability of the predicted class and how often it is right, in equal bins."""
     top = probabilities.max(axis=1)
     place = np.minimum((top * bins).astype(int), bins - 1)
     sums = np.bincount(place, top - correct, minlength=bins)
