@@ -91,9 +91,10 @@ def test_the_held_out_check_of_every_weight_is_made_when_asked_for(run, model):
 def test_weights_that_are_unlike_their_kind_are_pointed_out(run, tmp_path):
     rng = np.random.default_rng(2)
     tensors = {f"layers.{i}.up.weight": rng.standard_normal((90, D)).astype(np.float32) for i in range(5)}
+    tensors["layers.2.up.weight"][:, 7] = 0  # as the row of a padding token
     path = tmp_path / "m.safetensors"
     safetensors_numpy.save_file(tensors, path)
-    assert "Verdict: OK. 5 weights are complete and none has lost rank." in run("spectrum", path, "--all", "--fast")[1]
+    assert "Verdict: OK. 5 weights are complete, and none lacks rank." in run("spectrum", path, "--all", "--fast")[1]
     safetensors_numpy.save_file({**tensors, "layers.3.up.weight": 30 * tensors["layers.3.up.weight"]}, path)
     code, out, _ = run("spectrum", path, "--all", "--fast")
     assert code == 0

@@ -132,6 +132,14 @@ def test_kinds_of_change(change, expected, words):
         assert words in found.sentence
 
 
+def test_chunks_of_unequal_size_are_matched():
+    dask = pytest.importorskip("dask.array", reason="dask is not installed")
+    A = weight(np.random.default_rng(0))
+    for chunks in ((100, D), (470, D)):
+        found = examine(as_table(A), as_table(dask.from_array(bfloat16(A), chunks=chunks)))
+        assert found.kind == "rounding"
+
+
 def test_comparison_has_a_fitted_difference():
     rng = np.random.default_rng(0)
     A = weight(rng)

@@ -125,7 +125,7 @@ def _checkpoints(
     found = compare_checkpoints(first, second)
     results = {weight.name: _weight_values(weight) for weight in found.weights}
     kinds = _kinds(first, second) if delta else {}
-    verdict = _verdict(found)
+    verdict = _verdict(found, delta)
     if as_json:
         said = {name: kind if isinstance(kind, str) else kind.to_dict() for name, kind in kinds.items()}
         print_json({**found.to_dict(), **({"deltas": said} if delta else {}), "verdict": verdict, "gates": results})
@@ -170,7 +170,7 @@ def _print_kinds(kinds: dict[str, WeightDelta | str]) -> None:
     print_table("Differences", ["weight", "kind", "relative norm", "directions", ""], rows)
 
 
-def _verdict(found: CheckpointComparison) -> str:
+def _verdict(found: CheckpointComparison, delta: bool) -> str:
     """OK, look or broken, and what to do next."""
     counts = found.counts
     words = {"unmatched": "have no partner", "reshaped": "changed their shape", "skipped": "were skipped"}
@@ -181,7 +181,7 @@ def _verdict(found: CheckpointComparison) -> str:
     if most is not None and drift > ROUNDING:
         look.append(
             f"{moved} of {len(found.weights)} tensors changed, {most.name} most (drift {100 * drift:.3g} %). "
-            "Next: see the kind of each change with --delta; set a limit with --fail-if 'drift>...'."
+            f"Next: see the kind of each change {'above' if delta else 'with --delta'}; set a limit with --fail-if."
         )
     fine = "All tensors are equal." if drift == 0 else f"The largest drift is {100 * drift:.3g} %, as after rounding."
     return verdict_line(counts, look, f"{fine} Next: nothing to do.")

@@ -209,6 +209,7 @@ def _all_weights(file: str, found: EveryWeight, gates: Gates, out: Path | None, 
         for name, values in results.items()
     ]
     verdict = verdict_line(found.counts, found.look(), found.fine())
+    said = "\n".join([*map(one_line, found.remarks), verdict])
     if as_json:
         records = [
             {"name": name, "shape": fits[name].shape_, **values, "counts": fits[name].counts_}
@@ -220,9 +221,19 @@ def _all_weights(file: str, found: EveryWeight, gates: Gates, out: Path | None, 
         _csv(fits, results)
     else:
         print_table(f"{len(fits)} weights of {file}, the longer side as rows; first what stands out", header, rows)
-        print("\n".join([*map(one_line, found.remarks), verdict]))
+        print(said)
+
+    def picture() -> Any:
+        from spikepool.drawing.tables import draw_shares
+
+        return draw_shares({name: (values["outliers"], values["outlier_share"]) for name, values in results.items()})
+
     write_out(
-        out, f"Weights of {file}", lambda: _counts(fits), lambda: html_table(header, rows), quiet=as_json or as_csv
+        out,
+        f"Weights of {file}",
+        picture,
+        lambda: html_table(header, rows) + html_text(said),
+        quiet=as_json or as_csv,
     )
     close_gates(gates.report(results, found.counts))
 
@@ -247,9 +258,3 @@ def _table_verdict(fit: TableSpectrum) -> str:
         "compare with an earlier run (--baseline)."
     ]
     return verdict_line({}, look if reasons else [], f"{count}; held-out rows confirm it. Next: nothing to do.")
-
-
-def _counts(fits: dict[str, TableSpectrum]) -> Any:
-    from spikepool.drawing.tables import draw_counts
-
-    return draw_counts({name: fit.n_outliers_ for name, fit in fits.items()})

@@ -138,18 +138,21 @@ def draw_adapters(values: dict[str, Any], ax: Any = None) -> Any:
     return ax
 
 
-def draw_counts(counts: dict[str, int]) -> Any:
-    """Figure of the number of outliers of many weights, one bar each in the order given."""
+def draw_shares(shares: dict[str, tuple[int, float]]) -> Any:
+    """Figure of many weights, one bar each in the order given: outliers, and the share of the variance they hold."""
     require("matplotlib", "plot")
     from spikepool.drawing.shown_figure import ShownFigure
 
-    figure = ShownFigure(figsize=(8, max(2.0, 0.24 * len(counts) + 0.9)), layout="constrained")
+    figure = ShownFigure(figsize=(8, max(2.0, 0.24 * len(shares) + 0.9)), layout="constrained")
     ax = figure.subplots()
-    positions = np.arange(len(counts))
-    ax.barh(positions, list(counts.values()), color=BULK, alpha=0.8)
-    ax.set_yticks(positions, [plot_text(name) for name in counts], fontsize="small")
-    ax.invert_yaxis()
-    ax.set_xlabel("eigenvalues beyond a bulk of unequal variances")
+    positions = np.arange(len(shares))
+    ax.barh(positions, [100 * share for _, share in shares.values()], color=BULK, alpha=0.8)
+    for position, (count, share) in enumerate(shares.values()):
+        ax.text(100 * share, position, f" {count}", va="center", fontsize="small")
+    ax.set_yticks(positions, [plot_text(name) for name in shares], fontsize="small")
+    ax.set_ylim(len(shares) - 0.3, -0.7)
+    ax.set_xmargin(0.08)
+    ax.set_xlabel("% of the variance in outliers; beside each bar, how many there are")
     return figure
 
 

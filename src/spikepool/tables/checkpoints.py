@@ -38,6 +38,7 @@ from spikepool.tables.geometry import SpaceOverlap, joint_moments, match_rows, m
 from spikepool.tables.spectrum import TableSpectrum
 
 SHOWN_SPACE = 10  # dimension of the leading spaces in the table, or the largest below it that a weight allows
+PIECE = 2**20  # entries of a tensor that are compared at once
 HEADER = ("tensor", "shape", "outliers", "k", "overlap", "chance", "largest angle", "norm", "drift")
 
 
@@ -361,11 +362,13 @@ def _squares(x: FloatArray) -> float:
 
 
 def _flat(source: BlockSource) -> Iterator[FloatArray]:
-    """All the entries in order, in float64; raises where one is not finite."""
+    """All the entries in order, in float64 and in pieces; raises where one is not finite."""
     for start, chunk in source.chunks():
-        values = np.asarray(chunk, dtype=np.float64).reshape(-1)
-        if not np.isfinite(values).all():
-            raise NonFiniteError(
-                f"{source.name} contains NaN or infinities from row {start} on", remedy="Do not use it"
-            )
-        yield values
+        entries = np.asarray(chunk).reshape(-1)
+        for first in range(0, len(entries), PIECE):
+            values = entries[first : first + PIECE].astype(np.float64)
+            if not np.isfinite(values).all():
+                raise NonFiniteError(
+                    f"{source.name} contains NaN or infinities from row {start} on", remedy="Do not use it"
+                )
+            yield values

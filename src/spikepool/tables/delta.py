@@ -14,18 +14,20 @@ The difference D = B − A is examined in this order:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.blocks import ArrayBlocks, BlockSource
+from spikepool.data.blocks import ArrayBlocks, BlockSource, block_rows
 from spikepool.errors import ShapeError, SpikepoolError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.bulk_edge import find_edge
 from spikepool.kit.memory import require_memory
 from spikepool.kit.showing import plain
+from spikepool.tables.geometry import side_by_side
 from spikepool.tables.gram import stream_moments
 from spikepool.tables.measures import effective_rank, stable_rank
 
@@ -104,10 +106,15 @@ def difference(first: BlockSource, second: BlockSource) -> BlockSource:
     require_memory(4 * V * d, f"the difference of {V} x {d} weights", "Compare one weight at a time")
     out = np.empty((V, d), dtype=np.float32)
     start = 0
-    for a, b in zip(first.blocks(), second.blocks(), strict=True):
+    for a, b in _together(first, second):
         out[start : start + len(a)] = b - a
         start += len(a)
     return ArrayBlocks(out, f"{second.name} − {first.name}")
+
+
+def _together(first: BlockSource, second: BlockSource) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """The same rows of both, in small blocks: several temporary arrays are held beside them."""
+    return side_by_side((first, second), max(64, block_rows(first.shape[1]) // 8))
 
 
 def examine(first: BlockSource, second: BlockSource) -> WeightDelta:
@@ -146,10 +153,10 @@ def _plain_kind(first: BlockSource, second: BlockSource, relative: float, words:
     if relative == 0:
         return "identical"
     ab = aa = 0.0
-    for a, b in zip(first.blocks(), second.blocks(), strict=True):
+    for a, b in _together(first, second):
         ab, aa = ab + float(np.sum(a * b)), aa + float(np.sum(a * a))
     factor = ab / aa if aa > 0 else 0.0
-    residual = sum(float(np.sum((b - factor * a) ** 2)) for a, b in zip(first.blocks(), second.blocks(), strict=True))
+    residual = sum(float(np.sum((b - factor * a) ** 2)) for a, b in _together(first, second))
     if aa > 0 and np.sqrt(residual / aa) < NOTHING:
         words["factor"] = factor
         return "scale"
@@ -183,7 +190,7 @@ def _rounding(first: BlockSource, second: BlockSource) -> str | None:
     """The format that the second is the first rounded to, or None."""
     holds = {"bfloat16": True, "float16": True, **{f"blocks of {size}": True for size in QUANTISED_BLOCKS}}
     bits = dict.fromkeys(QUANTISED_BLOCKS, 0)
-    for a, b in zip(first.blocks(), second.blocks(), strict=True):
+    for a, b in _together(first, second):
         if holds["bfloat16"]:
             holds["bfloat16"] = bool(np.all(np.abs(b - a) <= np.abs(a) * 2.0**-8 + 1e-38) and _is_bfloat16(b))
         if holds["float16"]:

@@ -23,6 +23,8 @@ from spikepool.tables.spectrum import TableSpectrum
 # A weight whose spectral norm differs by more than this factor from the median of its kind (its name with the numbers
 # left out) in a file with at least so many of them is pointed out.
 UNLIKE, FEWEST_ALIKE = 10.0, 4
+# Share of the rank that a weight may lack: the row of a padding token is often zero.
+LOST_RANK = 0.05
 
 
 @dataclass(frozen=True)
@@ -100,15 +102,15 @@ class EveryWeight:
             return "No weight has a bulk to measure. Next: nothing to do."
         first = self.ordered()[0]
         count, share = self.fits[first].n_outliers_, outlier_share(self.fits[first])
-        text = f"{len(self.fits)} weights are complete and none has lost rank."
+        text = f"{len(self.fits)} weights are complete, and none lacks rank."
         if count:
             text += f" {first} stands out most: {count} outlier(s) hold {100 * share:.0f} % of its variance."
         return f"{text} Next: nothing to do; record a baseline with --json to notice later changes."
 
 
 def lost_rank(fit: TableSpectrum) -> bool:
-    """Whether a weight has a lower rank than its shape allows."""
-    return fit.rank_ < min(fit.shape_[0] - 1, fit.shape_[1])
+    """Whether a weight has a clearly lower rank than its shape allows."""
+    return fit.rank_ < (1 - LOST_RANK) * min(fit.shape_[0] - 1, fit.shape_[1])
 
 
 def outlier_share(fit: TableSpectrum) -> float:

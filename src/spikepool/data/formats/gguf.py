@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import struct
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,12 @@ def gguf_tokens(file: Path) -> list[str] | None:
 
 def _header(file: Path) -> tuple[dict[str, tuple[tuple[int, ...], int, int]], int, int]:
     """Tensors as name -> (shape, type, offset), offset of the data, size of the file."""
-    size = file.stat().st_size
+    state = file.stat()
+    return _read_header(file, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)  # passing over the names of a vocabulary takes longer than most tensors
+def _read_header(file: Path, size: int, _changed: int) -> tuple[dict[str, tuple[tuple[int, ...], int, int]], int, int]:
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         cursor = _Cursor(data, size)
         cursor.skip(4)
