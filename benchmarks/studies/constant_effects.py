@@ -102,7 +102,8 @@ def multiply(node: ast.expr, factor: float) -> ast.expr:
         return type(node)([multiply(e, factor) for e in node.elts], ast.Load())
     if isinstance(node, ast.BinOp):
         return ast.BinOp(multiply(node.left, factor), node.op, node.right)
-    assert isinstance(node, ast.Call)
+    if not isinstance(node, ast.Call):  # infinity
+        return node
     place = 1 if getattr(node.func, "id", "") == "constant" else len(node.args) - 1
     arguments = list(node.args)
     arguments[place] = multiply(arguments[place], factor)

@@ -222,17 +222,18 @@ def rounds(folder: Path, count: int) -> None:
     met, ends there.
     """
     curves, rng = [c for c in load_curves(folder) if c["half"] == "set-aside"], np.random.default_rng(3)
-    met, totals, once, stated, used = [], [], [], [], 0
+    met, totals, once, upper, refused = [], [], [], [], 0
     for i in rng.permutation(len(curves)):
         c = curves[i]
         x0 = float(rng.choice(STARTS[:3]))
-        use, rises = c["x"] <= x0, np.maximum.accumulate(c["full"])
+        use = c["x"] <= x0
         if use.sum() < 4 or c["x"][use][-1] != x0 or c["x"][-1] < x0 + 4 or not (c["x"] == x0 + 2).any():
             continue
         target = float(c["full"][c["x"] == x0 + 2][0])
-        if target < rises[use][-1] + 0.01:  # nothing to label for
+        if target < c["full"][use].max() + 0.01:  # nothing to label for
             continue
-        n, scores, here = c["n"][use], c["scores"][use], int(c["n"][use][-1])
+        n, scores, start = c["n"][use], c["scores"][use], int(c["n"][use][-1])
+        here, done = start, False
         for left in (3, 2, 1):
             f = sp.forecast_curve(n, scores, target=target)
             try:
@@ -240,27 +241,26 @@ def rounds(folder: Path, count: int) -> None:
             except sp.UnreachableError:
                 break
             if left == 3:
-                high = f.required_samples[2]
-                once.append(64 * here if high is None else min(high, 64 * here))
-                stated.append(plan.probability)
+                once.append((plan.one_shot or 64 * start) / start)
+                upper.append(min(f.required_samples[2] or np.inf, 64 * start) / start)
             here = plan.next_total
-            if here >= c["n"][-1] or np.interp(np.log(here), np.log(c["n"]), c["full"]) >= target:
+            done = here >= c["n"][-1] or np.interp(np.log(here), np.log(c["n"]), c["full"]) >= target
+            if done:
                 break
             seen = [np.interp(np.log(here), np.log(c["n"]), column) for column in c["scores"].T]
             n, scores = np.append(n, here), np.vstack([scores, seen])
-        if left == 3 and len(once) == used:
-            continue  # not a plan: said to be out of reach
-        used = len(once)
-        met.append(here >= c["n"][-1] or np.interp(np.log(here), np.log(c["n"]), c["full"]) >= target)
-        totals.append(here / c["n"][use][-1])
-        once[-1] /= c["n"][use][-1]
-        if used == count:
+        if here == start:  # said to be out of reach
+            refused += 1
+            continue
+        met.append(done)
+        totals.append(here / start)
+        if len(met) == count:
             break
-    print(
-        f"{used} curves: target met {np.mean(met):.2f} (stated {np.mean(stated):.2f}); rows over those at hand, median"
-    )
-    print(f"(mean): rounds {np.median(totals):.1f} ({np.mean(totals):.1f}), upper end of one order ", end="")
-    print(f"{np.median(once):.1f} ({np.mean(once):.1f}); fewer rows in {np.mean(np.array(totals) < once):.2f}")
+    print(f"{len(met)} curves, {refused} more refused as out of reach: target met {np.mean(met):.3f}")
+    print("rows over those at hand, median (mean):", end="")
+    for name, values in (("rounds", totals), ("one order of the same probability", once), ("upper end", upper)):
+        print(f" {name} {np.median(values):.1f} ({np.mean(values):.1f})", end=";")
+    print(f" fewer than the upper end {np.mean(np.less(totals, upper)):.3f}")
 
 
 if __name__ == "__main__":
