@@ -50,7 +50,7 @@ def test_copies_with_one_label_are_still_merged():
     y = np.arange(100) % 3
     given = read_pilot(np.vstack([X, X[:40]]), np.concatenate([y, y[:40]]))
     assert len(given.X) == 100
-    assert "40 of 140 rows repeat" in given.warnings[0]
+    assert "40 of 140 rows are exact copies" in given.warnings[0]
 
 
 def test_rows_that_were_labelled_twice_are_left_out_together():

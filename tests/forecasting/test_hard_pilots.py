@@ -59,7 +59,7 @@ def test_repeated_rows_do_not_flatter(digits):
     """Every row twice: leave-one-out would see the copy; merged, the forecast is that of the distinct rows."""
     rng = np.random.default_rng(4)
     X, y = rng.standard_normal((150, 100)), rng.integers(0, 2, 150)
-    with pytest.warns(ForecastWarning, match="150 of 300 rows repeat"):
+    with pytest.warns(ForecastWarning, match="150 of 300 rows are exact copies"):
         f = sp.forecast(np.vstack([X, X]), np.concatenate([y, y]), n=[600])
     assert f.pilot_rows == 150
     assert f.measured_score[0] < 0.65

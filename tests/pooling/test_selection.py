@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from spikepool.kit.equal_rows import tie
 from spikepool.pooling.catalogue import candidate_names
-from spikepool.pooling.learning_rows import assign_folds, tie
+from spikepool.pooling.learning_rows import assign_folds
 from spikepool.pooling.stacking import LEAST_WEIGHT, cross_fitted, paired, residual_gram, simplex_weights
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from spikepool.answers.stages import Stages, Told
 from spikepool.answers.text_source import text_source
 from spikepool.data.blocks import BlockSource
 from spikepool.data.columns import open_features, read_column, read_mask
+from spikepool.data.description import Caution, Description
 from spikepool.data.estimator_input import shape_of
 from spikepool.data.in_memory import as_array, padded
 from spikepool.data.labels import decided_task, label_array
@@ -23,9 +25,11 @@ from spikepool.data.opening import is_stored
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
+from spikepool.kit.equal_rows import numbered
 from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.layers import split_layers
 from spikepool.trust.diagnosis import UncenteredWarning, diagnose
+from spikepool.trust.effort import STREAMED_BYTES
 
 CHOOSE = "which pooling serves these tokens best?"
 TRUST = "which components of the features are real?"
@@ -34,6 +38,8 @@ PLAN = "what will more labelled rows bring?"
 SPAN_TARGET = 0.9
 # Time of each question, about, for the progress bar alone.
 _LISTED_CLASSES = 20
+# Facts about the rows that are stated once for all questions.
+KINDS = ("duplicates", "near-duplicates", "order", "dominating rows")
 SHARES = {"choose": 6.0, "trust": 1.0, "plan": 3.0}
 
 
@@ -134,21 +140,24 @@ def report(
                 kept = pooling is None or _keeps_positions(pooling)
                 everything = stack if layered else rows
                 features = _mean(rows, mask) if kept else np.asarray(pooling.transform(everything, mask=mask))
+        facts = _described(features, labels if isinstance(there, slice) and not regression else None, groups)
         with stages.stage("trust"):
-            trust = _trust(features, groups, random_state)
+            trust = _trust(features, groups, random_state, facts)
         if labels is None:
             plan = Answer(PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels.")
         else:
             with stages.stage("plan"):
                 kind = {"task": "regression" if regression else "classification"}
                 inputs = (_part(rows, there), _part(features, there), labels, _part(mask, there), _part(groups, there))
-                plan = _plan(*inputs, target, pooling, {**options, **kind})
+                known = facts if isinstance(there, slice) else None
+                plan = _plan(*inputs, target, pooling, {**options, **kind, "description": known})
     if choose.result is None and trust.result is None and plan.result is None:
         raise InvalidInputError(f"none of the questions can be answered: {trust.notes[0]}", shape, "Check the data")
+    said, trust, plan = _said_once(facts, trust, plan)
     words = _describe(shape, labels, regression)
     if source is not None:
         words = f"{source.words}; {words}"
-    notes = () if source is None else source.notes
+    notes = (*(() if source is None else source.notes), *said)
     return DataReport(words, choose, trust, plan, __version__, notes, _facts(shape, labels, regression, source))
 
 
@@ -247,9 +256,35 @@ def _mean(rows: Any, mask: Any) -> AnyArray:
     return np.asarray(SpectralPooling(weights="mean").fit(rows, mask=mask).transform(rows, mask=mask))
 
 
-def _trust(features: Any, groups: Any, random_state: Any) -> Answer:
+def _described(features: Any, labels: AnyArray | None, groups: Any) -> Description | None:
+    """Copies, order and outlying rows of features in memory; None where they are stored or cannot be read."""
+    try:
+        rows = check.finite_array(features, "X", ndim=2)
+    except SpikepoolError:
+        return None
+    if 8 * rows.size > STREAMED_BYTES or len(rows) < 2:
+        return None
+    numbers = [None if given is None else numbered(np.asarray(given))[0] for given in (labels, groups)]
+    return Description(rows, *numbers)
+
+
+def _said_once(facts: Description | None, *answers: Answer) -> tuple[tuple[str, ...], Answer, Answer]:
+    """What is known of the rows, to be said once, and the answers without it."""
+    said: dict[str, str] = {}
+    rest = []
+    for answer in answers:
+        mine = {note.kind: note for note in answer.notes if isinstance(note, Caution) and note.kind in KINDS}
+        for kind, note in mine.items():
+            said.setdefault(kind, (None if facts is None else facts.caution(kind)) or note)
+        rest.append(replace(answer, notes=tuple(note for note in answer.notes if note not in mine.values())))
+    trust, plan = rest
+    return tuple(said[kind] for kind in KINDS if kind in said), trust, plan
+
+
+def _trust(features: Any, groups: Any, random_state: Any, facts: Description | None) -> Answer:
     def ask() -> Answer:
-        found = diagnose(features, target=SPAN_TARGET, groups=groups, random_state=random_state)
+        options = {"groups": groups, "random_state": random_state, "description": facts}
+        found = diagnose(features, target=SPAN_TARGET, **options)
         verdict, advice = sentences.trust(found)
         drawn = ("spans", "rows") if found.verdict == "coloured" else ("spectrum",)
         pictures = tuple((lambda ax, what=what: found.plot(ax, what)) for what in drawn)
@@ -278,7 +313,8 @@ def _plan(
             # weights that have seen the labels would flatter the forecast: they are refitted within its folds, and the
             # choice that was made is handed over, so that nothing is compared twice
             again = clone(pooling).set_params(pooling=pooling.decision_)
-            found = forecast(rows, labels, target=target, pooling=again, mask=mask, groups=groups, **options)
+            refit = {**options, "description": None}
+            found = forecast(rows, labels, target=target, pooling=again, mask=mask, groups=groups, **refit)
         else:
             found = forecast(features, labels, target=target, groups=groups, **options)
         verdict, advice = sentences.plan(found)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from spikepool.data.description import Description
 from spikepool.data.provenance import labels_seen
 from spikepool.errors import ShapeError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
@@ -52,6 +53,7 @@ def forecast(
     n_jobs: int | None = None,
     random_state: Any = 0,
     progress: bool | None = None,
+    description: Description | None = None,
 ) -> Forecast:
     """Forecast the score of a model on `n` labelled rows from a pilot of fewer.
 
@@ -101,6 +103,8 @@ def forecast(
         Seeds the draws of training sets and the reweightings.
     progress : bool, optional
         Show a progress bar; by default on a terminal when it takes more than two seconds.
+    description : spikepool.data.description.Description, optional
+        Copies and order of the rows, where they have been looked for already.
 
     Returns
     -------
@@ -128,7 +132,8 @@ def forecast(
     y = labels_in_memory(y)
     if n is None and hasattr(y, "__len__") and len(y) > MOST_ROWS:
         n = asked_sizes(None, len(y))  # of all the rows, not of those that are used
-    pilot, told = read(C, y, task=task, groups=groups, pooling=pooling, mask=mask, standardize=standardize)
+    options = {"pooling": pooling, "mask": mask, "standardize": standardize, "description": description}
+    pilot, told = read(C, y, task=task, groups=groups, **options)
     if estimator is None and scoring in (None, "accuracy" if pilot.labels is not None else "r2"):
         curve = fit_pilot(pilot, random_state=random_state, progress=progress)
         result = summarise(curve, n, target, level=level, warnings=told)
@@ -153,7 +158,15 @@ def forecast(
 
 
 def read(
-    C: Any, y: Any, *, task: str, groups: Any, pooling: Any, mask: Any, standardize: bool
+    C: Any,
+    y: Any,
+    *,
+    task: str,
+    groups: Any,
+    pooling: Any,
+    mask: Any,
+    standardize: bool,
+    description: Description | None = None,
 ) -> tuple[PilotInput, tuple[str, ...]]:
     """The pilot, pooled if it is tokens, and what to say of it."""
     check.flag(standardize, "standardize")
@@ -170,7 +183,8 @@ def read(
             )
     elif mask is not None:
         raise ShapeError("mask belongs to tokens and needs a pooling", remedy="Pass pooling=, or drop the mask")
-    given = read_pilot(C, y, groups=groups, task=task, standardize=standardize)
+    known = None if pooling is not None else description
+    given = read_pilot(C, y, groups=groups, task=task, standardize=standardize, description=known)
     return given, given.warnings + told
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from spikepool.data.columns import read_column
+from spikepool.data.description import Caution, Description
 from spikepool.data.in_memory import as_array
 from spikepool.data.labels import decided_task, group_array, label_array
 from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.row_limit import spread_rows, take_rows
 from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, SizeError
-from spikepool.forecasting.dependent_rows import dependence_warnings
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 
@@ -151,18 +151,32 @@ def read_groups(groups: Any, rows: int) -> IntArray:
     return number
 
 
-def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standardize: bool = False) -> PilotInput:
-    """Check a pilot; merge copies of rows, keep rows with the same features in one group, and scale when asked."""
+def read_pilot(
+    C: Any,
+    y: Any,
+    *,
+    groups: Any = None,
+    task: str = "auto",
+    standardize: bool = False,
+    description: Description | None = None,
+) -> PilotInput:
+    """Check a pilot; merge copies of rows, keep rows with the same features in one group, and scale when asked.
+
+    `description` is that of the rows, if it was made before.
+    """
     X = read_features(C)
     Y, labels, classes = read_targets(y, len(X), task)
     number = read_groups(groups, len(X))
     if (np.ptp(X, axis=0) == 0).all():
         raise InvalidInputError("the features are constant", X.shape, "Pass features that differ between rows")
     notes = []
-
-    same_features = _row_numbers(X)
-    distinct = int(same_features.max()) + 1
-    unlike = _recur_unlike(same_features, Y)
+    if description is None or description.n != len(X) or standardize:
+        spread = X.std(axis=0)
+        description = Description(
+            X / np.where(spread > 0, spread, 1.0) if standardize else X, labels, None if groups is None else number
+        )
+    distinct = len(description.counts)
+    unlike = _recur_unlike(description.copies, Y)
     draws = unlike and distinct * _DRAWS_OF_A_FEATURE <= len(X)
     kept = np.arange(len(X))
     if unlike:
@@ -172,13 +186,14 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
             f"{way} and not merged as copies"
         )
     else:
-        same_row = _row_numbers(np.column_stack([same_features, Y]))
+        same_row = np.unique(np.column_stack([description.copies, Y]), axis=0, return_inverse=True)[1].ravel()
         kept = np.sort(np.unique(same_row, return_index=True)[1])
-        repeated = len(X) - len(kept)
-        if repeated >= max(_REPEATED_SHARE * len(X), 2):
-            notes.append(f"{repeated} of {len(X)} rows repeat another one and were merged: n counts distinct rows")
+        copies = description.caution("duplicates")
+        if copies is not None:
+            notes.append(copies)
     if not draws:
-        number = _joined(number, same_features)
+        told, number = _dependence(description, kept)
+        notes += told
     X, Y, number = X[kept], Y[kept], number[kept]
     labels = None if labels is None else labels[kept]
 
@@ -213,17 +228,24 @@ def read_pilot(C: Any, y: Any, *, groups: Any = None, task: str = "auto", standa
     if standardize:
         scale = np.where(spread > 0, spread, 1.0)
     X = X / scale
-    if not draws:
-        told, number = dependence_warnings(X, labels, number, groups is None, FEWEST_ROWS, np.random.default_rng(0))
-        notes += told
     return PilotInput(X, Y, labels, classes, number, kept, scale, standardize, tuple(notes))
 
 
-def _row_numbers(X: FloatArray) -> IntArray:
-    """Number of each row, the same for identical rows."""
-    rows = np.ascontiguousarray(X + 0.0)  # one zero, not two
-    keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
-    return np.unique(keys, return_inverse=True)[1].astype(np.intp).ravel()
+def _dependence(facts: Description, kept: IntArray) -> tuple[list[Caution], IntArray]:
+    """What to say of rows that are not independent, and groups (n,) of rows that are left out together.
+
+    A left-out row whose near copy, or whose neighbour in a series, is still there is not a new row: leave-one-out is
+    too good, and the whole curve with it.
+    """
+    found, number = [facts.caution("near-duplicates"), facts.caution("order")], facts.units
+    if facts.near_share is not None:
+        joined = facts.near_groups()
+        count = len(np.unique(joined[kept]))
+        if count >= FEWEST_ROWS:  # with fewer groups there is nothing to leave out: then it is said and not done
+            number = joined
+            share = f"{facts.near_share:.0%} of the rows have a near copy"
+            found[0] = Caution("near-duplicates", f"{share}: they are left out together, as {count:,} groups")
+    return [caution for caution in found if caution is not None], number
 
 
 def _recur_unlike(same: IntArray, Y: FloatArray) -> bool:
@@ -239,16 +261,3 @@ def _recur_unlike(same: IntArray, Y: FloatArray) -> bool:
     np.add.at(sums, same, Y)
     within = float(((Y - sums[same] / sizes[same][:, None]) ** 2).sum()) / float((sizes[recurring] - 1).sum())
     return within > _UNLIKE_SHARE * float(Y.var(axis=0, ddof=1).sum())
-
-
-def _joined(first: IntArray, second: IntArray) -> IntArray:
-    """Components of rows that share a number in either of two groupings."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    n, a = len(first), int(first.max()) + 1
-    rows = np.concatenate([np.arange(n), np.arange(n)])
-    columns = np.concatenate([n + first, n + a + second])
-    size = n + a + int(second.max()) + 1
-    graph = coo_array((np.ones(2 * n), (rows, columns)), shape=(size, size))
-    return np.asarray(connected_components(graph, directed=False)[1][:n], dtype=np.intp)

@@ -135,8 +135,8 @@ def is_ordered(lag: float, scatter: float, n: int) -> bool:
 def near_words(share: float) -> str:
     """One sentence on near copies, the same wherever it is said."""
     return (
-        f"{share:.0%} of the rows have a near copy: they are not independent, and every number that takes them for it "
-        "is too high; remove near copies, or name what belongs together with groups="
+        f"{share:.0%} of the rows have a near copy and are not independent: remove near copies, or name what belongs "
+        "together with groups="
     )
 
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
 from spikepool.data.labels import group_array
 from spikepool.data.tokens import TokenInput
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
+from spikepool.kit.equal_rows import numbered, row_hashes, tie
 from spikepool.pooling.covariances import token_covariances
 from spikepool.pooling.registry import FunctionPooling, Pooling
 from spikepool.pooling.sequence import MOST_FEATURES, MOST_STREAMED
@@ -118,31 +117,8 @@ def read_learning_rows(
 
 def row_copies(source: TokenInput) -> IntArray:
     """Equal numbers for rows that hold the same tokens, (n,)."""
-    hashes = [hash((row.tobytes(), o.tobytes())) for x, part in source.blocks() for row, o in zip(x, part, strict=True)]
-    return numbered(np.array(hashes))
-
-
-def numbered(values: NDArray[np.int64]) -> IntArray:
-    """Equal values as equal numbers, counted in order of appearance (hashes differ between processes, this not)."""
-    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.intp)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[inverse.reshape(-1)]
-
-
-def tie(*labels: IntArray | None) -> IntArray:
-    """Clusters of rows that share an entry of any of the labels, or are linked by such rows."""
-    given = [label for label in labels if label is not None]
-    n = len(given[0])
-    if len(given) == 1:
-        return given[0]
-    links, offset = [], n
-    for label in given:
-        links.append(offset + label)
-        offset += int(label.max()) + 1
-    rows = np.tile(np.arange(n), len(given))
-    graph = coo_array((np.ones(len(rows)), (rows, np.concatenate(links))), shape=(offset, offset))
-    return np.asarray(connected_components(graph, directed=False)[1][:n], dtype=np.intp)
+    rows = (np.concatenate([x.reshape(len(x), -1), observed], axis=1) for x, observed in source.blocks())
+    return numbered(np.concatenate([row_hashes(part) for part in rows]))[0]
 
 
 def assign_folds(strata: IntArray, clusters: IntArray, folds: int, seed: int) -> IntArray:
@@ -191,13 +167,13 @@ def distinct_rows(
     mine = None if groups is None else groups[rows]
     targets = np.unique(Y[rows], axis=0, return_inverse=True)[1].reshape(-1)
     keys = np.column_stack([copies, targets, copies if mine is None else mine])
-    number = numbered(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))
+    number = numbered(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))[0]
     merged = np.asarray(np.bincount(number, weights[rows]), dtype=np.float64)
     if len(merged) == len(rows):
         return rows, part, merged, tie(copies, mine)
     first = np.unique(number, return_index=True)[1]
     kept = None if mine is None else mine[first]
-    return rows[first], part.take(first), merged, tie(numbered(copies[first]), kept)
+    return rows[first], part.take(first), merged, tie(numbered(copies[first])[0], kept)
 
 
 def rule_head_weights(pooling: Pooling, source: TokenInput) -> FloatArray:
