@@ -25,24 +25,28 @@ def choose(fitted: Any, score_name: str) -> tuple[str, str]:
         )
     mean, *others = fitted.candidates_
     kind = "Classifier" if score_name == "accuracy" else "Regressor"
+    added = ""
+    if len(getattr(fitted, "head_shares_", ())) > 1:
+        added = f" With logistic regression added, the classifier has accuracy {fitted.accuracy_:.3f} on these rows."
     if fitted.prediction_ == "mean":
         best = max(others, key=lambda c: c.gain)
         return (
-            f"Keep the mean ({score_name} {mean.score:.3f}): the candidates combined are not better by one standard "
-            f"error (best single one: {best.label}, {_points(best.gain, best.error)}).",
+            f"Keep the mean (ridge: {score_name} {mean.score:.3f}): the candidates combined are not better by one standard "
+            f"error (best single one: {best.label}, {_points(best.gain, best.error)}).{added}",
             "Pool by the mean; more labelled rows could still tell small differences apart.",
         )
     gain = _points(fitted.improvement_, fitted.improvement_error_)
     single = next(c for c in fitted.candidates_ if (c.name, c.layer) == (fitted.decision_, fitted.layer_))
-    choice = f"Best single choice: {words} ({score_name} {single.score:.3f}, mean {mean.score:.3f})."
+    choice = f"Best single choice: {words} (ridge: {score_name} {single.score:.3f}, on the mean {mean.score:.3f})."
     if fitted.prediction_ == "single":
         return (
-            f"{choice} It gains {gain} over the mean on rows left out; combining candidates adds nothing significant.",
+            f"{choice} It gains {gain} over the mean on rows left out; combining candidates adds nothing significant."
+            + added,
             f"Use LearnedPooling{kind}() as fitted here, or its transform in front of another model.",
         )
     used = sum(c.weight > 0 for c in fitted.candidates_)
     return (
-        f"{choice} The {used} candidates in use together gain {gain} over the mean on rows left out.",
+        f"{choice} The {used} candidates in use together gain {gain} over the mean on rows left out.{added}",
         f"Use LearnedPooling{kind}() as fitted here; its transform gives the features of the single choice.",
     )
 

@@ -220,7 +220,9 @@ def _large_usage(operator: _Operator, b: FloatArray, rng: Any) -> Usage:
         found, weight = lanczos_measure(apply, start, _LANCZOS_STEPS)
         nodes.append(found)
         mass.append(weight / weight.sum() * ((V - k) / V / _PROBES))
-    values, weights = _merged(non_negative(np.concatenate(nodes), "usage"), np.concatenate(mass))
+    # where the pairs found are all there are, what is left is rounding of the largest
+    scale = float(top.values[0]) if k else 0.0
+    values, weights = _merged(non_negative(np.concatenate(nodes), "usage", scale), np.concatenate(mass))
     return _with_lanczos_measure(operator, b, top, values, weights)
 
 
