@@ -93,7 +93,8 @@ def answer(function, seed):
     try:
         return repr(values(function(seed)))
     except InvalidInputError as err:
-        assert "random_state" in str(err)
+        if "random_state" not in str(err):
+            raise
         return None
 
 

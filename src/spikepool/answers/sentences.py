@@ -31,8 +31,8 @@ def choose(fitted: Any, score_name: str) -> tuple[str, str]:
     if fitted.prediction_ == "mean":
         best = max(others, key=lambda c: c.gain)
         return (
-            f"Keep the mean (ridge: {score_name} {mean.score:.3f}): the candidates combined are not better by one standard "
-            f"error (best single one: {best.label}, {_points(best.gain, best.error)}).{added}",
+            f"Keep the mean (ridge: {score_name} {mean.score:.3f}): the candidates combined are not better by one "
+            f"standard error (best single one: {best.label}, {_points(best.gain, best.error)}).{added}",
             "Pool by the mean; more labelled rows could still tell small differences apart.",
         )
     gain = _points(fitted.improvement_, fitted.improvement_error_)
