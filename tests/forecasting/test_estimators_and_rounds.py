@@ -7,6 +7,7 @@ from sklearn.metrics import get_scorer, make_scorer
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 import spikepool as sp
 from spikepool.forecasting.out_of_fold import folds, measure_sizes
@@ -60,6 +61,21 @@ def test_default_is_ridge_and_bad_arguments_are_named(digits):
         sp.forecast(X[:200], y[:200], estimator="svm")
     with pytest.raises(sp.InvalidInputError, match="other kind"):
         sp.forecast(X[:200], y[:200], estimator=KNeighborsRegressor())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_small_and_perfect_pilots_and_scorers_that_do_not_fit():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 5))
+    y = np.array(["a", "b"])[(X[:, 0] > 0).astype(int)]
+    assert len(sp.forecast(X[:25], y[:25], estimator=LogisticRegression()).measured_n) >= 4
+    perfect = sp.forecast(X + 20 * (y == "b")[:, None], y, n=[240], estimator=LogisticRegression())
+    assert perfect.score[0] > 0.99
+    assert 0.8 < perfect.interval[0, 0] < 0.995  # none wrong of 120 rows does not mean an accuracy of one
+    with pytest.raises(sp.SizeError, match="predict_proba"):
+        sp.forecast(X, y, estimator=LinearSVC(), scoring="neg_log_loss")
+    with pytest.raises(sp.SizeError, match="pos_label"):
+        sp.forecast(X, y, estimator=LogisticRegression(), scoring="f1")
 
 
 def test_folds_keep_groups_and_classes():

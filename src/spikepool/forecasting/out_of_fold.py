@@ -100,7 +100,7 @@ class OutOfFold(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 
     def __getattr__(self, name: str) -> Any:
         if name not in vars(self).get("responses", ()):
-            raise AttributeError(f"out-of-fold predictions have no {name}")
+            raise AttributeError(f"no {name} from every fit: the model lacks it, or a training set lacks a class")
 
         def respond(X: Any) -> AnyArray:
             found = self.responses[name]
@@ -129,7 +129,8 @@ def measure_sizes(
     n, blocks = len(order), np.diff(ends, prepend=0)
     least = max(FEWEST_TRAINED, 0 if pilot.labels is None else 2 * int(pilot.labels.max() + 1))
     largest = n - int(blocks.max())
-    sizes = np.unique(np.clip(np.round(FRACTIONS * n), min(least, n // 2, largest), largest).astype(int))
+    first = min(max(least, FRACTIONS[-1] * n), n // 2, largest)
+    sizes = np.unique(np.geomspace(first, min(FRACTIONS[0] * n, largest), len(FRACTIONS)).round().astype(int))
     tasks = [
         (order[np.arange(end, end + size) % n], order[end - block : end])
         for size in sizes
@@ -138,18 +139,22 @@ def measure_sizes(
     found = _fit_all(model, X, y, tasks, n_jobs, progress, name)
     parts = rng.permutation(int(pilot.groups.max()) + 1)[pilot.groups] % REWEIGHTINGS
     classes = None if pilot.labels is None else np.unique(y)
-    kept, without = [], []
+    kept, without, reason = [], [], ""
     for i, size in enumerate(sizes):
         mine = slice(i * len(ends), (i + 1) * len(ends))
         together = _together(found[mine], [test for _, test in tasks[mine]], n)
-        values = _scores(model, scorer, X, y, classes, together, parts)
+        try:
+            values = _scores(model, scorer, X, y, classes, together, parts)
+        except (AttributeError, ValueError) as error:
+            reason = f" ({error})"
+            continue
         if np.isfinite(values).all():
             weights = np.bincount(np.concatenate([train for train, _ in tasks[mine]]), minlength=n) / size / len(ends)
             kept.append((size, values[0], n * weights @ weights))
             without.append(values[1:])
     if len(kept) < FEWEST_SIZES:
         raise SizeError(
-            f"{name} could be scored at {len(kept)} sizes of the pilot only, and {FEWEST_SIZES} are needed",
+            f"{name} could be scored at {len(kept)} sizes of the pilot only, and {FEWEST_SIZES} are needed{reason}",
             n,
             "Label more rows, or choose another scorer",
         )
@@ -224,13 +229,10 @@ def _scores(
     responses: Responses,
     parts: IntArray,
 ) -> FloatArray:
-    """Score of all rows, then without each part of them; NaN where a response is missing."""
+    """Score of all rows, then without each part of them; raises what the scorer raises."""
     values = []
     for part in (-1, *np.unique(parts)):
         rows = parts != part
         answers = OutOfFold(model, classes, {name: value[rows] for name, value in responses.items()})
-        try:
-            values.append(float(scorer(answers, X[rows], y[rows])))
-        except (AttributeError, ValueError):
-            return np.array([np.nan])
+        values.append(float(scorer(answers, X[rows], y[rows])))
     return np.array(values)

@@ -200,7 +200,7 @@ def read_pilot(
     if len(X) < FEWEST_ROWS:
         raise SizeError(f"a pilot needs at least {FEWEST_ROWS} distinct rows", len(X), "Label more rows")
     if len(X) < SMALL_PILOT:
-        notes.append(f"a pilot of {len(X)} rows says little: the interval is the message")
+        notes.append(f"a pilot of {len(X)} rows says little: rely on the interval")
     if labels is not None:
         counts = np.bincount(labels)
         few = int((counts < FOLDS).sum())
