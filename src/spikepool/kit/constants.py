@@ -1,6 +1,6 @@
 """Numbers that decide something a reader sees: each declared once, beside the code that uses it, with its origin.
 
-``docs/constants.md`` is written from the declarations by ``python -m spikepool.kit.constants``; a test compares both.
+``docs/constants.md`` is written from the declarations by ``python docs/write_constants.py``; a test compares both.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,14 +65,15 @@ class VocabularyRange:
         return draw_vocabulary_range(ax, self.minimum, self.maximum, self.curve, self.target)
 
 
-class RequiredSamples(int):
-    """A number of sequences; an int with `validity`, that of the prediction at this number."""
+class _Required:
+    """A plain number with `validity`, that of the prediction there, worked out when asked for."""
 
+    _plain: ClassVar[type]
     _ask: Callable[[], Validity]
 
-    def __new__(cls, value: int, ask: Callable[[], Validity]) -> Self:
-        """The number, with a function that gives its validity when asked."""
-        found = super().__new__(cls, value)
+    def __new__(cls, value: float, ask: Callable[[], Validity]) -> Self:
+        """The number, with a function that gives its validity."""
+        found = super().__new__(cls, value)  # type: ignore[call-arg]
         found._ask = ask
         return found
 
@@ -81,28 +82,20 @@ class RequiredSamples(int):
         """Whether the prediction at this number lies in the range where its theory holds."""
         return self._ask()
 
-    def __reduce__(self) -> tuple[type[int], tuple[int]]:
-        return int, (int(self),)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._plain, (self._plain(self),)
 
 
-class RequiredSignal(float):
+class RequiredSamples(_Required, int):
+    """A number of sequences; an int with `validity`, that of the prediction at this number."""
+
+    _plain = int
+
+
+class RequiredSignal(_Required, float):
     """A signal strength; a float with `validity`, that of the prediction at this strength."""
 
-    _ask: Callable[[], Validity]
-
-    def __new__(cls, value: float, ask: Callable[[], Validity]) -> Self:
-        """The number, with a function that gives its validity when asked."""
-        found = super().__new__(cls, value)
-        found._ask = ask
-        return found
-
-    @property
-    def validity(self) -> Validity:
-        """Whether the prediction at this strength lies in the range where its theory holds."""
-        return self._ask()
-
-    def __reduce__(self) -> tuple[type[float], tuple[float]]:
-        return float, (float(self),)
+    _plain = float
 
 
 def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> RequiredSamples:
