@@ -258,11 +258,11 @@ def _mean(rows: Any, mask: Any) -> AnyArray:
 
 def _described(features: Any, labels: AnyArray | None, groups: Any) -> Description | None:
     """Copies, order and outlying rows of features in memory; None where they are stored or cannot be read."""
+    if isinstance(features, BlockSource) or not 2 <= len(features) <= STREAMED_BYTES / (8 * shape_of(features)[1]):
+        return None
     try:
         rows = check.finite_array(features, "X", ndim=2)
     except SpikepoolError:
-        return None
-    if 8 * rows.size > STREAMED_BYTES or len(rows) < 2:
         return None
     numbers = [None if given is None else numbered(np.asarray(given))[0] for given in (labels, groups)]
     return Description(rows, *numbers)
