@@ -42,6 +42,9 @@ PARTS = {
         "RequiredSamples",
         "RequiredSignal",
     ),
+    "AdapterWeight",
+    "Measures",
+    "WeightDelta",
 }
 MODEL = sp.SequenceModel(d=30, V=48, N=60, R=sp.prefix_correlation(6, 2), mu=2.5)
 W = sp.causal_weights(6)

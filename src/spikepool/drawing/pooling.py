@@ -93,7 +93,8 @@ def draw_position_weights(ax: Any, head_weights: FloatArray, names: Sequence[str
         marker = HEAD_MARKERS[h % len(HEAD_MARKERS)]
         line = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 1.4, "label": name}
         ax.plot(np.arange(1, T + 1), weights, **line)
-    ax.axhline(1 / T, color=MEAN, linewidth=0.8, linestyle="--", label="mean")
+    if "mean" not in names:
+        ax.axhline(1 / T, color=MEAN, linewidth=0.8, linestyle="--", label="equal weights")
     ax.set_xlabel("position")
     ax.set_ylabel("average weight")
     ax.set_ylim(bottom=0)

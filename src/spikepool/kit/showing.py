@@ -19,6 +19,8 @@ from spikepool.kit.statistics import standard_error
 # One look for tables in notebooks and pages. Colours are left to the surroundings, so that both themes work.
 _TABLE = "border-collapse:collapse;margin:0.4em 0;font-variant-numeric:tabular-nums"
 _CELL = "padding:0.15em 0.8em;border:0;border-bottom:1px solid rgba(128,128,128,.3)"
+# Longer cells are sentences or lists, which are read from the left.
+_LONG_CELL = 40
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -107,15 +109,16 @@ def to_json(value: Any) -> str:
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> str:
-    """An HTML table: the first column to the left, the others to the right; every cell is escaped.
+    """An HTML table: the first column and long cells to the left, the others to the right; all are escaped.
 
     Cells that are not text are written by :func:`number`. Styles are inline: a notebook has no style sheet of ours.
     """
 
     def cell(value: Any, tag: str, position: int) -> str:
         text = value if isinstance(value, str) else number(value)
-        side = "left" if position == 0 else "right"
-        return f'<{tag} style="{_CELL};text-align:{side}">{html.escape(text)}</{tag}>'
+        long = len(text) > _LONG_CELL
+        side, wrap = "left" if position == 0 or long else "right", "anywhere" if long else "break-word"
+        return f'<{tag} style="{_CELL};text-align:{side};overflow-wrap:{wrap}">{html.escape(text)}</{tag}>'
 
     def line(values: Sequence[Any], tag: str) -> str:
         return "<tr>" + "".join(cell(value, tag, i) for i, value in enumerate(values)) + "</tr>"
