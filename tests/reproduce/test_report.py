@@ -101,14 +101,14 @@ def test_every_outcome_is_told_apart(report):
     assert report.entries[4].markers == 0  # a comparison that is expected to fail does not count
     text = report.path.read_text()
     assert "4 of 6" not in text
-    assert "2 of 3 comparisons that are expected to agree do so; 3 of 6 figures agree in all of theirs" in text
+    assert "2 of 3 comparisons that are expected to agree do so. 3 of 6 figures agree in all of theirs." in text
     assert "1 more comparisons are shown" not in text
     assert "1 more comparison is shown because it is known to differ" in text
     assert "≠ differs, as known" in text
     assert text.count("and 1 known to differ") == 1
-    assert "disagree somewhere: figure 2" in text
-    assert "failed: figure 3" in text
-    assert "not drawn: figure 5" in text
+    assert "Figure 2 disagrees somewhere." in text
+    assert "Figure 3 failed." in text
+    assert "Figure 5 was not drawn." in text
     assert "SizeError: too small (got 3). Use 4." in text
     assert "because &amp; so" in text
 

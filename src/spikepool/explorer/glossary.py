@@ -1,7 +1,6 @@
-"""One word for each thing: the explorer's question marks, its glossary page, and the documentation's.
+"""Terms and their definitions: the explorer's question marks, its glossary page, and the documentation's.
 
-``python -m spikepool.explorer.glossary > docs/glossary.md`` writes the documentation's page; a test holds the two
-together.
+``python -m spikepool.explorer.glossary > docs/glossary.md`` writes the documentation's page; a test compares the two.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "Row",
             "n",
             "One item of your own data: a text, a series, an image, as one line of features or tokens.",
-            "Your files have rows; the model has sequences. They are the same thing, counted n in data and N in "
-            "theory. "
-            "'Sample' is only used for what was seen, as against the population it came from.",
+            "Your files have rows; the model has sequences. They are the same, counted by n in data and N in theory. "
+            "A sample is the rows that were observed; the population is what they were drawn from.",
         ),
         Term("N", "Sequences", "N", "How many sequences were pooled: the sample size of the covariance.", code="N"),
         Term(
@@ -87,7 +85,7 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "L",
             "Prefix length",
             "L",
-            "The first L positions carry the same class; the others are coin tosses.",
+            "The first L positions carry the same class; the classes of the others are random.",
             code="prefix_correlation(T, L)",
         ),
         Term(
@@ -101,11 +99,9 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "w",
             "Pooling weights",
             "w",
-            "How much each position counts in the pooled vector. Mean: all alike. Causal: a score-free causal "
-            "attention "
-            "layer, then the mean; early positions count more. Optimal: the best for this correlation. Drag "
-            "the bars to "
-            "make your own.",
+            "How much each position counts in the pooled vector. Mean: all equal. Causal: a score-free causal "
+            "attention layer, then the mean; early positions count more. Optimal: the best for this correlation. Drag "
+            "the bars to set other weights.",
             code="mean_weights, causal_weights, optimal_weights",
         ),
         Term(
@@ -129,8 +125,7 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "Centring",
             "",
             "Whether the average of the pooled vectors is subtracted first. Without it the vocabulary's average can "
-            "show "
-            "up as a component that says nothing about the signal.",
+            "appear as a component that says nothing about the signal.",
             code="centered",
         ),
     ),
@@ -152,7 +147,29 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "For k = 1 it is the alignment.",
             code="span.overlap",
         ),
-        Term("bulk", "Bulk", "", "The hill of eigenvalues that noise alone produces.", code="bulk"),
+        Term("bulk", "Bulk", "", "The range of eigenvalues that noise alone produces.", code="bulk"),
+        Term(
+            "coloured",
+            "Coloured",
+            "",
+            "Noise whose variance differs between directions, as in nearly all real features and tables.",
+            "White or isotropic noise has the same variance in every direction.",
+            code='diagnose(X).verdict == "coloured"',
+        ),
+        Term(
+            "poor-fit",
+            "Poor fit",
+            "",
+            "The fitted noise does not reproduce the rows, so that the report gives the reason and no numbers.",
+            code='diagnose(X).verdict == "poor fit"',
+        ),
+        Term(
+            "usage",
+            "Usage",
+            "",
+            "How often each token occurs in the pooled sequences. Very frequent tokens make outliers.",
+            code='outlier.kind == "usage"',
+        ),
         Term(
             "edge",
             "Bulk edge",
@@ -212,7 +229,7 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "Detectable",
             "",
             "The sample covariance has an outlier that is made of the signal.",
-            "Within d^(-1/3) of the threshold single data sets go either way: at the threshold.",
+            "Within d^(-1/3) of the threshold (at the threshold), some data sets show it and others do not.",
             code="detectable",
         ),
         Term(
@@ -220,14 +237,14 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "Closed form",
             "",
             "Predictions from formulas, for long sequences with spread-out weights and uniform tokens.",
-            "What the page shows. Its validity says where it is only an approximation.",
+            "The explorer shows these. Their validity says where they are only an approximation.",
             code="predict(w)",
         ),
         Term(
             "given-tokens",
             "Given the tokens",
             "",
-            "Predictions for the very tokens that were drawn or read: right for one "
+            "Predictions for the tokens that were drawn or read. They hold for one "
             "token per sequence and for words that follow Zipf's law.",
             code="predict(w, exact=True), predict_tokens",
         ),
@@ -237,7 +254,7 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "draws",
             "Draws",
             "",
-            "How many independent worlds to simulate at the present μ; a few more are drawn at other strengths.",
+            "How many independent data sets to simulate at the present μ; a few more are drawn at other strengths.",
             code="trials",
         ),
         Term(
@@ -247,14 +264,14 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             "target",
             "Accuracy to plan for",
             "",
-            "The report says how many labelled rows this accuracy of a ridge classifier will take.",
+            "The report says how many labelled rows a ridge classifier needs for this accuracy.",
             code="target",
         ),
         Term(
             "choose",
             "Choose, trust, plan",
             "",
-            "Which pooling serves a linear model, which components are real, what more labelled rows will bring.",
+            "Which pooling is best for a linear model, which components are real, what more labelled rows will bring.",
             code="sp.report, LearnedPoolingClassifier, diagnose, forecast",
         ),
     ),
@@ -268,8 +285,8 @@ def to_markdown() -> str:
     lines = [
         "# Glossary",
         "",
-        "One word for each thing, in the code, on the explorer's page and in these pages. The question marks of the",
-        "explorer lead to the same list. Symbols of the formulas are in [Notation](notation.md).",
+        "Terms as they are used in the code, in the explorer and in this documentation. The question marks of the",
+        "explorer link to the same list. Symbols of the formulas are in [Notation](notation.md).",
     ]
     for group, terms in GROUPS.items():
         lines += ["", f"## {group}", "", "| term | meaning | in code |", "| --- | --- | --- |"]

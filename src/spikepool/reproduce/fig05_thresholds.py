@@ -130,8 +130,8 @@ def draw(ds: xr.Dataset) -> Figure:
     left, right = axes[0]
     crossover = ds.attrs["crossover"]
     left.axvspan(1, crossover + 0.5, color=palette.SHADE, zorder=0)
-    note = f"causal has the larger\nratio: L = 2 to {crossover}"
-    left.text(2.3, 1.37, note, fontsize=8.5, color=palette.NOTE, va="bottom")
+    note = f"causal has the\nlarger ratio:\nL = 2 to {crossover}"
+    left.text(2.5, 1.31, note, fontsize=8.5, color=palette.NOTE, va="bottom")
     for method in ds["weights"].values:
         part = ds.sel(weights=method)
         L = part["L"].values

@@ -145,7 +145,7 @@ def draw(ds: xr.Dataset) -> Figure:
             filled=name != "learned",
         )
     left.plot([], [], color=palette.INK, label="theory")
-    left.plot([], [], color=palette.METHODS["learned"].color, linestyle=":", label="where runs learn either weights")
+    left.plot([], [], color=palette.METHODS["learned"].color, linestyle=":", label="where runs find either solution")
     left.set(xlabel=r"signal strength $\mu$", ylabel="test accuracy", ylim=(0.6, 1.02))
     left.legend(loc="lower right", ncols=2)
     plotting.panel_label(left, "a", "ridge classification, $d=300$, $V=500$, 640 sequences")

@@ -172,7 +172,7 @@ FIGURE = FigureSpec(
     caption=(
         "The input of each layer of a trained model is pooled with the attention rows of each of its heads; a ridge "
         "predicts one of twenty labels; a dot is a head, zero is the mean over the same tokens. Bars: the head that is "
-        "best on the other folds, and (MiniLM) one learned query, with standard errors. Below, the same heads by "
+        "best on the other folds, and one learned query, with standard errors. Below, the same heads by "
         "their alpha/kappa (between-class over within-class variance of the pooled features, over that of the mean): "
         "heads that raise it help more often, with a rank correlation that the comparisons below state. "
         "Recorded numbers, because models and texts are not part of the package; "

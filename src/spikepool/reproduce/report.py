@@ -281,22 +281,24 @@ def _headline(entries: Sequence[Entry]) -> str:
     tests = [e for e in entries if not e.spec.descriptive]
     expected, passed, known = (sum(e.counts[i] for e in tests) for i in range(3))
     parts = [
-        f"{passed} of {expected} comparisons that are expected to agree do so",
-        f"{agreeing} of {len(tests)} figures agree in all of theirs",
+        f"{passed} of {expected} comparisons that are expected to agree do so.",
+        f"{agreeing} of {len(tests)} figures agree in all of theirs.",
     ]
     if known:
         words = "comparison is shown because it is" if known == 1 else "comparisons are shown because they are"
-        parts.append(f"{known} more {words} known to differ")
-    for status, words in (
-        ("disagrees", "disagree somewhere"),
-        ("described", "describe real data and test no theory"),
-        ("failed", "failed"),
-        ("skipped", "not drawn"),
+        parts.append(f"{known} more {words} known to differ.")
+    for status, one, several in (
+        ("disagrees", "disagrees somewhere", "disagree somewhere"),
+        ("described", "describes real data and tests no theory", "describe real data and test no theory"),
+        ("failed", "failed", "failed"),
+        ("skipped", "was not drawn", "were not drawn"),
     ):
         numbers = [str(e.spec.number) for e in entries if e.status == status]
-        if numbers:
-            parts.append(f"{words}: figure {', '.join(numbers)}")
-    return "; ".join(parts) + "."
+        if len(numbers) == 1:
+            parts.append(f"Figure {numbers[0]} {one}.")
+        elif numbers:
+            parts.append(f"Figures {', '.join(numbers[:-1])} and {numbers[-1]} {several}.")
+    return " ".join(parts)
 
 
 def _short(value: float | None) -> str:
