@@ -87,14 +87,14 @@ def test_a_table_spectrum_reads_each_chunk_once_a_pass():
 
 
 def test_a_diagnosis_reads_each_chunk_once_a_pass(monkeypatch):
-    from spikepool.trust import opening
+    from spikepool.trust import effort
 
     loads = Counter()
     source = counting_zarr(C, 70, loads, monkeypatch)
     sp.diagnose(source)
     assert once_each(loads, 6)  # small enough to be held
     loads.clear()
-    monkeypatch.setattr(opening, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(effort, "STREAMED_BYTES", 0)
     sp.diagnose(counting_zarr(C, 70, loads, monkeypatch))
     assert set(loads.values()) == {2}
 
