@@ -15,14 +15,14 @@ def captions(panels: Panels, simulated: dict[str, Any] | None) -> list[str]:
 def _spectrum(panels: Panels, simulated: dict[str, Any] | None) -> str:
     kinds = {outlier.kind for outlier in panels.prediction.outliers}
     if not kinds:
-        text = "The hill is what noise alone produces. Nothing stands out to the right of its edge."
+        text = "The shaded bulk is what noise alone produces. Nothing stands out to the right of its edge."
     elif kinds == {"signal"}:
-        text = "The hill is what noise alone produces; the line to the right of its edge is the signal."
+        text = "The shaded bulk is what noise alone produces; the line to the right of its edge is the signal."
     elif "signal" in kinds:
-        text = "The hill is what noise alone produces; red line: the signal; grey line: the vocabulary's average."
+        text = "The shaded bulk is what noise alone produces. Red line: signal; grey line: the vocabulary's average."
     else:
         text = (
-            "The hill is what noise alone produces. The grey line to the right of its edge is the vocabulary's "
+            "The shaded bulk is what noise alone produces. The grey line to the right of its edge is the vocabulary's "
             "average; the signal itself does not stand out."
         )
     if simulated:
@@ -49,4 +49,4 @@ def _phase(panels: Panels) -> str:
 def _weights(panels: Panels) -> str:
     if panels.state.w == "custom":
         return f"Only proportions matter: the bars are divided by their sum, {sum(panels.state.custom):.4g}."
-    return "Drag a bar, use the arrow keys on it, or type a number to make weights of your own."
+    return "Drag a bar, use the arrow keys on it, or type a number to set other weights."

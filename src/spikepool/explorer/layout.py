@@ -109,7 +109,7 @@ def _controls() -> list[Any]:
             number("N", "Sequences", "N", slider=(10, 2_000_000), log=True),
         ),
         _group(
-            "World",
+            "Model",
             choice("table", "Embedding table", {"sampled": "Sampled", "class_centered": "Class-centred"}),
             choice("centered", "Pooled features", {"1": "Centred", "0": "Not centred"}),
         ),
@@ -132,7 +132,7 @@ def _simulation(settings: Settings) -> list[Any]:
             ],
         ),
         html.Progress(id="progress", max="1", value="0", className="progress", **{"aria-label": "Simulation"}),
-        html.P("Draws real data and lays it over the theory.", id="simulation-note", className="note", role="status"),
+        html.P("Draws data sets and shows them beside theory.", id="simulation-note", className="note", role="status"),
     ]  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def _data_page(settings: Settings) -> list[Any]:
                 html.P(
                     "Which pooling to choose, which components to trust, and what more labelled rows will bring: "
                     "upload token embeddings or pooled features, with labels if you have them. Or an embedding table, "
-                    "for its bulk and outliers. Files are read in a process of their own and deleted afterwards."
+                    "for its bulk and outliers. Files are read in a separate process and deleted afterwards."
                 ),
                 html.Div(
                     className="upload-form",

@@ -30,7 +30,7 @@
     const drop = document.getElementById("upload-drop");
     if (!drop || drop.children.length) return;
     input = fileField(drop, "upload-file", "Choose a file, or drop it here");
-    beside.labels = fileField(document.getElementById("upload-labels-place"), "upload-labels", "Labels, one a row (optional) ");
+    beside.labels = fileField(document.getElementById("upload-labels-place"), "upload-labels", "Labels, one per row (optional) ");
     beside.mask = fileField(document.getElementById("upload-mask-place"), "upload-mask", "Mask of the tokens (optional) ");
     drop.addEventListener("dragover", function (event) {
       event.preventDefault();
