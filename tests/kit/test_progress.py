@@ -3,7 +3,8 @@
 import pytest
 
 from spikepool.errors import InvalidInputError
-from spikepool.kit.progress import Progress, heard_by
+from spikepool.kit import progress
+from spikepool.kit.progress import Progress, announced, heard_by
 
 
 def test_a_listener_hears_the_outer_bar_alone(capsys):
@@ -33,3 +34,26 @@ def test_a_failure_leaves_no_listener_behind():
     assert heard == []
     with pytest.raises(InvalidInputError, match="progress"):
         Progress(1, "work", show="yes")
+
+
+def test_long_work_without_a_bar_says_once_how_long_it_takes(monkeypatch, capsys):
+    """After the first seconds the whole is extrapolated; short work and inner bars say nothing."""
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+
+    def work(seconds, **options):
+        with Progress(100, "reading", **options) as bar:
+            for _ in range(100):
+                clock[0] += seconds / 100
+                with Progress(10, "inner") as inner, heard_by(lambda *_: None):
+                    inner.advance(10)
+                bar.advance()
+        return capsys.readouterr().err
+
+    assert work(300) == ""
+    with announced():
+        assert work(300) == "reading: about 5 min in all\n"
+        assert work(40) == "reading: about 40 s in all\n"
+        assert work(8) == ""
+        assert work(300, show=False) == ""
+    assert work(300) == ""

@@ -25,6 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
 
         from spikepool.cli.application import app
         from spikepool.cli.patient_output import PatientOutput
+        from spikepool.kit.progress import announced
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
@@ -32,7 +33,8 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(1) from None
     output, sys.stdout = sys.stdout, PatientOutput(sys.stdout)
     try:
-        code = _run(typer.main.get_command(app), argv, debug)
+        with announced():
+            code = _run(typer.main.get_command(app), argv, debug)
     finally:
         sys.stdout = output
     raise SystemExit(code)

@@ -19,6 +19,22 @@ BAR_WIDTH = 30
 # Called with what is being done and the share that is, instead of showing a bar.
 Listener = Callable[[str, float], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+# Whether long work without a bar says how long it will take, once.
+_announcing: ContextVar[bool] = ContextVar("announcing", default=False)
+LONG_SECONDS = 10.0
+
+
+@contextmanager
+def announced() -> Iterator[None]:
+    """Context in which work that shows no bar and will be long says so in one line on standard error.
+
+    For commands whose output goes to a file or a log.
+    """
+    token = _announcing.set(True)
+    try:
+        yield
+    finally:
+        _announcing.reset(token)
 
 
 @contextmanager
@@ -61,12 +77,13 @@ class Progress:
         self._task: Any = None
         self._heard: Listener | None = None
         self._silenced: Any = None
+        self._announces = show is None and not self._allowed and _announcing.get()
 
     def __enter__(self) -> Progress:
         self._start = time.monotonic()
         self._heard = _listener.get()
         if self._heard is not None:
-            self._forced = self._allowed = False
+            self._forced = self._allowed = self._announces = False
             self._silenced = _listener.set(_deaf)
         if self._forced:
             self._open()
@@ -77,10 +94,20 @@ class Progress:
         self._done += steps
         if self._heard is not None:
             self._heard(self.description, min(self._done / self.total, 1.0))
+        if self._announces and time.monotonic() - self._start > DELAY_SECONDS:
+            self._announce(time.monotonic() - self._start)
         if self._bar is None and self._allowed and time.monotonic() - self._start > DELAY_SECONDS:
             self._open()
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done, rate=self._rate())
+
+    def _announce(self, elapsed: float) -> None:
+        """Say how long the whole will take, from what is done."""
+        self._announces = False
+        whole = elapsed * self.total / max(self._done, 1e-9)
+        if whole > LONG_SECONDS:
+            told = f"{whole:.0f} s" if whole < 120 else f"{whole / 60:.0f} min"
+            print(f"{self.description}: about {told} in all", file=sys.stderr, flush=True)
 
     def describe(self, description: str) -> None:
         """Say what is being done now."""
