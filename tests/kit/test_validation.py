@@ -22,9 +22,10 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "value"), [(f, a, v) for f, a, values in BAD for v in values], ids=lambda v: str(v)[:30]
-)
+CASES = [(f"{f.__name__}-{i}", f, a, v) for f, a, values in BAD for i, v in enumerate(values)]
+
+
+@pytest.mark.parametrize(("function", "arguments", "value"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_bad_values_are_named(function, arguments, value):
     with pytest.raises(errors.InvalidInputError) as caught:
         function(value, *arguments)
