@@ -22,6 +22,15 @@ settings.register_profile("search", max_examples=1000, **common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+@pytest.fixture(autouse=True)
+def no_figure_is_left_open():
+    """Figures that a test has opened are closed after it: more than twenty are a warning, and so an error."""
+    yield
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return Path(__file__).resolve().parent.parent

@@ -40,6 +40,7 @@ def test_long_work_without_a_bar_says_once_how_long_it_takes(monkeypatch, capsys
     """After the first seconds the whole is extrapolated; short work and inner bars say nothing."""
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(progress, "_in_notebook", lambda: False)  # another test may have imported its kernel
 
     def work(seconds, **options):
         with Progress(100, "reading", **options) as bar:
