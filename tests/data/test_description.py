@@ -1,4 +1,4 @@
-"""One description of a data set: each fact against its definition, and said once."""
+"""One description of a data set: each fact against its definition, and reported once."""
 
 import numpy as np
 import pytest

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -171,12 +172,21 @@ def draw(path):
     write_figure(figure, path, path.suffix[1:])
 
 
+@cache
+def large_model():
+    """A fitted model of several hundred kilobytes."""
+    rng = np.random.default_rng(2)
+    return sp.LearnedPoolingClassifier(pooling="flat").fit(rng.normal(size=(120, 4, 400)), np.arange(120) % 60)
+
+
 DISK_WRITERS = {
     "out.npy": lambda path: sp.write_pooled(POOLING_BIG, BIG, path, overwrite=True),
     "out.parquet": lambda path: sp.write_pooled(POOLING_BIG, BIG, path, overwrite=True),
     "out.zarr": lambda path: sp.write_pooled(POOLING_BIG, BIG, path, overwrite=True),
     "out.html": lambda path: write_text(path, "x" * 300_000),
     "out.svg": draw,
+    "model": lambda path: large_model().save(path, overwrite=True),
+    "out.onnx": lambda path: large_model().to_onnx(path),
 }
 POOLING_BIG = sp.SpectralPooling("mean").fit(BIG)
 
@@ -185,8 +195,10 @@ POOLING_BIG = sp.SpectralPooling("mean").fit(BIG)
 @pytest.mark.parametrize("fault", ["full", "read-only"])
 def test_a_full_or_read_only_disk_keeps_the_old_target(name, fault, small_disk):
     target = small_disk / name
-    if name.endswith(("html", "svg")):
+    if name.endswith(("html", "svg", "onnx")):
         target.write_text("old")
+    elif name == "model":
+        sp.LearnedPoolingClassifier(pooling="mean").fit(X, np.arange(60) % 2).save(target)
     else:
         sp.write_pooled(POOLING, X[:5], target)
     before = snapshot(small_disk)

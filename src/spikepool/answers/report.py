@@ -269,7 +269,7 @@ def _described(features: Any, labels: AnyArray | None, groups: Any) -> Descripti
 
 
 def _said_once(facts: Description | None, *answers: Answer) -> tuple[tuple[str, ...], Answer, Answer]:
-    """What is known of the rows, to be said once, and the answers without it."""
+    """Notes about the rows, listed once for the whole report, and the answers without them."""
     said: dict[str, str] = {}
     rest = []
     for answer in answers:

@@ -27,7 +27,7 @@ def draw_diagnosis(diagnosis: Any, ax: Any = None, what: str | None = None) -> A
     check.choice(what, "what", PICTURES)
     if what != "spectrum" and diagnosis.spans is None:
         raise InvalidInputError(
-            f"there are no spans to draw when the verdict is {diagnosis.verdict!r}", what, "Draw what='spectrum'"
+            f"spans cannot be drawn when the verdict is {diagnosis.verdict!r}", what, "Draw what='spectrum'"
         )
     ax = plotting.own_axes(ax)
     {"spectrum": draw_spectrum, "spans": draw_spans, "rows": draw_rows}[what](diagnosis, ax)

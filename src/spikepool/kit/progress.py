@@ -26,7 +26,7 @@ LONG_SECONDS = 10.0
 
 @contextmanager
 def announced() -> Iterator[None]:
-    """Context in which work that shows no bar and will be long says so in one line on standard error.
+    """Context in which work that shows no bar and will be long prints its expected duration on standard error.
 
     For commands whose output goes to a file or a log.
     """

@@ -22,7 +22,7 @@ class FreeProductLaw(ProductLaw):
     ----------
     delta, gamma : float
         Aspect ratios d/V and d/N, from 0 (exactly) upwards. With one of them 0 it is a Marchenko–Pastur law, with
-        both 0 give a point mass at `scale`; above 1 there is an atom at zero.
+        if both are 0, the law is a point mass at `scale`; above 1 there is an atom at zero.
     scale : float
         Multiplies the law; the noise gain kappa for pooled covariances.
 

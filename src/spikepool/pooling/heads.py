@@ -58,7 +58,7 @@ def fit_logistic(C: FloatArray, codes: IntArray, classes: int, weights: FloatArr
     model = LogisticRegression(C=INVERSE_PENALTY, max_iter=STEPS, tol=TOLERANCE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # early stopping acts as a penalty
-        warnings.simplefilter("ignore", UserWarning)  # many classes for few rows: said once, where y is read
+        warnings.simplefilter("ignore", UserWarning)  # many classes for few rows: the check of y has warned
         model.fit(S, codes, sample_weight=weights)
     coef, intercept = np.zeros((C.shape[1], classes)), np.full(classes, UNSEEN)
     found, level = model.coef_.T.astype(np.float64), model.intercept_.astype(np.float64)
