@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from scipy.linalg import toeplitz
+from scipy.linalg import block_diag, toeplitz
 from scipy.stats import norm
 
 import spikepool as sp
@@ -146,6 +146,75 @@ def blocks(d: int, size: int, rho: float) -> np.ndarray:
     return np.kron(np.eye(d // size), np.full((size, size), rho)) + (1 - rho) * np.eye(d)
 
 
+def factors(d: int, strengths: list[float], noise: np.ndarray, seed: int) -> np.ndarray:
+    """Covariance of independent factors with random loadings over noise of given variances."""
+    loadings = np.random.default_rng(seed).standard_normal((len(strengths), d)) / np.sqrt(d)
+    return (loadings.T * np.array(strengths)) @ loadings + np.diag(noise)
+
+
+def uneven_blocks(sizes: list[int], rho: float) -> np.ndarray:
+    return block_diag(*(np.full((m, m), rho) + (1 - rho) * np.eye(m) for m in sizes))
+
+
+def negative_binomial(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Overdispersed counts (dispersion 2) whose rates follow two factors."""
+    loadings = np.random.default_rng(11).standard_normal((2, 50)) * 0.4
+    rate = 3 * np.exp(rng.standard_normal((n, 2)) @ loadings - 0.5 * (loadings**2).sum(axis=0))
+    return rng.poisson(rate * rng.gamma(2.0, 0.5, (n, 50))).astype(float)
+
+
+def small_counts(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Poisson counts whose rates are sums of four non-negative parts, as in topic models without logarithms."""
+    parts = np.random.default_rng(12).gamma(0.3, 1.0, (4, 80))
+    return rng.poisson(rng.gamma(1.0, 1.0, (n, 4)) @ parts).astype(float)
+
+
+def skewed_factors(n: int, rng: np.random.Generator) -> np.ndarray:
+    loadings = np.random.default_rng(13).standard_normal((6, 70)) * np.sqrt(2 / ranks(6))[:, None]
+    return rng.exponential(1.0, (n, 6)) @ loadings + rng.standard_normal((n, 70))
+
+
+def cosines(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Random Fourier features of five latents."""
+    fixed = np.random.default_rng(14)
+    return np.cos(rng.standard_normal((n, 5)) @ fixed.standard_normal((5, 120)) * 0.6 + fixed.uniform(0, 6.28, 120))
+
+
+def products(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Ten latents of falling variance, and all products of two of them."""
+    z = gaussian(1 / ranks(10) ** 0.5)(n, rng)
+    i, j = np.triu_indices(10)
+    return np.hstack([z, z[:, i] * z[:, j]])
+
+
+def answers(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Answers from 1 to 5 to forty questions about four attitudes."""
+    loadings = np.random.default_rng(15).standard_normal((4, 40)) * 0.5
+    return (
+        np.digitize(rng.standard_normal((n, 4)) @ loadings + rng.standard_normal((n, 40)), [-1.5, -0.5, 0.5, 1.5]) + 1.0
+    )
+
+
+def shares(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Centred logarithms of shares of 60 parts, a Dirichlet mixture of three recipes."""
+    recipes = np.random.default_rng(16).gamma(2.0, 1.0, (3, 60))
+    logs = np.log(rng.gamma(recipes[rng.integers(0, 3, n)] + 0.5) + 1e-9)
+    return logs - logs.mean(axis=1, keepdims=True)
+
+
+def cluster_sizes(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Twenty clusters of unequal size and spread."""
+    fixed = np.random.default_rng(17)
+    centres, spread = fixed.standard_normal((20, 60)) * 0.9, fixed.uniform(0.5, 1.5, 20)
+    share = 1 / ranks(20)
+    which = rng.choice(20, n, p=share / share.sum())
+    return centres[which] + rng.standard_normal((n, 60)) * spread[which, None]
+
+
+def gamma_scales(shape: float) -> Callable[[int, np.random.Generator], np.ndarray]:
+    return lambda n, rng: np.sqrt(rng.gamma(shape, 1 / shape, n))
+
+
 def lognormal(sd: float) -> Callable[[np.random.Generator, tuple[int, int]], np.ndarray]:
     return lambda rng, shape: rng.lognormal(0, sd, shape)
 
@@ -234,6 +303,56 @@ KINDS: dict[str, tuple[Sampler, int, np.ndarray | None]] = {
     "rounded to eight bits": (lambda n, rng: np.round(30 * gaussian(1 / ranks(120))(n, rng)), 400, None),
     "rectified units": (hidden_units, 500, None),
     "heavy-tailed factors": (heavy_factors, 500, None),
+    "eight equal blocks, correlation .7": (
+        correlated(blocks(40, 5, 0.7)),
+        300,
+        blocks(40, 5, 0.7) + np.diag(1e-3 * ranks(40)),
+    ),
+    "blocks of 3 to 15 columns": (
+        correlated(uneven_blocks([15, 12, 10, 8, 6, 5, 4, 3], 0.6)),
+        400,
+        uneven_blocks([15, 12, 10, 8, 6, 5, 4, 3], 0.6) + np.diag(1e-6 * ranks(63)),
+    ),
+    "overdispersed counts of two factors": (negative_binomial, 500, None),
+    "counts of four parts": (small_counts, 400, None),
+    "one row in twenty four times as large, rank^-0.7": (
+        rescaled(gaussian(ranks(90) ** -0.7), lambda n, rng: np.where(rng.random(n) < 0.05, 4.0, 1.0)),
+        500,
+        np.diag(ranks(90) ** -0.7),
+    ),
+    "gamma scales of rows, rank^-0.8": (
+        rescaled(gaussian(ranks(100) ** -0.8), gamma_scales(1.0)),
+        400,
+        np.diag(ranks(100) ** -0.8),
+    ),
+    "five strong variances over equal ones": (
+        gaussian(np.repeat([4.0, 1.0], [5, 95])),
+        300,
+        np.diag(np.repeat([4.0, 1.0], [5, 95]) - 1e-6 * ranks(100)),
+    ),
+    "a plateau of ten, then 1/rank": (
+        gaussian(np.minimum(1.0, 10 / ranks(150))),
+        500,
+        np.diag(np.minimum(1.0, 10 / ranks(150)) - 1e-6 * ranks(150)),
+    ),
+    "six factors, unequal noise": (
+        correlated(factors(80, [40.0, 30, 20, 15, 10, 8], np.linspace(0.5, 2, 80), 20)),
+        300,
+        factors(80, [40.0, 30, 20, 15, 10, 8], np.linspace(0.5, 2, 80), 20),
+    ),
+    "variances exp(-rank/10)": (gaussian(np.exp(-ranks(60) / 10)), 300, np.diag(np.exp(-ranks(60) / 10))),
+    "Toeplitz columns, correlation .9": (
+        correlated(toeplitz(0.9 ** np.arange(80))),
+        300,
+        toeplitz(0.9 ** np.arange(80)),
+    ),
+    "skewed factors": (skewed_factors, 400, None),
+    "random Fourier features": (cosines, 500, None),
+    "products of latents": (products, 500, None),
+    "ordinal answers of four attitudes": (answers, 300, None),
+    "logarithms of shares": (shares, 300, None),
+    "twenty clusters of unequal size": (cluster_sizes, 500, None),
+    "variances rank^-0.7, 200 rows of 500": (gaussian(ranks(500) ** -0.7), 200, np.diag(ranks(500) ** -0.7)),
 }
 
 
