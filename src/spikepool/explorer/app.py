@@ -68,8 +68,7 @@ def create_app(settings: Settings | None = None) -> Any:
     app.layout = page(settings)
     callbacks.register(app, services)
     routes.register(app.server, services)
-    # Dash fills `callback_map` at the head of the first request, before the checks that read it
-    secure(app.server, settings, app.callback_map, list(app.csp_hashes()))
+    secure(app.server, settings, list(app.csp_hashes()))
     app.server.extensions["spikepool"] = services
     return app
 

@@ -5,7 +5,8 @@
 * Elsewhere every request, callbacks included, must carry the token: as a cookie, or once as ``?token=``, which sets
   the cookie and redirects to the address without it.
 * A request that changes something must come from a page of this server.
-* A callback request that the page could not have sent is answered 400 before it reaches the callbacks.
+* A callback request that is too large is refused. Callbacks take values of any type; a request that Dash itself cannot
+  read, because the page would never send it, is answered 400.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from flask import Flask, Response, jsonify, redirect, request
 from werkzeug.exceptions import HTTPException
 
-from spikepool.explorer import dash_wire
 from spikepool.explorer.settings import Settings
 
 COOKIE = "spikepool_token"
+CALLBACK_PATH = "/_dash-update-component"
+MAX_CALLBACK_BYTES = 256 * 1024
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 _LOGGER = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ def _answer(status: int, message: str) -> Response:
     return response
 
 
-def secure(server: Flask, settings: Settings, callbacks: dash_wire.Callbacks, script_hashes: list[str]) -> None:
+def secure(server: Flask, settings: Settings, script_hashes: list[str]) -> None:
     """Put the checks and headers on every request of `server`.
 
     Parameters
@@ -43,8 +45,6 @@ def secure(server: Flask, settings: Settings, callbacks: dash_wire.Callbacks, sc
         The server under the Dash app.
     settings : Settings
         Address, token and upload limit.
-    callbacks : mapping
-        Dash's table of callbacks by output; requests for others are refused.
     script_hashes : list of str
         Hashes of the inline scripts that Dash itself puts on the page.
     """
@@ -65,7 +65,7 @@ def secure(server: Flask, settings: Settings, callbacks: dash_wire.Callbacks, sc
 
     @server.before_request
     def refuse() -> Response | None:
-        return _check_host(settings) or _check_token(settings) or _check_origin() or _check_callback(callbacks)
+        return _check_host(settings) or _check_token(settings) or _check_origin() or _check_callback_size()
 
     @server.after_request
     def harden(response: Response) -> Response:
@@ -90,8 +90,9 @@ def secure(server: Flask, settings: Settings, callbacks: dash_wire.Callbacks, sc
         if isinstance(error, DependencyException):
             return _answer(404, "No such file.")
         _LOGGER.exception("a request failed", exc_info=error)
-        kind = "callback" if isinstance(error, InvalidCallbackReturnValue) else "request"
-        return _answer(500, f"The {kind} failed on the server; its log says why.")
+        if request.path == CALLBACK_PATH and not isinstance(error, InvalidCallbackReturnValue):
+            return _answer(400, "The server could not read this request as one of its page; its log says why.")
+        return _answer(500, "The request failed on the server; its log says why.")
 
 
 def _check_host(settings: Settings) -> Response | None:
@@ -135,6 +136,7 @@ def _check_origin() -> Response | None:
     return None
 
 
-def _check_callback(callbacks: dash_wire.Callbacks) -> Response | None:
-    problem = dash_wire.check_callback(request, callbacks) if dash_wire.is_callback(request) else None
-    return None if problem is None else _answer(*problem)
+def _check_callback_size() -> Response | None:
+    if request.path == CALLBACK_PATH and (request.content_length or 0) > MAX_CALLBACK_BYTES:
+        return _answer(413, "The request is too large.")
+    return None
