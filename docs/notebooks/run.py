@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,10 @@ def execute(path: Path, folder: Path) -> Any:
 
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": folder}})
+    os.environ["TQDM_DISABLE"] = "1"  # progress bars come and go with the speed of the machine
     client.execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times of day
-        if cell.cell_type == "code":  # progress that was shown and has gone
-            cell.outputs = [o for o in cell.outputs if o.get("data") not in ({"text/plain": ""}, {"text/plain": []})]
     notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     return notebook
 

@@ -13,8 +13,7 @@ from typing import Any
 from spikepool.kit import validation as check
 
 DELAY_SECONDS = 2.0
-REFRESH_SECONDS = 0.3  # of the line in a notebook, which crosses a network
-BAR_WIDTH = 30
+REFRESH_SECONDS = 0.3  # a notebook's line crosses a network
 
 # Called with what is being done and the share that is, instead of showing a bar.
 Listener = Callable[[str, float], None]
@@ -51,7 +50,7 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 
 class Progress:
-    """Context manager that shows ``description  done/total  rate  time left`` on standard error.
+    """Context manager that shows ``description  done/total  rate  time left`` on standard error, drawn by tqdm.
 
     Parameters
     ----------
@@ -69,12 +68,11 @@ class Progress:
             check.flag(show, "progress")
         self.total = max(int(total), 1)
         self.description = description
-        self._forced = show is True
+        self._delay = 0.0 if show else DELAY_SECONDS
         self._allowed = show if show is not None else sys.stderr.isatty() or _in_notebook()
         self._done = 0
         self._start = time.monotonic()
         self._bar: Any = None
-        self._task: Any = None
         self._heard: Listener | None = None
         self._silenced: Any = None
         self._announces = show is None and not self._allowed and _announcing.get()
@@ -83,10 +81,10 @@ class Progress:
         self._start = time.monotonic()
         self._heard = _listener.get()
         if self._heard is not None:
-            self._forced = self._allowed = self._announces = False
+            self._allowed = self._announces = False
             self._silenced = _listener.set(_deaf)
-        if self._forced:
-            self._open()
+        if self._allowed:
+            self._bar = _bar(self.total, self.description, self._delay)
         return self
 
     def advance(self, steps: int = 1) -> None:
@@ -96,10 +94,8 @@ class Progress:
             self._heard(self.description, min(self._done / self.total, 1.0))
         if self._announces and time.monotonic() - self._start > DELAY_SECONDS:
             self._announce(time.monotonic() - self._start)
-        if self._bar is None and self._allowed and time.monotonic() - self._start > DELAY_SECONDS:
-            self._open()
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._done, rate=self._rate())
+            self._bar.update(steps)
 
     def _announce(self, elapsed: float) -> None:
         """Say how long the whole will take, from what is done."""
@@ -113,48 +109,25 @@ class Progress:
         """Say what is being done now."""
         self.description = description
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._done, rate=self._rate(), description=description)
-
-    def _open(self) -> None:
-        if _in_notebook():
-            self._bar, self._task = _NotebookBar(self.description, self.total), 0
-            return
-        try:
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
-            from rich.progress import Progress as Bar
-        except ImportError:  # rich comes with the extras; without it long work is simply silent
-            self._allowed = False
-            return
-        self._bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._bar.start()
-        self._task = self._bar.add_task(self.description, total=self.total, completed=self._done, rate="")
-
-    def _rate(self) -> str:
-        return f"{self._done / max(time.monotonic() - self._start, 1e-9):.3g}/s"
+            self._bar.set_description(description, refresh=False)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            self._bar.close()
         if self._silenced is not None:
             _listener.reset(self._silenced)
+
+
+def _bar(total: int, description: str, delay: float) -> Any:
+    """A bar of tqdm, gone at the end; None without tqdm, which comes with the extras: long work is then silent."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    # plain text in notebooks too: tqdm's own bar for them needs ipywidgets
+    return tqdm(total=total, desc=description, delay=delay, leave=False, mininterval=REFRESH_SECONDS, unit="")
 
 
 def _deaf(description: str, share: float) -> None:
@@ -164,36 +137,3 @@ def _deaf(description: str, share: float) -> None:
 def _in_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
     return "ipykernel" in sys.modules
-
-
-class _NotebookBar:
-    """The same bar as one line of text below a cell, rewritten in place and gone at the end.
-
-    rich draws in notebooks by means of ipywidgets, which need not be there, and complains when they are not.
-    """
-
-    def __init__(self, description: str, total: int) -> None:
-        from importlib import import_module
-
-        self._description, self._total = description, total
-        self._handle: Any = import_module("IPython.display").display(
-            {"text/plain": description}, raw=True, display_id=True
-        )
-        self._last = 0.0
-
-    def update(self, task: int, *, completed: int, rate: str, description: str | None = None) -> None:
-        self._description = description or self._description
-        now = time.monotonic()
-        if now - self._last < REFRESH_SECONDS and completed < self._total:
-            return
-        self._last = now
-        done = round(BAR_WIDTH * min(completed / self._total, 1.0))
-        bar = "█" * done + "░" * (BAR_WIDTH - done)
-        self._show(f"{self._description} {bar} {completed}/{self._total} {rate}")
-
-    def stop(self) -> None:
-        self._show("")
-
-    def _show(self, text: str) -> None:
-        if self._handle is not None:
-            self._handle.update({"text/plain": text}, raw=True)
