@@ -1,4 +1,4 @@
-"""Learned pooling weights at the paper's size: moments and envelope gradient against the direct implementation.
+"""Learned pooling weights at the paper's size: envelope gradient and Cholesky against the direct implementation.
 
 d = 300, V = 500, N = 800 of which 80% train, T = 10, L = 3, lam = 1; the same starts, optimiser and tolerances for
 all. Baselines, both written plainly in NumPy from the paper's appendix:
