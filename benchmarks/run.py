@@ -2,47 +2,108 @@
 
     python benchmarks/run.py speed
     python benchmarks/run.py studies --minutes 20
+    python benchmarks/run.py speed --quick            # small sizes: does every script still run?
+    python benchmarks/run.py studies --quick --only trust
 
-A script that lacks data or a package of this machine is skipped, with the reason; one that takes longer than
-`--minutes` is stopped and reported so. The exit code is 1 only if a script fails.
+With `--quick` the scripts run in a copy of this folder, so that recorded results stay as they are. A script that lacks
+data or a package of this machine is left out, with what it needs; one that takes longer than `--minutes` is stopped and
+reported so. The exit code is 1 only if a script fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # Last line of a script that lacks something which is not part of the repository.
-NOT_HERE = ("FileNotFoundError", "ModuleNotFoundError", "ImportError", "spikepool.errors.MissingDependencyError")
+NOT_HERE = ("needs ", "FileNotFoundError", "ModuleNotFoundError", "ImportError", "spikepool.errors.MissingDependency")
+# Arguments of a short run, for scripts whose default takes more than a minute; the others run as they are.
+QUICK: dict[str, str] = {
+    "explorer_load": "--seconds 6 --sessions 4 --draws 1",
+    "explorer_slider": "--moves 3",
+    "large": "--size 128k --scale 0.05",
+    "many_rows": "--rows 4000",
+    "pooling_scale": "--rows 20000",
+    "routes": "--draws 20 --d 60",
+    "scale": "--rows 4000 --kill 4000 --repeats 1",
+    "simulation": "--quick --part sweep500",
+    "tables": "--repeats 1",
+    "campaign": "--models 5",
+    "choose": "--set splice --sizes 100",
+    "choose_probe": "--set splice",
+    "constant_effects": "trust --only NOTHING",
+    "detection": "--draws 20 --sizes 100",
+    "forecast": "--tasks digits --repeats 1",
+    "forecast_estimators": "table",
+    "forecast_pooling": "--draws 2 --truth-draws 1",
+    "forecast_regression": "--tasks diabetes --repeats 1",
+    "laws_campaign": "--laws 40",
+    "learned_pooling_theory": "--sizes 125 --trials 1",
+    "learned_stress": "--draws 1 --kind short --signal all",
+    "planted": "--quick --draws 2",
+    "real_data": "--case digits --method spectral",
+    "table_changes": "--draws 2",
+    "trust": "controls --draws 2",
+}
 
 
-def run(script: Path, minutes: float) -> str:
-    """Run one script; "ok", "skipped: why", "stopped after ..." or "failed: why"."""
+def run(script: Path, minutes: float, arguments: list[str], folder: Path | None) -> str:
+    """Run one script; "ok", "left out: why", "stopped after ..." or "failed: why"."""
+    start = time.monotonic()
     try:
         done = subprocess.run(
-            [sys.executable, str(script)], stderr=subprocess.PIPE, text=True, timeout=60 * minutes, check=False
+            [sys.executable, str(script), *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60 * minutes,
+            check=False,
+            cwd=folder,
         )
     except subprocess.TimeoutExpired:
         return f"stopped after {minutes:g} minutes"
     if done.returncode == 0:
-        return "ok"
+        return f"ok ({time.monotonic() - start:.0f} s)"
     last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-    return f"{'skipped' if last.startswith(NOT_HERE) else 'failed'}: {last}"
+    return f"{'left out' if last.startswith(NOT_HERE) else 'failed'}: {last}"
+
+
+@contextmanager
+def copied() -> Iterator[Path]:
+    """A copy of the benchmarks beside links to what they use of the repository."""
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
+        folder = Path(name)
+        shutil.copytree(HERE, folder / HERE.name)
+        for part in HERE.parent.iterdir():
+            if part != HERE and not part.name.startswith("."):
+                os.symlink(part, folder / part.name)
+        yield folder
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", choices=("speed", "studies"))
     parser.add_argument("--minutes", type=float, default=60.0, help="longest time for one script")
+    parser.add_argument("--quick", action="store_true", help="small sizes, in a copy of this folder")
+    parser.add_argument("--only", default="", help="scripts whose name contains this")
     options = parser.parse_args()
-    scripts = [p for p in sorted((HERE / options.folder).glob("*.py")) if "__main__" in p.read_text(encoding="utf-8")]
-    outcomes = {}
-    for script in scripts:
-        print(f"== {script.relative_to(HERE.parent)}", flush=True)
-        outcomes[script.name] = run(script, options.minutes)
+    with copied() if options.quick else nullcontext(HERE.parent) as root:
+        outcomes = {}
+        for script in sorted((root / HERE.name / options.folder).glob(f"*{options.only}*.py")):
+            if "__main__" not in script.read_text(encoding="utf-8"):
+                continue  # a module of others
+            arguments = QUICK.get(script.stem, "").split() if options.quick else []
+            print(f"== {' '.join([f'{options.folder}/{script.name}', *arguments])}", flush=True)
+            outcomes[script.name] = run(script, options.minutes, arguments, root if options.quick else None)
+            print(outcomes[script.name], flush=True)
     print("\n" + "\n".join(f"{name}: {outcome}" for name, outcome in outcomes.items()))
     return int(any(outcome.startswith("failed") for outcome in outcomes.values()))
 

@@ -283,7 +283,7 @@ def effect(base: dict[str, dict], other: dict[str, dict]) -> tuple[float, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("package", choices=("trust", "forecasting"))
+    parser.add_argument("package", nargs="?", default="forecasting", choices=("trust", "forecasting"))
     parser.add_argument("--only", default="", help="constants whose module.NAME contains this")
     parser.add_argument("--multiples", type=float, nargs="+", default=[0.5, 2.0])
     options = parser.parse_args()

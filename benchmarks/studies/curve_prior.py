@@ -265,10 +265,12 @@ def rounds(folder: Path, count: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("fit", "table", "rounds"))
-    parser.add_argument("--lcdb", type=Path, required=True, help="folder with database-accuracy.csv")
+    parser.add_argument("what", nargs="?", default="table", choices=("fit", "table", "rounds"))
+    parser.add_argument("--lcdb", type=Path, help="folder with database-accuracy.csv")
     parser.add_argument("--count", type=int, help="observed curves that are used; 3000, 1500 and 200 by default")
     options = parser.parse_args()
+    if options.lcdb is None:
+        raise SystemExit("needs the learning curves of LCDB: pip download --no-deps lcdb==0.1.0, unpack, pass --lcdb")
     warnings.simplefilter("ignore")
     run, usual = {"fit": (fit, 3000), "table": (table, 1500), "rounds": (rounds, 200)}[options.what]
     run(options.lcdb, options.count or usual)

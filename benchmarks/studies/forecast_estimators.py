@@ -212,7 +212,7 @@ def table(out: Path) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("measure", "table"))
+    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table"))
     parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--features", type=Path, default=Path("features"))

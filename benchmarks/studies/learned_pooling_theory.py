@@ -30,7 +30,7 @@ WORLDS = {
 
 
 def ratio(w, R) -> float:
-    alpha, kappa = sp.alpha_kappa(w, R)
+    alpha, kappa = sp.gains(w, R)
     return alpha / kappa
 
 

@@ -85,6 +85,6 @@ if __name__ == "__main__":
     parser.add_argument("--held-out", type=int, default=1000)
     options = parser.parse_args()
     if not options.files:
-        print("skipped: name files with texts and labels")
+        raise SystemExit("needs files with a column of texts and one of labels, such as banking77.csv.gz; pass them")
     for file in options.files:
         measure(file, options.rows, options.held_out)
