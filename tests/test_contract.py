@@ -144,7 +144,7 @@ def test_generalized_law_takes_any_law():
 
 def test_predict(model, w):
     p = model.predict(w)
-    assert (p.alpha, p.kappa) == pytest.approx(sp.alpha_kappa(w, model.R))
+    assert (p.alpha, p.kappa) == pytest.approx(sp.gains(w, model.R))
     assert isinstance(p.bulk, sp.FreeProductLaw)
     assert p.edge == pytest.approx(p.bulk.support()[1])
     assert isinstance(p.outliers, tuple)

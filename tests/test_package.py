@@ -65,3 +65,9 @@ def test_errors_cross_processes_unchanged(name):
         assert type(other) is kind
         assert str(other) == str(error) == "the problem (got 3). Do this."
         assert vars(other) == vars(error) == dict.fromkeys(named, 0.5)
+
+
+@pytest.mark.parametrize(("old", "new"), sp._RENAMED.items())
+def test_former_names_work_and_say_the_new_one(old, new):
+    with pytest.warns(DeprecationWarning, match=new):
+        assert getattr(sp, old) is getattr(sp, new)

@@ -48,7 +48,7 @@ DRAWN = {
     "SequenceModel.spectrum": lambda s: MODEL.spectrum(W, rng=s),
     "SequenceModel.spectrum_density": lambda s: MODEL.spectrum_density(W, rng=s, probes=2, steps=8).nodes,
     "simulate_ridge": lambda s: sp.simulate_ridge(MODEL, W, trials=2, rng=s),
-    "attention_scalars": lambda s: sp.attention_scalars(MODEL.R, 0.5, method="monte_carlo", draws=200, rng=s).alpha,
+    "attention_gains": lambda s: sp.attention_gains(MODEL.R, 0.5, method="monte_carlo", draws=200, rng=s).alpha,
     "predict_attention": lambda s: sp.predict_attention(MODEL, 0.5, draws=200, rng=s).alignment,
 }
 # Predictions given tokens, which are drawn; they have another route for large vocabularies.

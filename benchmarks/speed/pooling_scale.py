@@ -56,7 +56,7 @@ def main() -> None:
     pooling = sp.SpectralPooling(table=table, progress=True).fit(ids)
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - start_cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    alpha, kappa = sp.alpha_kappa(pooling.weights_, sp.prefix_correlation(T, SHARED))
+    alpha, kappa = sp.gains(pooling.weights_, sp.prefix_correlation(T, SHARED))
     report = {
         "rows": n,
         "T": T,

@@ -20,14 +20,9 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "laws.generalized": ("GeneralizedLaw",),
     "world.correlation": ("prefix_correlation", "markov_correlation", "equicorrelation", "spiked_correlation"),
     "world.signs": ("sign_sampler",),
-    "world.weights": (
-        "mean_weights",
-        "causal_weights",
-        "optimal_weights",
-        "alpha_kappa",
-    ),
+    "world.weights": ("mean_weights", "causal_weights", "optimal_weights", "gains"),
     "world.attention": ("attention_weights",),
-    "theory.attention_gains": ("attention_scalars", "average_correlation", "predict_attention"),
+    "theory.attention_gains": ("attention_gains", "average_correlation", "predict_attention"),
     "world.heads": ("optimal_heads", "layered_weights"),
     "model": ("SequenceModel", "ClassModel"),
     "theory.prediction": ("Prediction", "Outlier"),
@@ -56,10 +51,10 @@ _ROOMS: dict[str, tuple[str, ...]] = {
 # Also reachable here, and documented in their own modules: classes that calls return, and formulas of single results of
 # the paper. The other errors are in :mod:`spikepool.errors`.
 _ALSO: dict[str, tuple[str, ...]] = {
-    "world.weights": ("prefix_mean_scalars", "prefix_causal_scalars", "causal_crossover"),
+    "world.weights": ("prefix_mean_gains", "prefix_causal_gains", "causal_crossover"),
     "world.attention": ("attention_matrix",),
     "world.heads": ("HeadMix",),
-    "theory.attention_gains": ("AttentionScalars",),
+    "theory.attention_gains": ("AttentionGains",),
     "theory.prediction": ("RidgePrediction",),
     "theory.planning": ("VocabularyRange",),
     "theory.ridge": ("rank_weights",),
@@ -68,10 +63,25 @@ _ALSO: dict[str, tuple[str, ...]] = {
 _EXPORTS = {name: module for module, names in _ROOMS.items() for name in names}
 _REACHABLE = _EXPORTS | {name: module for module, names in _ALSO.items() for name in names}
 
+# Former names and what they are called now.
+_RENAMED = {
+    "alpha_kappa": "gains",
+    "attention_scalars": "attention_gains",
+    "AttentionScalars": "AttentionGains",
+    "prefix_mean_scalars": "prefix_mean_gains",
+    "prefix_causal_scalars": "prefix_causal_gains",
+}
+
 __all__ = ["__version__", *_EXPORTS]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        import warnings
+
+        new = _RENAMED[name]
+        warnings.warn(f"spikepool.{name} is called spikepool.{new} now", DeprecationWarning, stacklevel=2)
+        return __getattr__(new)
     if name.endswith(("Error", "Warning")) and name not in _REACHABLE:
         value = getattr(importlib.import_module("spikepool.errors"), name, None)
     elif name in _REACHABLE:

@@ -62,8 +62,8 @@ from spikepool.tables import compare_tables as compare_tables
 from spikepool.texts.encoding import EncodedTexts as EncodedTexts
 from spikepool.texts.encoding import encode as encode
 from spikepool.theory.arrays import predict_arrays as predict_arrays
-from spikepool.theory.attention_gains import AttentionScalars as AttentionScalars
-from spikepool.theory.attention_gains import attention_scalars as attention_scalars
+from spikepool.theory.attention_gains import AttentionGains as AttentionGains
+from spikepool.theory.attention_gains import attention_gains as attention_gains
 from spikepool.theory.attention_gains import average_correlation as average_correlation
 from spikepool.theory.attention_gains import predict_attention as predict_attention
 from spikepool.theory.given_tokens import predict_tokens as predict_tokens
@@ -88,12 +88,12 @@ from spikepool.world.heads import HeadMix as HeadMix
 from spikepool.world.heads import layered_weights as layered_weights
 from spikepool.world.heads import optimal_heads as optimal_heads
 from spikepool.world.signs import sign_sampler as sign_sampler
-from spikepool.world.weights import alpha_kappa as alpha_kappa
 from spikepool.world.weights import causal_crossover as causal_crossover
 from spikepool.world.weights import causal_weights as causal_weights
+from spikepool.world.weights import gains as gains
 from spikepool.world.weights import mean_weights as mean_weights
 from spikepool.world.weights import optimal_weights as optimal_weights
-from spikepool.world.weights import prefix_causal_scalars as prefix_causal_scalars
-from spikepool.world.weights import prefix_mean_scalars as prefix_mean_scalars
+from spikepool.world.weights import prefix_causal_gains as prefix_causal_gains
+from spikepool.world.weights import prefix_mean_gains as prefix_mean_gains
 
 __version__: str

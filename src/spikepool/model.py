@@ -50,7 +50,7 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         """The closed form of :meth:`predict` for any weighting with signal gain `alpha` and noise gain `kappa`.
 
         Weights that vary by sequence enter through the means of their gains; see
-        :func:`spikepool.attention_scalars`.
+        :func:`spikepool.attention_gains`.
         """
         return predict_gains(self, alpha, kappa)
 

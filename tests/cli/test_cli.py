@@ -118,7 +118,7 @@ def test_commands_about_a_model_share_its_options_and_defaults(run, command):
 )
 def test_correlations(run, model, text, expected):
     answer = json.loads(run("predict", *SMALL, "--mu", 2, "-R", text, "-w", "causal", "--json")[1])
-    assert answer["predictions"][0]["alpha"] == sp.alpha_kappa(sp.causal_weights(10), expected)[0]
+    assert answer["predictions"][0]["alpha"] == sp.gains(sp.causal_weights(10), expected)[0]
 
 
 def test_weights_and_correlation_from_files(run, tmp_path):
@@ -130,8 +130,8 @@ def test_weights_and_correlation_from_files(run, tmp_path):
     answer = json.loads(run(*arguments, "-w", tmp_path / "mine.csv", "-w", "0.4,0.3,0.2,0.1", "-w", "causal:2")[1])
     names = [p["weights"] for p in answer["predictions"]]
     assert names == ["mine", "0.4,0.3,0.2,0.1", "causal:2"]
-    assert answer["predictions"][0]["alpha"] == answer["predictions"][1]["alpha"] == sp.alpha_kappa(w, R)[0]
-    assert answer["predictions"][2]["kappa"] == sp.alpha_kappa(sp.causal_weights(4, layers=2), R)[1]
+    assert answer["predictions"][0]["alpha"] == answer["predictions"][1]["alpha"] == sp.gains(w, R)[0]
+    assert answer["predictions"][2]["kappa"] == sp.gains(sp.causal_weights(4, layers=2), R)[1]
 
 
 def test_plan_agrees_with_the_library_and_names_what_is_out_of_reach(run, model):

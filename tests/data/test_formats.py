@@ -12,7 +12,7 @@ import spikepool as sp
 from spikepool.cli import main
 from spikepool.data import formats
 from spikepool.data.blocks import ArrayBlocks
-from spikepool.data.columns import read_column, read_columns
+from spikepool.data.columns import read_column
 from spikepool.data.formats import Format, TensorEntry, register
 from spikepool.errors import RaggedError, TableFormatError
 
@@ -130,9 +130,8 @@ def test_tables_of_text_hold_features_labels_and_texts(name, tmp_path):
     small = source.with_borders([0, 50, 100, N])
     np.testing.assert_allclose(small.read(2), FEATURES[100:], rtol=1e-7)
     np.testing.assert_allclose(small.read(0), FEATURES[:50], rtol=1e-7)
-    found = read_columns(path, labels=None, texts=None)
-    assert found["labels"].tolist() == ["up" if y else "down" for y in Y]
-    assert found["texts"][7].startswith("line 7")
+    assert read_column(path).tolist() == ["up" if y else "down" for y in Y]
+    assert read_column(path, role="texts")[7].startswith("line 7")
     assert read_column(path, "text", role="texts").shape == (N,)
     assert sp.diagnose(path).verdict == sp.diagnose(source.whole()).verdict
 

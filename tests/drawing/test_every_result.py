@@ -90,7 +90,7 @@ MAKERS = {
     "ClassSimulation": lambda: CLASSES.simulate(sp.mean_weights(5), trials=2, rng=0),
     "GridResult": grid,
     "SpectrumDensity": lambda: MODEL.spectrum_density(W, probes=2, rng=0),
-    "AttentionScalars": lambda: sp.attention_scalars(sp.prefix_correlation(4, 2), tau=1.0),
+    "AttentionGains": lambda: sp.attention_gains(sp.prefix_correlation(4, 2), tau=1.0),
     "HeadMix": lambda: sp.optimal_heads(np.eye(4)[:2], sp.prefix_correlation(4, 2)),
     "LearnedAttention": lambda: MODEL.learned_weights(),
     "DetectionPower": lambda: MODEL.detection_power(W),

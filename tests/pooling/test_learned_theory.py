@@ -7,7 +7,7 @@ import spikepool as sp
 
 
 def ratio(w, R):
-    alpha, kappa = sp.alpha_kappa(w, R)
+    alpha, kappa = sp.gains(w, R)
     return alpha / kappa
 
 

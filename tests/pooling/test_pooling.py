@@ -89,7 +89,7 @@ def test_ids_of_any_integer_type_are_looked_up(world, kind):
 def test_finds_the_prefix_and_says_so(world):
     pooling = fitted(world[2])
     assert pooling.decision_ == "spectral"
-    alpha, kappa = sp.alpha_kappa(pooling.weights_, sp.prefix_correlation(8, 3))
+    alpha, kappa = sp.gains(pooling.weights_, sp.prefix_correlation(8, 3))
     assert alpha / kappa > 0.97 * 3
     assert pooling.gain_interval_[0] < pooling.gain_ < pooling.gain_interval_[1]
     assert "spectral" in pooling.summary()
@@ -358,7 +358,7 @@ def test_an_attention_sink_is_named_and_masking_it_gives_the_weights_without_it(
     assert not plain.sink_
     assert masked.decision_ == plain.decision_ == "spectral"
     w = masked.weights_[1:] / masked.weights_[1:].sum()
-    found, expected = (np.divide(*sp.alpha_kappa(v, sp.prefix_correlation(8, 3))) for v in (w, plain.weights_))
+    found, expected = (np.divide(*sp.gains(v, sp.prefix_correlation(8, 3))) for v in (w, plain.weights_))
     assert found == pytest.approx(expected, rel=0.02)
 
 

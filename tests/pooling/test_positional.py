@@ -68,7 +68,7 @@ def test_leading_directions_find_what_all_directions_drown():
     model = sp.SequenceModel(d=200, V=320, N=1000, R=sp.prefix_correlation(10, 3), mu=1.3)
     x, labels = tokens(model, 3)
     gram = leading_gram(x, np.ones((1000, 10), bool), labels, 10)
-    alpha, kappa = sp.alpha_kappa(best_nonnegative(shrink(gram).gram), model.R)
+    alpha, kappa = sp.gains(best_nonnegative(shrink(gram).gram), model.R)
     assert alpha / kappa > 0.95 * 3
     # signal of a token within the direction: mu² + delta, less what the direction misses
     assert 0.5 * (1.3**2 + 0.625) < gram.signal.mean() < 1.4 * (1.3**2 + 0.625)

@@ -16,7 +16,7 @@ def test_curves_equal_predictions(make, table):
     model = make(Sizes.scaled(2), table=table)
     mu = np.linspace(0, 3, 13)
     for w in weights_for(model.R).values():
-        alpha, kappa = sp.alpha_kappa(w, model.R)
+        alpha, kappa = sp.gains(w, model.R)
         means = model.class_mean_power > 0
         curve = centred_alignment(mu, alpha / kappa, model.delta, model.gamma, class_means=means)
         predicted = [model.replace(mu=float(m)).predict(w) for m in mu]
@@ -28,7 +28,7 @@ def test_curves_equal_predictions(make, table):
 def test_the_sign_pattern_gives_what_the_caption_of_the_paper_says():
     """Optimal weights reach 1 + strength = 11; mean and causal are nearly equal."""
     R = spiked_model(Sizes.scaled(2)).R
-    ratio = {name: np.divide(*sp.alpha_kappa(w, R)) for name, w in weights_for(R).items()}
+    ratio = {name: np.divide(*sp.gains(w, R)) for name, w in weights_for(R).items()}
     assert ratio["optimal"] == pytest.approx(11)
     assert ratio["mean"] == pytest.approx(1.1)
     assert abs(ratio["causal"] / ratio["mean"] - 1) < 0.1

@@ -31,7 +31,7 @@ SETTINGS = [
 
 
 def ratio(w, R):
-    alpha, kappa = sp.alpha_kappa(w, R)
+    alpha, kappa = sp.gains(w, R)
     return alpha / kappa
 
 

@@ -46,7 +46,7 @@ def test_the_larger_root_is_not_the_papers_own_number():
 
 def test_mean_pooling_ratio_tends_to_one():
     for L in (2, 5):
-        ratios = [np.divide(*sp.prefix_mean_scalars(T, L)) for T in (10, 100, 10_000)]
+        ratios = [np.divide(*sp.prefix_mean_gains(T, L)) for T in (10, 100, 10_000)]
         np.testing.assert_allclose(ratios, [1 + L * (L - 1) / T for T in (10, 100, 10_000)])
 
 

@@ -15,7 +15,7 @@ DOORS = {
     "simulate": lambda w: MODEL.simulate(w, trials=2, rng=0),
     "ridge": MODEL.ridge_accuracy,
     "fluctuations": MODEL.fluctuations,
-    "gains": lambda w: sp.alpha_kappa(w, np.eye(3)),
+    "gains": lambda w: sp.gains(w, np.eye(3)),
     "tokens": lambda w: sp.predict_tokens(*CORPUS, w, np.array([1, -1] * 4), 1.0, 4),
     "a row for each sequence": lambda w: MODEL.predict(np.tile(w, (40, 1)), exact=True, rng=0),
 }

@@ -84,7 +84,7 @@ def test_population_usage_is_the_mean_of_w_w(centered, table):
             M += V * w[t] * w[u] * joint
     if centered:
         M -= V * np.outer(f, f)
-    alpha, kappa = sp.alpha_kappa(w, correlation)
+    alpha, kappa = sp.gains(w, correlation)
     P = np.eye(V)
     if table == "class_centered":
         P -= (np.outer(s, s) + 1) / V
@@ -113,7 +113,7 @@ def test_model_method_seed_and_fields():
     q = m.predict(w, exact=True, rng=4)
     assert p.outliers == q.outliers
     assert p.outliers != m.predict(w, exact=True, rng=5).outliers
-    assert (p.alpha, p.kappa) == pytest.approx(sp.alpha_kappa(w, R))
+    assert (p.alpha, p.kappa) == pytest.approx(sp.gains(w, R))
     assert isinstance(p.bulk, sp.GeneralizedLaw)
     assert p.edge == p.bulk.support()[1]
     assert p.detectable
@@ -166,7 +166,7 @@ def test_population_limit_is_the_closed_form():
         usage = population_usage(
             np.full(m.V, 1 / m.V),
             m.signs,
-            *sp.alpha_kappa(w, R),
+            *sp.gains(w, R),
             centered=m.centered,
             class_centered=m.table == "class_centered",
             gaussian=m.latent == "gaussian",

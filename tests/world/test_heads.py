@@ -30,7 +30,7 @@ def test_equals_the_generalised_eigenproblem(seed: int, H: int) -> None:
     assert mix.ratio == pytest.approx(values[-1], rel=1e-8)
     assert mix.weights.sum() == pytest.approx(1, abs=1e-9)
     assert np.allclose(mix.coefficients @ heads, mix.weights, atol=1e-8 * np.abs(mix.weights).max())
-    assert sp.alpha_kappa(mix.weights, R) == pytest.approx((mix.alpha, mix.kappa), rel=1e-9)
+    assert sp.gains(mix.weights, R) == pytest.approx((mix.alpha, mix.kappa), rel=1e-9)
     assert mix.ratio <= np.linalg.eigvalsh(R)[-1] * (1 + 1e-10)
     for row in heads:
         assert row @ R @ row <= mix.ratio * (row @ row) * (1 + 1e-9)

@@ -46,9 +46,9 @@ def test_weights_in_single_precision_are_accepted_and_completed(T):
     w = sp.causal_weights(T).astype(np.float32)
     assert w.astype(np.float64).sum() != 1
     R = np.eye(T)
-    np.testing.assert_allclose(sp.alpha_kappa(w, R), sp.alpha_kappa(sp.causal_weights(T), R), rtol=1e-6)
+    np.testing.assert_allclose(sp.gains(w, R), sp.gains(sp.causal_weights(T), R), rtol=1e-6)
     with pytest.raises(sp.WeightsError):
-        sp.alpha_kappa(w * np.float32(1.0001), R)
+        sp.gains(w * np.float32(1.0001), R)
 
 
 def test_endlessly_many_layers_end_at_the_first_position():
@@ -60,7 +60,7 @@ def test_a_million_positions():
     H = np.log(999_999) + 0.5772156649015329 + 1 / (2 * 999_999)
     assert w[0] == pytest.approx((1 + H) / 1e6, rel=1e-12)
     assert w.sum() == pytest.approx(1, rel=1e-12)
-    alpha, kappa = sp.prefix_causal_scalars(1_000_000, 1000)
+    alpha, kappa = sp.prefix_causal_gains(1_000_000, 1000)
     assert kappa == pytest.approx(w @ w, rel=1e-11)
     assert alpha == pytest.approx(w[:1000].sum() ** 2 + w[1000:] @ w[1000:], rel=1e-11)
 
@@ -69,8 +69,8 @@ def test_a_million_positions():
 def test_prefix_scalars_in_closed_form(sizes):
     T, L = sizes
     R = sp.prefix_correlation(T, L)
-    assert sp.prefix_mean_scalars(T, L) == pytest.approx(sp.alpha_kappa(sp.mean_weights(T), R), rel=1e-12)
-    assert sp.prefix_causal_scalars(T, L) == pytest.approx(sp.alpha_kappa(sp.causal_weights(T), R), rel=1e-12)
+    assert sp.prefix_mean_gains(T, L) == pytest.approx(sp.gains(sp.mean_weights(T), R), rel=1e-12)
+    assert sp.prefix_causal_gains(T, L) == pytest.approx(sp.gains(sp.causal_weights(T), R), rel=1e-12)
 
 
 @pytest.mark.parametrize(("T", "last"), [(10, 5), (20, 12), (50, 32), (100, 64)])
@@ -79,8 +79,8 @@ def test_causal_beats_mean_exactly_up_to_the_crossover(T, last):
     wins = []
     for L in range(1, T + 1):
         R = sp.prefix_correlation(T, L)
-        a, k = sp.alpha_kappa(sp.causal_weights(T), R)
-        a0, k0 = sp.alpha_kappa(sp.mean_weights(T), R)
+        a, k = sp.gains(sp.causal_weights(T), R)
+        a0, k0 = sp.gains(sp.mean_weights(T), R)
         if L == 1:
             assert a / k == pytest.approx(1)
             assert a0 / k0 == pytest.approx(1)
@@ -104,7 +104,7 @@ def test_optimal_weights_beat_random_ones(T, seed):
     G = rng.standard_normal((T, T + 2))
     R = np.corrcoef(G)
     w = sp.optimal_weights(R)
-    a, k = sp.alpha_kappa(w, R)
+    a, k = sp.gains(w, R)
     assert w.sum() == pytest.approx(1)
     assert a / k == pytest.approx(np.linalg.eigvalsh(R)[-1], rel=1e-9)
     tries = rng.standard_normal((200, T))
@@ -139,15 +139,15 @@ def test_no_optimum_carries_the_supremum():
         (lambda: sp.optimal_weights(np.ones((2, 3))), sp.ShapeError),
         (lambda: sp.optimal_weights(np.empty((0, 0))), sp.ShapeError),
         (lambda: sp.optimal_weights([[np.nan]]), sp.NonFiniteError),
-        (lambda: sp.alpha_kappa([0.5, 0.6], np.eye(2)), sp.WeightsError),
-        (lambda: sp.alpha_kappa([1.0], np.eye(2)), sp.WeightsError),
-        (lambda: sp.prefix_causal_scalars(3, 4), sp.SizeError),
+        (lambda: sp.gains([0.5, 0.6], np.eye(2)), sp.WeightsError),
+        (lambda: sp.gains([1.0], np.eye(2)), sp.WeightsError),
+        (lambda: sp.prefix_causal_gains(3, 4), sp.SizeError),
         (lambda: sp.causal_crossover(0), sp.SizeError),
         (lambda: sp.mean_weights(10**400), sp.SizeError),
         (lambda: sp.causal_weights(10**15), sp.MemoryBudgetError),
-        (lambda: sp.alpha_kappa(np.array([0.5 + 1j, 0.5]), np.eye(2)), sp.InvalidInputError),
-        (lambda: sp.alpha_kappa(["0.5", "0.5"], np.eye(2)), sp.InvalidInputError),
-        (lambda: sp.alpha_kappa(np.ma.masked_array([0.5, 0.5], [False, True]), np.eye(2)), sp.InvalidInputError),
+        (lambda: sp.gains(np.array([0.5 + 1j, 0.5]), np.eye(2)), sp.InvalidInputError),
+        (lambda: sp.gains(["0.5", "0.5"], np.eye(2)), sp.InvalidInputError),
+        (lambda: sp.gains(np.ma.masked_array([0.5, 0.5], [False, True]), np.eye(2)), sp.InvalidInputError),
     ],
 )
 def test_bad_input_is_named(call, error):

@@ -137,7 +137,7 @@ def _checkpoints(
         print_csv(["tensor", *WEIGHT_VALUES, *(["kind"] if delta else [])], rows)
     else:
         print_table(f"{len(found.weights)} tensors of {first} and {second}", HEADER, found.rows())
-        print("\n".join(found.remarks()))
+        print("\n".join(found.notes))
         if delta:
             _print_kinds(kinds)
         print(verdict)

@@ -147,7 +147,7 @@ def _adapter(file: str, base: str | None, out: Path | None, as_json: bool, as_cs
     else:
         rows = [[one_line(row[0]), *row[1:]] for row in found.rows()]
         print_table(f"Adapter {file}", list(HEADER), rows)
-        print("\n".join([*found.remarks, f"Verdict: {found.summary()}"]))
+        print("\n".join([*found.notes, f"Verdict: {found.summary()}"]))
     write_out(out, f"Adapter {file}", lambda: found.plot().figure, found._repr_html_, quiet=as_json or as_csv)
 
 
@@ -209,7 +209,7 @@ def _all_weights(file: str, found: EveryWeight, gates: Gates, out: Path | None, 
         for name, values in results.items()
     ]
     verdict = verdict_line(found.counts, found.look(), found.fine())
-    said = "\n".join([*map(one_line, found.remarks), verdict])
+    said = "\n".join([*map(one_line, found.notes), verdict])
     if as_json:
         records = [
             {"name": name, "shape": fits[name].shape_, **values, "counts": fits[name].counts_}

@@ -56,18 +56,6 @@ def read_column(
     return values
 
 
-def read_columns(path: Any, **columns: str | None) -> dict[str, NDArray[Any]]:
-    """Several columns of one file, by role: ``read_columns("data.csv", texts="text", labels=None)``.
-
-    A value of None asks for the usual names of the role.
-    """
-    found = {role: read_column(path, column, role=role) for role, column in columns.items()}
-    sizes = {role: len(values) for role, values in found.items()}
-    if len(set(sizes.values())) > 1:
-        raise ShapeError("the columns differ in length", sizes, "Save one value per row in each")
-    return found
-
-
 def read_mask(path: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """(n, T) mask of a file, true where a token is observed: booleans, or zeros and ones."""
     mask = open_blocks(path, name="mask", role="mask").whole()

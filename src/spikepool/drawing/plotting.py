@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Density(Protocol):
     """A law with one density: every law of the library."""
 
-    def support(self) -> tuple[float, float]: ...
-    def pdf(self, x: ArrayLike) -> Any: ...
+    def support(self) -> tuple[float, float]: ...  # noqa: D102
+    def pdf(self, x: ArrayLike) -> Any: ...  # noqa: D102
 
 
 THEME: dict[str, Any] = {
@@ -257,24 +257,3 @@ def plot_phase_diagram(ax: Axes, mu: ArrayLike, ratio: ArrayLike, alignment: Arr
 def panel_label(ax: Axes, letter: str, title: str) -> Any:
     """Title of a panel, ``(a) ...``, flush left."""
     return ax.set_title(f"({letter}) {title}", loc="left")
-
-
-__all__ = [
-    "mark_edge",
-    "mark_observed",
-    "mark_outlier",
-    "new_figure",
-    "own_axes",
-    "panel_label",
-    "plot_density",
-    "plot_theory",
-    "plot_histogram",
-    "plot_method",
-    "plot_phase_diagram",
-    "plot_published",
-    "plot_simulated",
-    "save_figure",
-    "svg_text",
-    "theme",
-    "write_figure",
-]

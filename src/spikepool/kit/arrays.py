@@ -12,5 +12,3 @@ ComplexArray = NDArray[np.complex128]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 AnyArray = NDArray[Any]
-
-__all__ = ["AnyArray", "BoolArray", "ComplexArray", "FloatArray", "IntArray"]

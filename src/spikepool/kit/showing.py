@@ -11,6 +11,7 @@ import html
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from spikepool.kit.arrays import FloatArray
@@ -98,9 +99,17 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if hasattr(value, "tolist"):
         return plain(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return value.to_dict() if hasattr(value, "to_dict") else record(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def record(result: Any, *names: str, **more: Any) -> dict[str, Any]:
+    """Attributes of a result, of a dataclass all its fields by default, and `more`, as plain values."""
+    names = names or tuple(field.name for field in fields(result))
+    return {name: plain(value) for name, value in ({n: getattr(result, n) for n in names} | more).items()}
 
 
 def to_json(value: Any) -> str:

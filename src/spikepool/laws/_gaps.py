@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from spikepool.errors import ConvergenceError, OnSupportError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.roots import SolverReport, find_root
-from spikepool.laws._branches import Windows, windows
+from spikepool.laws._branches import windows
 from spikepool.laws._population import Population
 
 # points at which a pair of windows is searched for sign changes of the gap criterion
@@ -291,6 +291,3 @@ class GapFinder:
         bad = ~(error < 1e-9)
         s[bad], y[bad], yt[bad] = np.nan, np.nan, np.nan
         return s, y, yt
-
-
-__all__ = ["Gap", "GapFinder", "Windows"]

@@ -129,6 +129,3 @@ class AtomicLaw(SpectralLaw):
         from spikepool.drawing.laws import draw_law
 
         return draw_law(self, ax, masses=(self.values, self.weights))
-
-
-__all__ = ["AtomicLaw"]

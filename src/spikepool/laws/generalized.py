@@ -374,6 +374,3 @@ class GeneralizedLaw(SpectralLaw):
         turn = np.exp(1j * np.pi * (np.arange(n) + 0.5) / n)  # upper half; the lower one is its mirror
         z = right / 2 + right * turn
         return float(np.mean((-(z**k) * self.stieltjes(z) * right * turn).real))
-
-
-__all__ = ["GeneralizedLaw"]

@@ -83,6 +83,3 @@ def edge_amplitude(law: Any) -> float:
         order = 4.0 ** (6 - len(values) + 1)
         values = (order * values[1:] - values[:-1]) / (order - 1)
     return float(values[0])
-
-
-__all__ = ["edge_amplitude", "tracy_widom_cdf", "tracy_widom_isf", "tracy_widom_sf"]

@@ -71,16 +71,13 @@ def published_table(trials: int = 12, seed: int = 0) -> tuple[PublishedRow, ...]
     names = list(weights)
     delta, gamma = model.delta, model.gamma
 
-    def scalars(method: str) -> tuple[float, float]:
-        return model.gains(weights[method])
-
     rows = []
     for method, mu in ALIGNMENTS:
         values = centred.alignments[names.index(method), mus.index(mu), :, 0]
         rows.append(
             _row(
                 f"alignment, {method} weights, mu = {mu:g}",
-                float(published_alignment(mu, *scalars(method), delta, gamma)),
+                float(published_alignment(mu, *model.gains(weights[method]), delta, gamma)),
                 model.replace(mu=mu).predict(weights[method]).alignment,
                 values,
                 CLASS_MEANS,
@@ -89,14 +86,14 @@ def published_table(trials: int = 12, seed: int = 0) -> tuple[PublishedRow, ...]
     rows.append(
         _row(
             "alignment, mean weights, mu = 1.6, not centred",
-            float(published_alignment(1.6, *scalars("mean"), delta, gamma)),
+            float(published_alignment(1.6, *model.gains(weights["mean"]), delta, gamma)),
             raw_model.replace(mu=1.6).predict(weights["mean"]).alignment,
             raw.alignments[names.index("mean"), 0, :, 0],
             SECOND,
         )
     )
     for method in ("mean", "causal"):
-        formula = float(published_outlier(BULK_MU, *scalars(method), delta, gamma))
+        formula = float(published_outlier(BULK_MU, *model.gains(weights[method]), delta, gamma))
         reason = CLASS_MEANS
         if abs(formula - QUOTED[method]) > 0.01:
             reason += f"; the paper's own formula gives {formula:.2f}"
@@ -113,7 +110,7 @@ def published_table(trials: int = 12, seed: int = 0) -> tuple[PublishedRow, ...]
     rows.append(
         _row(
             "the same, mean weights, by the larger root of Theorem 3",
-            float(published_outlier(BULK_MU, *scalars("mean"), delta, gamma, root="larger")),
+            float(published_outlier(BULK_MU, *model.gains(weights["mean"]), delta, gamma, root="larger")),
             raw_model.replace(mu=BULK_MU).predict(weights["mean"]).eigenvalue,
             top,
             "The eigenvalue is the smaller root",

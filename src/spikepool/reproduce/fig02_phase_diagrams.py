@@ -14,7 +14,7 @@ from spikepool.reproduce.setting import weights_for
 from spikepool.simulation.simulate import simulate_grid
 from spikepool.theory.closed_form import centred_alignment, signal_threshold
 from spikepool.world.correlation import spiked_correlation
-from spikepool.world.weights import alpha_kappa
+from spikepool.world.weights import gains
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,7 @@ def compute(settings: Settings) -> xr.Dataset:
         means = reading == "signs"
         weights = {method: weights_for(R)[method] for method in METHODS}
         for j, w in enumerate(weights.values()):
-            alpha, kappa = alpha_kappa(w, R)
+            alpha, kappa = gains(w, R)
             ratio = alpha / kappa
             theory[i, j] = centred_alignment(mu, ratio, delta[:, None], GAMMA, class_means=means)
             threshold[i, j] = signal_threshold(ratio, delta, GAMMA, class_means=means)

@@ -16,7 +16,7 @@ from spikepool.theory import spikes
 from spikepool.theory.as_printed import published_thresholds
 from spikepool.theory.closed_form import signal_threshold
 from spikepool.world.correlation import prefix_correlation
-from spikepool.world.weights import alpha_kappa, causal_crossover, prefix_causal_scalars, prefix_mean_scalars
+from spikepool.world.weights import causal_crossover, gains, prefix_causal_gains, prefix_mean_gains
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,7 @@ def compute(settings: Settings) -> xr.Dataset:
     for j in range(T_LEFT):
         R = prefix_correlation(T_LEFT, int(L[j]))
         for i, (_, w) in enumerate(weights_for(R).items()):
-            alpha, kappa = alpha_kappa(w, R)
+            alpha, kappa = gains(w, R)
             ratio[i, j] = alpha / kappa
             exact[i, j] = signal_threshold(alpha / kappa, delta, gamma, class_means=True)
             published[i, j] = published_thresholds(alpha, kappa, delta, gamma).sample
@@ -65,8 +65,8 @@ def compute(settings: Settings) -> xr.Dataset:
     for j, length in enumerate(LENGTHS):
         for k, size in enumerate(T):
             if size >= length:
-                for i, scalars in enumerate((prefix_mean_scalars, prefix_causal_scalars)):
-                    alpha, kappa = scalars(int(size), length)
+                for i, closed in enumerate((prefix_mean_gains, prefix_causal_gains)):
+                    alpha, kappa = closed(int(size), length)
                     curves[i, j, k] = alpha / kappa
     markers, marker_error, marker_theory = (np.full((2, len(LENGTHS), len(T_MARKERS)), np.nan) for _ in range(3))
     rng = settings.rng(5, 1)
@@ -76,7 +76,7 @@ def compute(settings: Settings) -> xr.Dataset:
             named = weights_for(R)
             for i, method in enumerate(("mean", "causal")):
                 w = named[method]
-                alpha, kappa = alpha_kappa(w, R)
+                alpha, kappa = gains(w, R)
                 marker_theory[i, j, k] = alpha / kappa
                 draws = _measured_ratio(_model(sizes, R, w), w, trials, rng)
                 markers[i, j, k], marker_error[i, j, k] = mean_and_error(draws)
@@ -201,7 +201,7 @@ def draw(ds: xr.Dataset) -> Figure:
 
 
 def judge(ds: xr.Dataset) -> tuple[Check, ...]:
-    """Ratios measured from simulated outliers, and the closed-form causal scalars."""
+    """Ratios measured from simulated outliers, and the closed-form causal gains."""
     d = int(ds.attrs["d"])
     text = f"{OUTLIER_BIAS:g}/d relative"
 
@@ -237,7 +237,7 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
             where=right,
         ),
         within(
-            "closed-form scalars against w'Rw / w'w",
+            "closed-form gains against w'Rw / w'w",
             float(np.max(np.abs(curve / theory - 1))),
             1e-12,
             "relative, over the markers of panel b",

@@ -24,7 +24,7 @@ from spikepool.reproduce.setting import METHODS, Sizes, prefix_model, weights_fo
 from spikepool.simulation.simulate import simulate_grid
 from spikepool.theory.as_printed import published_alignment, published_outlier
 from spikepool.theory.closed_form import centred_alignment, signal_threshold
-from spikepool.world.weights import prefix_causal_scalars, prefix_mean_scalars
+from spikepool.world.weights import prefix_causal_gains, prefix_mean_gains
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +59,7 @@ def compute(settings: Settings) -> xr.Dataset:
     share = np.full((len(LENGTHS), max(LENGTHS)), np.nan)
     for i, T in enumerate(LENGTHS):
         for L in range(1, T + 1):
-            (a, k), (b, m) = prefix_causal_scalars(T, L), prefix_mean_scalars(T, L)
+            (a, k), (b, m) = prefix_causal_gains(T, L), prefix_mean_gains(T, L)
             share[i, L - 1] = (a / k) / (b / m)
     dims = ("weights", "mu")
     predicted = [model.replace(mu=float(mu)).predict(weights["mean"]).eigenvalue for mu in MU]

@@ -25,7 +25,7 @@ from spikepool.errors import MissingDependencyError, SpikepoolError, require
 from spikepool.kit.files import replacing_file, write_text
 from spikepool.kit.progress import Progress
 from spikepool.reproduce.base import SIGMAS, Check, FigureSpec, Settings
-from spikepool.reproduce.errata import PublishedRow, published_rows, published_table
+from spikepool.reproduce.errata import PublishedRow, published_rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -342,6 +342,3 @@ def _render(report: FigureReport, started: datetime) -> str:
         sigmas=SIGMAS,
         version=__version__,
     )
-
-
-__all__ = ["Entry", "FigureReport", "make_report", "published_table", "save_dataset"]

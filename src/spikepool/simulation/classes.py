@@ -21,7 +21,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import html_table, mean_table, plain
+from spikepool.kit.showing import html_table, mean_table, record
 from spikepool.kit.threads import Map, task_threads
 from spikepool.simulation.rotated_table import RotatedTable
 from spikepool.simulation.top_pairs import DENSE_LIMIT, DENSE_SIDE, largest, not_separated, stack
@@ -63,9 +63,7 @@ class ClassSimulation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: every eigenpair of every trial, and the route."""
-        fields = {"eigenvalues": self.eigenvalues, "alignments": self.alignments, "overlaps": self.overlaps}
-        record: dict[str, Any] = plain({**fields, "table_drawn": self.table_drawn})
-        return record
+        return record(self, "eigenvalues", "alignments", "overlaps", "table_drawn")
 
     def _repr_html_(self) -> str:
         return html_table(*mean_table(self.eigenvalues, self.alignments), title=f"{len(self.alignments)} draws")
@@ -243,6 +241,3 @@ class _UndrawnClasses:
         table = self.table.to_dense()
         table[:, : len(self._means)] += self._means.T[self._classes.owner]
         return _decompose(world, table, token_matrix(self._tokens, self._w, world.V), directions, k)
-
-
-__all__ = ["ClassSimulation", "simulate_classes"]

@@ -167,6 +167,3 @@ def spectrum_density(
             theta, Y = np.linalg.eigh(space.projected)
             found.append((np.maximum(theta, 0.0), Y[0] ** 2))
     return SpectrumDensity(tuple(nodes for nodes, _ in found), tuple(mass for _, mass in found), model.d)
-
-
-__all__ = ["SpectrumDensity", "spectrum_density"]

@@ -84,6 +84,3 @@ def require(model: SequenceWorld, dtype: Any, weights: Any, extra: int = 0) -> N
 def _threads(model: SequenceWorld) -> AbstractContextManager[Map]:
     """Threads over the pieces of one product, where it is large: small ones are bound by the interpreter."""
     return task_threads(large=max(model.V * model.d, model.N * model.T) > _THREADED_SIZE)
-
-
-__all__ = ["require", "sample_grid", "spectrum"]

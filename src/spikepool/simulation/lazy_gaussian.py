@@ -92,6 +92,3 @@ class LazyGaussian:
             table += B.T @ Q
             self._dense = table
         return self._dense
-
-
-__all__ = ["LazyGaussian"]

@@ -51,6 +51,3 @@ def check_grid(
     if k > rank:
         raise SizeError(f"k must be at most {rank}, the largest rank S can have here", k, "Lower k, or raise d, N or V")
     return strengths, k
-
-
-__all__ = ["Weights", "check_grid", "maximal_rank", "named_weights"]

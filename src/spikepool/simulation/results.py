@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, mean_table, plain
+from spikepool.kit.showing import html_table, mean_table, record
 from spikepool.kit.statistics import standard_error
 
 
@@ -40,9 +40,7 @@ class SimulationResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: every eigenpair of every trial, and the route."""
-        fields = {"eigenvalues": self.eigenvalues, "alignments": self.alignments, "table_drawn": self.table_drawn}
-        record: dict[str, Any] = plain(fields)
-        return record
+        return record(self)
 
     def _repr_html_(self) -> str:
         return html_table(*mean_table(self.eigenvalues, self.alignments), title=f"{len(self.alignments)} draws")
@@ -89,6 +87,3 @@ class GridResult:
         from spikepool.drawing.predictions import draw_grid
 
         return draw_grid(self.mus, self.alignments[..., 0], self.names, ax)
-
-
-__all__ = ["GridResult", "SimulationResult"]

@@ -189,6 +189,3 @@ def _drawn_scores(sample: Sample, w: FloatArray, y: FloatArray, ridges: FloatArr
     # one decomposition serves every ridge
     beta = vectors @ (target[:, None] / (values[:, None] + ridges))
     return np.asarray((test.T @ beta).T)
-
-
-__all__ = ["RidgeClassifier", "simulate_ridge"]

@@ -57,6 +57,3 @@ def held_out_scores(draw: UndrawnDraw, w: FloatArray, y: FloatArray, ridges: Flo
         scores += along[:, None] * model.signs
         return np.stack([pooling.pool(row) for row in scores])
     return np.stack([pooling.pool(row) for row in scores]) + along[:, None] * pooled_latents(draw.latent[n:], w)
-
-
-__all__ = ["held_out_scores"]

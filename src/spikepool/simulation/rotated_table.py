@@ -126,6 +126,3 @@ class RotatedTable:
         frame, R = np.linalg.qr(np.concatenate([first.T, free], axis=1))
         frame *= np.where(np.diag(R) < 0, -1.0, 1.0)  # Haar measure needs a positive diagonal
         return np.asarray(self.to_dense() @ frame.T)
-
-
-__all__ = ["RotatedTable"]

@@ -201,6 +201,3 @@ def _require_undrawn(model: SequenceWorld, weights: Sequence[FloatArray]) -> Non
         f"simulating d={model.d}, V={model.V}, N={model.N}, T={model.T} with an undrawn table",
         "Lower N or T (the tokens), or V",
     )
-
-
-__all__ = ["simulate", "simulate_draw", "simulate_grid", "takes_drawn_table"]

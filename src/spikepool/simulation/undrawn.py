@@ -187,6 +187,3 @@ def apply_together(noises: Sequence[UndrawnNoise], x: FloatArray, mu: float) -> 
     for noise, own, rows in zip(noises, pooled, sums, strict=True):
         noise._finish(rows, own, mu)
     return sums
-
-
-__all__ = ["UndrawnDraw", "UndrawnNoise", "UndrawnSource", "UndrawnTable", "apply_together"]

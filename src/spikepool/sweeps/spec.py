@@ -304,6 +304,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-__all__ = ["ARRAY_FIELDS", "FIELDS", "SweepSpec", "differences"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from spikepool.data.opening import open_blocks
 from spikepool.data.table_input import list_tensors, locate_table
 from spikepool.errors import TableFormatError
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, number, one_line, plain
+from spikepool.kit.showing import html_table, number, one_line, record
 from spikepool.tables.measures import effective_rank
 
 # Names of the factors: peft (lora_A, lora_B, with or without an adapter's name) and kohya (lora_down, lora_up).
@@ -89,7 +89,7 @@ class AdapterSpectrum:
     """Every adapted weight of a file; largest relative change first."""
 
     weights: tuple[AdapterWeight, ...]
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, ...]]:
         """A row per weight."""
@@ -124,9 +124,8 @@ class AdapterSpectrum:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        records = [asdict(w) | {"effective_rank": w.effective_rank, "verdict": w.verdict} for w in self.weights]
-        record: dict[str, Any] = plain({"weights": records, "remarks": list(self.remarks), "summary": self.summary()})
-        return record
+        weights = [record(w) | record(w, "effective_rank", "verdict") for w in self.weights]
+        return record(self, "notes", weights=weights, summary=self.summary())
 
     def _repr_html_(self) -> str:
         return html_table(HEADER, self.rows(), title=self.summary())
@@ -162,7 +161,7 @@ def adapter_spectrum(path: Any, base: Any = None) -> AdapterSpectrum:
     if not pairs:
         raise TableFormatError("the file holds no LoRA pairs", str(path), "Its names must end in lora_A and lora_B")
     config = _config(path)
-    remarks: list[str] = []
+    notes: list[str] = []
     known = {} if base is None else {t.name: t for t in list_tensors(base)}
     weights = []
     for name, (first, second) in pairs.items():
@@ -176,7 +175,7 @@ def adapter_spectrum(path: Any, base: Any = None) -> AdapterSpectrum:
         if base is not None:
             partner = _partner(name, known)
             if partner is None:
-                remarks.append(f"{name} has no partner in the base model")
+                notes.append(f"{name} has no partner in the base model")
             else:
                 size = float(np.linalg.norm(_matrix(base, partner)))
                 relative = norm / size if size > 0 else None
@@ -184,8 +183,8 @@ def adapter_spectrum(path: Any, base: Any = None) -> AdapterSpectrum:
         weights.append(AdapterWeight(name, shape, A.shape[0], used_rank(values, shape), values, scale, norm, relative))
     weights.sort(key=lambda w: -(w.relative_norm if w.relative_norm is not None else w.norm))
     if not config:
-        remarks.append("no adapter_config.json beside the file: alpha is taken to equal the rank")
-    return AdapterSpectrum(tuple(weights), tuple(remarks))
+        notes.append("no adapter_config.json beside the file: alpha is taken to equal the rank")
+    return AdapterSpectrum(tuple(weights), tuple(notes))
 
 
 def product_singular_values(B: FloatArray, A: FloatArray) -> FloatArray:
@@ -241,6 +240,3 @@ def _partner(name: str, known: dict[str, Any]) -> str | None:
         if stem == bare or stem.endswith("." + bare) or bare.endswith("." + stem):
             return tensor
     return None
-
-
-__all__ = ["AdapterSpectrum", "AdapterWeight", "adapter_spectrum", "lora_pairs", "product_singular_values", "used_rank"]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from spikepool.data.token_lists import tokens_beside
 from spikepool.errors import MemoryBudgetError, NonFiniteError, SpikepoolError, TableFormatError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import html_table, number, one_line, plain
+from spikepool.kit.showing import html_table, number, one_line, record
 from spikepool.tables.geometry import SpaceOverlap, joint_moments, match_rows, meeting, separate_overlaps
 from spikepool.tables.spectrum import TableSpectrum
 
@@ -151,7 +151,8 @@ class CheckpointComparison:
         """Lines of the table under :data:`HEADER`."""
         return [weight.cells() for weight in self.weights]
 
-    def remarks(self) -> list[str]:
+    @property
+    def notes(self) -> list[str]:
         """What the table does not show: names of one side alone, what was left out, and how to read the counts."""
         lines = [f"Only in the first: {name}" for name in self.only_first]
         lines += [f"Only in the second: {name}" for name in self.only_second]
@@ -172,30 +173,20 @@ class CheckpointComparison:
             "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(pairs))
             for pairs in (list(zip(row, widths, strict=True)) for row in table)
         ]
-        return "\n".join([*lines, *self.remarks()])
+        return "\n".join([*lines, *self.notes])
 
     def __str__(self) -> str:
         return self.summary()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        record: dict[str, Any] = plain(
-            {
-                "weights": [{**asdict(w), "overlap": w.overlap} for w in self.weights],
-                "only_first": self.only_first,
-                "only_second": self.only_second,
-                "failed": self.failed,
-                "missing": self.missing,
-                "skipped": self.skipped,
-                "counts": self.counts,
-            }
-        )
-        return record
+        names = ("only_first", "only_second", "failed", "missing", "skipped", "counts")
+        return record(self, *names, weights=[record(w, overlap=w.overlap) for w in self.weights])
 
     def _repr_html_(self) -> str:
         import html
 
-        said = "".join(f"<p>{html.escape(line)}</p>" for line in self.remarks())
+        said = "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
         return html_table(HEADER, self.rows(), title=f"{len(self.weights)} tensors of two checkpoints") + said
 
     def plot(self) -> Any:

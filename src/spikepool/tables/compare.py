@@ -28,7 +28,6 @@ from spikepool.data.table_input import as_table
 from spikepool.errors import ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import plain
 from spikepool.tables import compare_report
 from spikepool.tables.delta import WeightDelta, difference, examine
 from spikepool.tables.geometry import (
@@ -135,8 +134,7 @@ class TableComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        record: dict[str, Any] = plain(compare_report.as_dict(self))
-        return record
+        return compare_report.as_dict(self)
 
     def _repr_html_(self) -> str:
         return compare_report.as_html(self)

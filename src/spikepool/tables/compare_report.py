@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import html
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from spikepool.kit.showing import html_table, number
+from spikepool.kit.showing import html_table, number, record
 
 HEADER = ("", "rows", "columns", "outliers", "bulk edge", "largest", "trusted", "stable")
 
@@ -76,19 +75,10 @@ def summary(found: Any) -> str:
 def as_dict(found: Any) -> dict[str, Any]:
     """Everything but the changes of single tokens, of which quantiles are kept."""
     levels = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-    return {
-        "first": found.first.to_dict(),
-        "second": found.second.to_dict(),
-        "overlaps": [asdict(o) for o in found.overlaps],
-        "common": found.common,
-        "basis": found.basis,
-        "change": found.change,
-        "rotated_change": found.rotated_change,
-        "change_quantiles": None
-        if found.changes is None
-        else {f"{level:g}": float(np.quantile(found.changes, level)) for level in levels},
-        "moved": [asdict(token) for token in found.moved],
-    }
+    quantiles = None if found.changes is None else {f"{q:g}": float(np.quantile(found.changes, q)) for q in levels}
+    names = ("overlaps", "common", "basis", "change", "rotated_change", "moved")
+    spectra = {"first": found.first.to_dict(), "second": found.second.to_dict()}
+    return record(found, *names, change_quantiles=quantiles, **spectra)
 
 
 def as_html(found: Any) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from spikepool.errors import ShapeError, SpikepoolError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.bulk_edge import find_edge
 from spikepool.kit.memory import require_memory
-from spikepool.kit.showing import plain
+from spikepool.kit.showing import record
 from spikepool.tables.geometry import side_by_side
 from spikepool.tables.gram import stream_moments
 from spikepool.tables.measures import effective_rank, stable_rank
@@ -91,8 +91,7 @@ class WeightDelta:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        record: dict[str, Any] = plain(asdict(self))
-        return record
+        return record(self)
 
     def __str__(self) -> str:
         return self.sentence
@@ -300,6 +299,3 @@ def _rounding_steps(source: BlockSource) -> tuple[FloatArray, FloatArray] | None
         else:
             return np.concatenate(rows), columns
     return None
-
-
-__all__ = ["WeightDelta", "difference", "examine"]

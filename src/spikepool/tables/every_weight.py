@@ -59,7 +59,7 @@ class EveryWeight:
         return {name: len(getattr(self, name)) for name in ("failed", "missing", "skipped", "unmeasured")}
 
     @property
-    def remarks(self) -> list[str]:
+    def notes(self) -> list[str]:
         """A line for each tensor without a spectrum."""
         return [f"{name} {kind}: {reason}" for kind in self.counts for name, reason in getattr(self, kind).items()]
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import html
-from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from spikepool.kit.bulk_edge import USUAL_SHARE
-from spikepool.kit.showing import html_table, number, plain
+from spikepool.kit.showing import html_table, number, plain, record
 
 NEAR = 0.8  # share of the margin from which a rejected count is worth mentioning
 HEAVY = 0.05  # share of an eigenvalue that makes a single row heavy
@@ -99,32 +96,14 @@ def summary(fit: Any) -> str:
 
 def as_dict(fit: Any) -> dict[str, Any]:
     """Plain data for JSON; arrays become lists."""
+    names = [*("name", "rank", "edge", "threshold", "n_outliers", "measures", "outliers", "counts", "nulls")]
+    names += ("influential_rows", "trusted", "stable", "verdict", "eigenvalues")
     held = fit.heldout_
-    result: dict[str, Any] = {
-        "name": fit.name_,
-        "V": fit.shape_[0],
-        "d": fit.shape_[1],
-        "rank": fit.rank_,
-        "edge": fit.edge_,
-        "threshold": fit.threshold_,
-        "n_outliers": fit.n_outliers_,
-        "measures": plain(asdict(fit.measures_)),
-        "outliers": [asdict(outlier) for outlier in fit.outliers_],
-        "counts": dict(fit.counts_),
-        "nulls": [asdict(null) for null in fit.nulls_],
-        "heldout": None,
-        "influential_rows": [asdict(row) for row in fit.influential_rows_],
-        "trusted": fit.trusted_,
-        "stable": fit.stable_,
-        "verdict": fit.verdict_,
-        "eigenvalues": fit.eigenvalues_.tolist(),
-        "population": fit.population_.atoms.tolist(),
-    }
     if held is not None:
-        fields = {key: _plain(value) for key, value in asdict(held).items()}
-        fields |= {"within_sampling_error": held.within_sampling_error, "counts": list(fit.half_counts_)}
-        result["heldout"] = fields
-    return result
+        held = record(held, within_sampling_error=held.within_sampling_error, counts=fit.half_counts_)
+    found: dict[str, Any] = {"V": fit.shape_[0], "d": fit.shape_[1]}
+    found |= {name: plain(getattr(fit, f"{name}_")) for name in names}
+    return found | {"heldout": held, "population": plain(fit.population_.atoms)}
 
 
 def as_html(fit: Any) -> str:
@@ -134,9 +113,3 @@ def as_html(fit: Any) -> str:
     rows = [(null.name, null.count, null.threshold) for null in fit.nulls_]
     said = f"<p>{html.escape(fit.verdict_)}</p>"
     return html_table(("null", "outliers", "above"), rows, title=title) + said
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value

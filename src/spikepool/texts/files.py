@@ -141,6 +141,3 @@ def _labels(values: list[Any] | None, n: int) -> tuple[NDArray[Any] | None, NDAr
     out = np.zeros(n, dtype=converted.dtype)
     out[there] = converted
     return out, there
-
-
-__all__ = ["TextTable", "column_names", "holds_texts", "read_text_table"]

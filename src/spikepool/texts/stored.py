@@ -119,6 +119,3 @@ def open_encoded(path: str | Path) -> EncodedTexts:
         raise DataSourceError(f"{path} is not complete", remedy="Run the same spikepool encode again to finish it")
     tokens = [json.loads(row) for row in group["tokens"][:].tolist()]
     return EncodedTexts(group["X"], np.asarray(group["mask"][:]), tokens, tuple(recipe["layers"]), recipe["encoder"])
-
-
-__all__ = ["encode_into", "open_encoded"]

@@ -99,6 +99,3 @@ def predict_texts(
         X, mask, _ = embedded(texts[start : start + STREAMED], used, layers, settings.max_tokens)
         proba = model.predict_proba(X, mask=mask) if hasattr(model, "predict_proba") else None
         yield np.asarray(model.predict(X, mask=mask)), proba
-
-
-__all__ = ["TextSettings", "default_layers", "embedded", "load_settings", "predict_texts", "save_text_model"]

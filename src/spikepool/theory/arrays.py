@@ -146,6 +146,3 @@ def alignment_slope(excess: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> An
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = (g * x**3 + r0 * x * (2 * x + g) + 2 * q * (3 * x + 2 * g)) / (x**3 * (x + g) ** 2)
     return np.where(x > np.asarray(spikes.critical_excess(d, g)), slope, 0.0)[()]
-
-
-__all__ = ["PredictedArrays", "alignment_gradient", "alignment_slope", "predict_arrays"]

@@ -202,12 +202,3 @@ def published_alignment(mu: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, delta
     slope_z = 2 * q * kappa * z * m**3 - kappa * (delta + gamma - 2 * q) * m**2 - m
     companion_slope = (1 - gamma) / z**2 - gamma * slope_z / slope_m
     return np.where(spike.above, spike.overlap / (beta * z * companion_slope), 0.0)[()]
-
-
-__all__ = [
-    "PublishedThresholds",
-    "published_alignment",
-    "published_edge",
-    "published_outlier",
-    "published_thresholds",
-]

@@ -66,7 +66,7 @@ _SAMPLED_ENTRIES = 100_000_000
 
 
 @dataclass(frozen=True)
-class AttentionScalars:
+class AttentionGains:
     """Signal and noise gain of data-dependent attention.
 
     Attributes
@@ -161,9 +161,9 @@ def _softmax_square(tau: float, counts: NDArray[Any], coarsening: float) -> Floa
     return values
 
 
-def attention_scalars(
+def attention_gains(
     R: ArrayLike, tau: float, *, method: str = "quadrature", draws: int | None = None, rng: Any = None
-) -> AttentionScalars:
+) -> AttentionGains:
     """Alpha and kappa of causal self-attention with tau/sqrt(d) score scaling, in the limit of large d.
 
     Parameters
@@ -187,13 +187,13 @@ def attention_scalars(
     R = average_correlation(R)
     tau = abs(check.finite_number(tau, "tau"))
     if check.choice(method, "method", METHODS) == "monte_carlo":
-        return _sampled_scalars(R, tau, draws, rng)
+        return _sampled_gains(R, tau, draws, rng)
     T = len(R)
     w = causal_weights(T)
     base = float(w @ R @ w), float(w @ w)
     k = np.arange(2, T)
     if len(k) == 0:
-        return AttentionScalars(*base, 0.0, 0.0, method)
+        return AttentionGains(*base, 0.0, 0.0, method)
     trace = np.cumsum(np.diag(R))[1 : T - 1]
     block = np.diag(np.cumsum(np.cumsum(R, axis=0), axis=1))[1 : T - 1]
 
@@ -204,10 +204,10 @@ def attention_scalars(
     fine = additions(1.0)
     error = np.abs(fine - additions(2.0))
     alpha, kappa = (float(value) for value in base + fine)
-    return AttentionScalars(alpha, kappa, float(error[0]), float(error[1]), method)
+    return AttentionGains(alpha, kappa, float(error[0]), float(error[1]), method)
 
 
-def _sampled_scalars(R: FloatArray, tau: float, draws: int | None, rng: Any) -> AttentionScalars:
+def _sampled_gains(R: FloatArray, tau: float, draws: int | None, rng: Any) -> AttentionGains:
     """Means of w'Rw and w'w over sequences of independent normal scores."""
     T = len(R)
     if draws is None:
@@ -228,7 +228,7 @@ def _sampled_scalars(R: FloatArray, tau: float, draws: int | None, rng: Any) -> 
         values[start : start + n] = np.stack([np.einsum("nt,nt->n", w @ R, w), np.einsum("nt,nt->n", w, w)], axis=1)
     alpha, kappa = values.mean(axis=0)
     error = values.std(axis=0, ddof=1) / np.sqrt(draws)
-    return AttentionScalars(float(alpha), float(kappa), float(error[0]), float(error[1]), "monte_carlo")
+    return AttentionGains(float(alpha), float(kappa), float(error[0]), float(error[1]), "monte_carlo")
 
 
 def predict_attention(
@@ -242,7 +242,7 @@ def predict_attention(
 
         kappa = E‖w‖²,    alpha = E[a² + 2 a (w'h)/mu],    a = w'xi.
 
-    For mu² tau/d^c → 0 these are :func:`attention_scalars`; the difference from them is averaged over draws with the
+    For mu² tau/d^c → 0 these are :func:`attention_gains`; the difference from them is averaged over draws with the
     same g for both, so that it vanishes smoothly.
 
     Parameters
@@ -262,7 +262,7 @@ def predict_attention(
     exponent = score_exponent(scaling)
     tau = check.finite_number(tau, "tau")
     spread = abs(tau) * model.d ** (0.5 - exponent)
-    gains = attention_scalars(model.R, spread)
+    gains = attention_gains(model.R, spread)
     alpha, kappa = gains.alpha, gains.kappa
     if model.mu > 0 and tau != 0:
         added = _signal_terms(model, tau / model.d**exponent, draws, rng)
@@ -297,12 +297,3 @@ def _signal_terms(model: SequenceWorld, factor: float, draws: int | None, rng: A
         total[0] += float(np.sum(signal - np.einsum("nt,nt->n", w0, xi) ** 2))
         total[1] += float(np.sum(w**2) - np.sum(w0**2))
     return total / draws
-
-
-__all__ = [
-    "AttentionScalars",
-    "attention_scalars",
-    "average_correlation",
-    "predict_attention",
-    "softmax_square",
-]

@@ -24,7 +24,7 @@ give the formulas of :class:`spikepool.SequenceModel`.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, number, plain
+from spikepool.kit.showing import html_table, number, record
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
@@ -108,18 +108,8 @@ class ClassPrediction:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        record: dict[str, Any] = plain(
-            {
-                "alpha": self.alpha,
-                "kappa": self.kappa,
-                "edge": self.edge,
-                "atom_at_zero": float(self.bulk.atom),
-                "strengths": self.strengths,
-                "outliers": [asdict(outlier) for outlier in self.outliers],
-                "validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)},
-            }
-        )
-        return record
+        names = ("alpha", "kappa", "edge", "strengths", "outliers", "validity")
+        return record(self, *names, atom_at_zero=float(self.bulk.atom))
 
     def _repr_html_(self) -> str:
         header = ("outlier", "eigenvalue", "alignment", "strength", "eigenvalue, N → ∞", "alignment, N → ∞")

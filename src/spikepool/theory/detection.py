@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from spikepool.kit import validation as check
-from spikepool.kit.showing import html_table, plain
+from spikepool.kit.showing import html_table, record
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_plain
 from spikepool.theory.fluctuations import fluctuations, latent_kurtosis
@@ -65,10 +65,7 @@ class DetectionPower:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        record: dict[str, Any] = plain(
-            {"level": self.level, "critical": self.critical, "top": self.top, "trace": self.trace}
-        )
-        return record | {"validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)}}
+        return record(self)
 
     def _repr_html_(self) -> str:
         rows = [("top eigenvalue", self.top), ("trace", self.trace)]
@@ -135,6 +132,3 @@ def _trace_power(model: SequenceWorld, w: ArrayLike, alpha: float, kappa: float,
     signal = mu2**2 * alpha**2 * max(kurtosis - 1, 0.0) / model.N + 4 * mu2 * (own + alpha * kappa / model.N)
     shift = alpha * mu2 * (1 - 1 / model.N if model.centered else 1.0)
     return float(ndtr((shift - math.sqrt(noise) * float(ndtri(1 - level))) / math.sqrt(noise + signal)))
-
-
-__all__ = ["DetectionPower", "detection_power"]

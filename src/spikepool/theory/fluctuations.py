@@ -27,7 +27,7 @@ the standard deviations agree with simulation within 5 %, also for weights sprea
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table
+from spikepool.kit.showing import html_table, record
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains
 from spikepool.theory.prediction import cautions
@@ -90,7 +90,7 @@ class Fluctuations:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**asdict(self), "validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)}}
+        return record(self)
 
     def _repr_html_(self) -> str:
         if not self.detectable:
@@ -306,6 +306,3 @@ def fluctuations(model: SequenceWorld, w: ArrayLike) -> Fluctuations:
             small_sizes(d=d, V=V, N=N),
         ),
     )
-
-
-__all__ = ["Fluctuations", "eigenvalue_std", "fluctuations", "latent_kurtosis", "spike_alignment_std"]

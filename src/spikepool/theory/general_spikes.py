@@ -250,6 +250,3 @@ def _checked(measure: Measure, name: str) -> Measure:
     if values.min() < 0:
         raise DomainError(f"{name} values must be at least 0", float(values.min()), "Pass eigenvalues of a PSD matrix")
     return Measure(values, coordinates)
-
-
-__all__ = ["GeneralOutlier", "GeneralSpikes", "Measure"]

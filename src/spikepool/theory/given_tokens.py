@@ -269,6 +269,3 @@ def _token_weights(weights: ArrayLike, N: int, T: int) -> FloatArray:
     if np.abs(w.sum(axis=1) - 1).max() > check.IDENTITY_TOLERANCE * max(1.0, float(np.abs(w).sum(axis=1).max())):
         raise WeightsError("weights must sum to one in each sequence", w.sum(axis=1), "Divide rows by their sums")
     return w
-
-
-__all__ = ["GivenTokens", "predict_exact", "predict_tokens", "prepare_tokens"]

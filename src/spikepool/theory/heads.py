@@ -94,6 +94,3 @@ def predict_heads(model: SequenceWorld, heads: ArrayLike) -> HeadPrediction:
         edge=float(found.edge[0]),
         recombined=predict_gains(model, mix.alpha, mix.kappa),
     )
-
-
-__all__ = ["HeadPrediction", "predict_heads"]

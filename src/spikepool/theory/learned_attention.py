@@ -36,7 +36,7 @@ from scipy.optimize import brentq, minimize
 from spikepool.errors import ConvergenceError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, plain
+from spikepool.kit.showing import html_table, record
 from spikepool.theory.learned_given_tokens import Objective, given_tokens_loss
 from spikepool.theory.prediction import cautions
 from spikepool.theory.ridge import noise_integrals, ridge_prediction
@@ -85,9 +85,7 @@ class LearnedAttention:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        fields = ("weights", "loss", "accuracy", "alpha", "kappa", "covariance", "best_gain")
-        record: dict[str, Any] = plain({name: getattr(self, name) for name in fields})
-        return record | {"validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)}}
+        return record(self)
 
     def _repr_html_(self) -> str:
         header = ("training loss", "test accuracy", "alpha", "kappa", "share of the best alpha/kappa")
@@ -292,13 +290,3 @@ def _tie(at: Callable[[FloatArray], ProfileLoss], w: FloatArray, rivals: list[Fl
         f"weights with {closest[1][place]:.2g} at position {place} have a loss within {max(closest[0], 0):.2g} "
         f"standard deviations of a single training set of n = {n}: runs find either, with a mean accuracy in between"
     )
-
-
-__all__ = [
-    "LearnedAttention",
-    "ProfileLoss",
-    "label_covariances",
-    "learned_weights",
-    "minimise_on_simplex",
-    "profile_loss",
-]

@@ -78,6 +78,3 @@ def given_tokens_loss(model: SequenceWorld, ridge: float, n: int, positions: NDA
         return loss, np.asarray(gradient + by_rho * rho**2 * (2 * pairs / n) / slope)
 
     return objective
-
-
-__all__ = ["Objective", "given_tokens_loss"]

@@ -70,6 +70,3 @@ def noise_edge(bulk: SpectralLaw, kappa: float, sizes: Sizes) -> NoiseEdge:
     if not isinstance(bulk, FreeProductLaw):
         law, centre = bulk, bulk.support()[1] * centre / FreeProductLaw(d / V, d / N, kappa).support()[1]
     return NoiseEdge(float(centre), (edge_amplitude(law) * d) ** (-2 / 3))
-
-
-__all__ = ["NoiseEdge", "Sizes", "noise_edge"]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import UnreachableError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import number, plain
+from spikepool.kit.showing import number, record
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_plain, top_alignment
 from spikepool.theory.validity import SOUND, Validity
@@ -47,8 +47,7 @@ class VocabularyRange:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a maximum of None says that every larger vocabulary is enough."""
-        record: dict[str, Any] = plain({"minimum": self.minimum, "maximum": self.maximum})
-        return record | {"validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)}}
+        return record(self, "minimum", "maximum", "validity")
 
     def __str__(self) -> str:
         if math.isinf(self.maximum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike
 
 from spikepool.errors import InvalidInputError
-from spikepool.kit.showing import html_table, number, plain
+from spikepool.kit.showing import html_table, number, record
 from spikepool.laws.base import SpectralLaw
 from spikepool.theory.noise_edge import NoiseEdge, Sizes, noise_edge
 from spikepool.theory.validity import SOUND, Validity
@@ -143,22 +143,8 @@ class Prediction:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; None for a threshold that no signal strength reaches."""
-        record: dict[str, Any] = plain(
-            {
-                "alpha": self.alpha,
-                "kappa": self.kappa,
-                "edge": self.edge,
-                "atom_at_zero": float(self.bulk.atom),
-                "outliers": [asdict(outlier) for outlier in self.outliers],
-                "alignment": self.alignment,
-                "detectable": self.detectable,
-                "mu_population": self.mu_population,
-                "mu_sample": self.mu_sample,
-                "threshold_note": self.threshold_note,
-                "validity": {"ok": self.validity.ok, "reasons": list(self.validity.reasons)},
-            }
-        )
-        return record
+        names = ("alpha", "kappa", "edge", "outliers", "alignment", "detectable", "mu_population", "mu_sample")
+        return record(self, *names, "threshold_note", "validity", atom_at_zero=float(self.bulk.atom))
 
     def _repr_html_(self) -> str:
         """Two small tables for a notebook: the numbers, and the outliers."""
@@ -215,9 +201,7 @@ class RidgePrediction:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        record = asdict(self)
-        record["validity"] = {"ok": self.validity.ok, "reasons": list(self.validity.reasons)}
-        return record
+        return record(self)
 
     def _repr_html_(self) -> str:
         return html_table(

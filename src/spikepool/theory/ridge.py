@@ -245,15 +245,3 @@ def rank_weights(
             accuracy = ridge_accuracy(model, w, ridge, n_train, label=label, rng=rng)
             ranked.append(RankedWeights(name, accuracy, float(ridge)))
     return sorted(ranked, key=lambda entry: entry.accuracy, reverse=True)
-
-
-__all__ = [
-    "OptimalRidge",
-    "RankedWeights",
-    "RidgePrediction",
-    "optimal_ridge",
-    "rank_weights",
-    "ridge_accuracy",
-    "ridge_moments",
-    "ridge_prediction",
-]

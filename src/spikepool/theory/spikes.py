@@ -236,19 +236,3 @@ def required_gamma(excess: ArrayLike, delta: ArrayLike, alignment: ArrayLike) ->
         )
     # over x², so that no power of a large x overflows
     return ((x * (1 - target) - delta / x) / ((1 + delta) / x + 2 * (delta / x) / x + target))[()]
-
-
-__all__ = [
-    "bulk_edge",
-    "critical_excess",
-    "excess_from_eigenvalue",
-    "population_alignment",
-    "population_outlier",
-    "population_threshold",
-    "required_gamma",
-    "sample_alignment",
-    "sample_outlier",
-    "sample_threshold",
-    "spike_excess",
-    "total_alignment",
-]

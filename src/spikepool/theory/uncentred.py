@@ -149,6 +149,3 @@ class _Curve:
         """Alpha and the smallest kappa that goes with it."""
         w = self.weights(alpha)
         return float(w @ self._R @ w), float(w @ w)
-
-
-__all__ = ["best_weights", "leading_threshold", "mixed_alignment"]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -75,6 +75,10 @@ class Validity:
 
     def __bool__(self) -> bool:
         return self.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"ok": self.ok, "reasons": list(self.reasons)}
 
     def __str__(self) -> str:
         return "within its range" if self.ok else "; ".join(self.reasons)
@@ -163,6 +167,3 @@ def ridge_range(kappa: float, signed: bool) -> str | None:
     return (
         f"the closed form is for weights spread over many tokens, not for {what}: it may be off by 0.06; use exact=True"
     )
-
-
-__all__ = ["Validity", "validity_of"]

@@ -100,6 +100,3 @@ def _group_sampler(R: FloatArray, fresh: Callable[[tuple[int, int], np.random.Ge
         return np.where(generator.random((n, T)) < copies, fresh((n, 1), generator), classes)
 
     return one_factor
-
-
-__all__ = ["ClassSampler", "class_sampler"]

@@ -32,6 +32,3 @@ def zipf_frequencies(V: int, s: float = 1.0) -> NDArray[np.float64]:
     require_memory(24 * V, f"frequencies of {V} tokens", "Lower V")
     f = (np.arange(V) // 2 + 1.0) ** -exponent
     return np.asarray(f / f.sum())
-
-
-__all__ = ["zipf_frequencies"]

@@ -151,6 +151,3 @@ def layered_weights(T: int, layers: int = 1, residual: float = 0.0, tau: float =
         A /= A.sum(axis=1, keepdims=True)
         B = (1 - residual) * (A @ B) + residual * B
     return np.asarray(B.mean(axis=0))
-
-
-__all__ = ["HeadMix", "layered_weights", "optimal_heads"]

@@ -28,6 +28,3 @@ def seed_sequence(rng: Any) -> np.random.SeedSequence:
 def child_seed(root: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
     """The child of `root` at `key`; unlike ``spawn`` it does not depend on how many were made before."""
     return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *key), pool_size=root.pool_size)
-
-
-__all__ = ["child_seed", "seed_sequence"]

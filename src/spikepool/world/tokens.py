@@ -168,6 +168,3 @@ def pooled_latents(latent: NDArray[Any], w: FloatArray) -> FloatArray:
     """Pooled latent ``b_n = sum_t w_nt xi_nt`` of each sequence, (N,), for weights (T,) or (N, T)."""
     parts = [np.sum(latent[rows] * (w if w.ndim == 1 else w[rows]), axis=1) for rows in sequence_blocks(*latent.shape)]
     return np.concatenate(parts)
-
-
-__all__ = ["TokenSampler", "draw_tokens", "pooled_latents", "pooling_weights", "sequence_blocks", "token_bytes"]

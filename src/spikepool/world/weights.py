@@ -1,4 +1,4 @@
-"""Pooling weights and the two scalars through which they act.
+"""Pooling weights and the two gains, alpha and kappa, through which they act.
 
 Weights w of unit sum enter every prediction through the signal gain ``alpha = w'Rw`` and the noise gain
 ``kappa = w'w``; detectability depends on their ratio alone.
@@ -22,7 +22,7 @@ _EIGENSPACE_TOLERANCE = 1e-10
 _ORTHOGONALITY_TOLERANCE = 1e-12
 
 
-def alpha_kappa(w: ArrayLike, R: ArrayLike) -> tuple[float, float]:
+def gains(w: ArrayLike, R: ArrayLike) -> tuple[float, float]:
     """Signal gain w'Rw and noise gain w'w of pooling weights `w` under positional correlation `R`."""
     R = check.symmetric_psd(R, "R")
     w = check.weight_vector(w, len(R))
@@ -128,13 +128,13 @@ def _prefix_sizes(T: int, L: int) -> tuple[int, int]:
     return T, L
 
 
-def prefix_mean_scalars(T: int, L: int) -> tuple[float, float]:
+def prefix_mean_gains(T: int, L: int) -> tuple[float, float]:
     """Alpha and kappa of mean pooling in the prefix model: ((L² + T − L)/T², 1/T)."""
     T, L = _prefix_sizes(T, L)
     return (L * L + T - L) / T**2, 1 / T
 
 
-def prefix_causal_scalars(T: int, L: int) -> tuple[float, float]:
+def prefix_causal_gains(T: int, L: int) -> tuple[float, float]:
     """Alpha and kappa of causal weights in the prefix model, in closed form.
 
     With D = H_{T−1} − H_{L−1},

@@ -6,7 +6,7 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
 import spikepool as sp
-from spikepool.theory.attention_gains import attention_scalars, average_correlation, predict_attention, softmax_square
+from spikepool.theory.attention_gains import attention_gains, average_correlation, predict_attention, softmax_square
 
 
 @pytest.mark.parametrize("tau", [0.05, 1.0, 4.0, 20.0])
@@ -48,21 +48,21 @@ def test_limits_of_the_softmax():
 
 def test_zero_temperature_is_the_causal_average():
     R = sp.markov_correlation(12, 0.6)
-    found = attention_scalars(R, 0.0)
-    assert (found.alpha, found.kappa) == pytest.approx(sp.alpha_kappa(sp.causal_weights(12), R), rel=1e-14)
+    found = attention_gains(R, 0.0)
+    assert (found.alpha, found.kappa) == pytest.approx(sp.gains(sp.causal_weights(12), R), rel=1e-14)
 
 
 @pytest.mark.parametrize("T", [1, 2])
 def test_short_sequences_have_no_random_weight(T):
-    found = attention_scalars(np.eye(T), 3.0)
+    found = attention_gains(np.eye(T), 3.0)
     assert (found.alpha, found.kappa) == pytest.approx((1.0, 1.0))
 
 
 @pytest.mark.parametrize(("T", "tau"), [(5, 2.0), (10, 4.0), (64, 1.0)])
 def test_quadrature_and_monte_carlo_agree(T, tau):
     for R in (sp.prefix_correlation(T, 3), sp.markov_correlation(T, -0.5)):
-        exact = attention_scalars(R, tau)
-        drawn = attention_scalars(R, tau, method="monte_carlo", draws=8000, rng=1)
+        exact = attention_gains(R, tau)
+        drawn = attention_gains(R, tau, method="monte_carlo", draws=8000, rng=1)
         assert exact.alpha_error < 1e-8
         assert drawn.kappa_error > 0
         assert abs(exact.alpha - drawn.alpha) < 4 * drawn.alpha_error
@@ -70,20 +70,20 @@ def test_quadrature_and_monte_carlo_agree(T, tau):
 
 
 def test_identity_correlation_ties_the_two_gains():
-    found = attention_scalars(np.eye(20), 2.5)
+    found = attention_gains(np.eye(20), 2.5)
     assert found.alpha == pytest.approx(found.kappa, rel=1e-13)
 
 
 def test_equal_signs_leave_nothing_to_chance():
     """R = 11': w'Rw = (sum w)² = 1 for every sequence."""
-    assert attention_scalars(np.ones((9, 9)), 3.0).alpha == pytest.approx(1.0, rel=1e-13)
+    assert attention_gains(np.ones((9, 9)), 3.0).alpha == pytest.approx(1.0, rel=1e-13)
 
 
 def test_correlations_that_vary_by_sequence_are_averaged():
     stack = np.stack([sp.prefix_correlation(8, L) for L in (1, 2, 5)])
     assert np.array_equal(average_correlation(stack), stack.mean(axis=0))
-    each = [attention_scalars(R, 1.5) for R in stack]
-    together = attention_scalars(stack, 1.5)
+    each = [attention_gains(R, 1.5) for R in stack]
+    together = attention_gains(stack, 1.5)
     assert together.alpha == pytest.approx(np.mean([one.alpha for one in each]), rel=1e-13)
     assert together.kappa == pytest.approx(each[0].kappa, rel=1e-13)
 
@@ -102,16 +102,16 @@ def test_prediction_at_zero_temperature_is_the_models():
 def test_bad_input_is_refused():
     for bad in (np.nan, np.inf, 51.0, "2"):
         with pytest.raises(sp.InvalidInputError):
-            attention_scalars(np.eye(3), bad)
+            attention_gains(np.eye(3), bad)
     for bad in (np.ones((2, 3)), np.ones((2, 2, 3)), -np.eye(2), np.full((2, 2), np.nan), np.ones(3)):
         with pytest.raises(sp.InvalidInputError):
-            attention_scalars(bad, 1.0)
+            attention_gains(bad, 1.0)
     with pytest.raises(sp.InvalidInputError):
-        attention_scalars(np.stack([np.eye(2), -np.eye(2)]), 1.0)
+        attention_gains(np.stack([np.eye(2), -np.eye(2)]), 1.0)
     with pytest.raises(sp.InvalidInputError):
-        attention_scalars(np.eye(3), 1.0, method="guess")
+        attention_gains(np.eye(3), 1.0, method="guess")
     with pytest.raises(sp.SizeError):
-        attention_scalars(np.eye(3), 1.0, method="monte_carlo", draws=1)
+        attention_gains(np.eye(3), 1.0, method="monte_carlo", draws=1)
     for bad in (0, [1, 0], 1.5, []):
         with pytest.raises(sp.InvalidInputError):
             softmax_square(1.0, bad)

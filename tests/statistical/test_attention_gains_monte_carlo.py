@@ -5,7 +5,7 @@ import pytest
 from references import prefix_signs
 
 import spikepool as sp
-from spikepool.theory.attention_gains import attention_scalars, average_correlation, predict_attention
+from spikepool.theory.attention_gains import attention_gains, average_correlation, predict_attention
 from worlds import draw_table, draw_tokens, mean_and_error, pool, top_pair
 
 pytestmark = pytest.mark.statistical
@@ -35,7 +35,7 @@ def test_real_attention_has_the_predicted_gains_and_outlier(tau):
     """
     d = 320
     predicted = predict_attention(sp.SequenceModel(d, 8 * d // 5, 2 * d, R, MU), tau)
-    gains = attention_scalars(R, tau)
+    gains = attention_gains(R, tau)
     mean, error = mean_and_error([forward_pass(np.random.default_rng([3, t]), d, tau) for t in range(10)])
     root = d**-0.5
     assert abs(mean[0] / gains.kappa - 1) < 3 * error[0] / gains.kappa + 0.4 * root
@@ -56,7 +56,7 @@ def test_the_bias_vanishes_with_the_dimension():
             for t in range(trials)
         ]
         mean, error = mean_and_error(difference)
-        free = attention_scalars(R, 0.0)
+        free = attention_gains(R, 0.0)
         power = MU**2 + d / (8 * d // 5)
         expected = predicted.kappa - free.kappa + (predicted.alpha - free.alpha) * power / d
         bias[d] = (mean - expected, error)
