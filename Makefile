@@ -1,6 +1,6 @@
 # make test        set up .venv and run the tests
 # make reproduce   set up .venv and write the report (reports/index.html)
-# make lint        ruff, mypy and the floors of the house
+# make lint        ruff, mypy and the layers of the packages
 # make check       lint and the fast tests: under two minutes
 # make test-oldest, make test-newest   the core with the oldest dependencies, and with the newest Python
 # make test-torch  hidden states and exports held against transformers and sentence-transformers
@@ -44,7 +44,7 @@ FAST := tests/test_floors.py tests/test_model.py tests/test_package.py tests/rec
 check: lint
 	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) $(FAST)
 
-# the rooms that need the core's dependencies only
+# the packages that need the core's dependencies only
 CORE := tests/recorded tests/kit tests/laws tests/world tests/theory tests/simulation tests/pooling tests/trust tests/forecasting
 NEWEST ?= python3.13
 

@@ -97,9 +97,9 @@ def main() -> int:
     options = parser.parse_args()
     with copied() if options.quick else nullcontext(HERE.parent) as root:
         outcomes = {}
-        for script in sorted((root / HERE.name / options.folder).glob(f"*{options.only}*.py")):
-            if "__main__" not in script.read_text(encoding="utf-8"):
-                continue  # a module of others
+        for script in sorted((root / HERE.name / options.folder).glob("*.py")):
+            if options.only not in script.stem or "__main__" not in script.read_text(encoding="utf-8"):
+                continue  # not asked for, or a module of others
             arguments = QUICK.get(script.stem, "").split() if options.quick else []
             print(f"== {' '.join([f'{options.folder}/{script.name}', *arguments])}", flush=True)
             outcomes[script.name] = run(script, options.minutes, arguments, root if options.quick else None)

@@ -15,11 +15,11 @@ STUB = PACKAGE / "__init__.pyi"
 HEAD = '"""The public names of spikepool, for type checkers; written by packaging/write_stub.py."""\n'
 
 
-def rooms() -> list[tuple[str, tuple[str, ...]]]:
+def modules() -> list[tuple[str, tuple[str, ...]]]:
     """Modules and names, as ``__init__`` lists them, and every error."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for node in ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", None) in ("_ROOMS", "_ALSO") and node.value:
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", None) in ("_MODULES", "_ALSO") and node.value:
             found += ast.literal_eval(node.value).items()
     errors = ast.parse((PACKAGE / "errors.py").read_text(encoding="utf-8")).body
     return [*found, ("errors", tuple(node.name for node in errors if isinstance(node, ast.ClassDef)))]
@@ -33,7 +33,7 @@ def stub() -> str:
 
 def wanted() -> set[tuple[str, str]]:
     """(module, name) of every public name."""
-    return {(module, name) for module, names in rooms() for name in names}
+    return {(module, name) for module, names in modules() for name in names}
 
 
 def written() -> set[tuple[str, str]]:

@@ -56,10 +56,18 @@ def test_the_public_names_are_few_and_the_others_stay_reachable():
     assert sp.HeadMix.__name__ == "HeadMix"
 
 
+def test_details_of_an_error_are_declared():
+    error = sp.UnreachableError("the problem", limit=0.5)
+    assert error.limit == 0.5
+    assert sp.ConvergenceError("the problem").point is None
+    with pytest.raises(TypeError, match="UnreachableError has no limits"):
+        sp.UnreachableError("the problem", limits=0.5)
+
+
 @pytest.mark.parametrize("name", [name for name in vars(errors) if name.endswith("Error")])
 def test_errors_cross_processes_unchanged(name):
     kind = getattr(sp, name)
-    named = [p.name for p in inspect.signature(kind).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    named = list(inspect.get_annotations(kind))
     error = kind("the problem", 3, "Do this", **dict.fromkeys(named, 0.5))
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(other) is kind

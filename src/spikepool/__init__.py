@@ -11,7 +11,7 @@ from typing import Any
 __version__ = "0.3.0"
 
 # module that defines them -> public names
-_ROOMS: dict[str, tuple[str, ...]] = {
+_MODULES: dict[str, tuple[str, ...]] = {
     "errors": ("SpikepoolError", "InvalidInputError", "NotRealizableError", "UnreachableError"),
     "laws.base": ("SpectralLaw",),
     "laws.marchenko_pastur": ("MarchenkoPastur",),
@@ -60,7 +60,7 @@ _ALSO: dict[str, tuple[str, ...]] = {
     "theory.ridge": ("rank_weights",),
     "texts.encoding": ("EncodedTexts",),
 }
-_EXPORTS = {name: module for module, names in _ROOMS.items() for name in names}
+_EXPORTS = {name: module for module, names in _MODULES.items() for name in names}
 _REACHABLE = _EXPORTS | {name: module for module, names in _ALSO.items() for name in names}
 
 # Former names and what they are called now.

@@ -34,11 +34,16 @@ class SpikepoolError(Exception):
         The offending value; rendered on one line.
     remedy : str, optional
         What the caller can do, as an imperative sentence without a final full stop.
+    **details
+        Attributes that the class declares, None where they are not given.
     """
 
     _missing = object()
 
-    def __init__(self, problem: str, value: Any = _missing, remedy: str | None = None) -> None:
+    def __init__(self, problem: str, value: Any = _missing, remedy: str | None = None, **details: Any) -> None:
+        if unknown := set(details) - set(type(self).__annotations__):
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        self.__dict__.update(details)
         message = problem
         if value is not SpikepoolError._missing:
             message += f" (got {_shorten(value)})"
@@ -105,20 +110,9 @@ class NotRealizableError(CorrelationError):
         which is smaller.
     """
 
-    def __init__(
-        self,
-        problem: str,
-        value: Any = SpikepoolError._missing,
-        remedy: str | None = None,
-        *,
-        coefficients: Any = None,
-        bound: float | None = None,
-        attained: float | None = None,
-    ) -> None:
-        super().__init__(problem, value, remedy)
-        self.coefficients = coefficients
-        self.bound = bound
-        self.attained = attained
+    coefficients: Any = None
+    bound: float | None = None
+    attained: float | None = None
 
 
 class NoOptimumError(SpikepoolError, ValueError):
@@ -126,20 +120,11 @@ class NoOptimumError(SpikepoolError, ValueError):
 
     Attributes
     ----------
-    supremum : float
+    supremum : float or None
         The largest eigenvalue of R, approached but not attained.
     """
 
-    def __init__(
-        self,
-        problem: str,
-        value: Any = SpikepoolError._missing,
-        remedy: str | None = None,
-        *,
-        supremum: float,
-    ) -> None:
-        super().__init__(problem, value, remedy)
-        self.supremum = supremum
+    supremum: float | None = None
 
 
 class UnreachableError(SpikepoolError, ValueError):
@@ -151,16 +136,7 @@ class UnreachableError(SpikepoolError, ValueError):
         The best alignment that can be approached, where known.
     """
 
-    def __init__(
-        self,
-        problem: str,
-        value: Any = SpikepoolError._missing,
-        remedy: str | None = None,
-        *,
-        limit: float | None = None,
-    ) -> None:
-        super().__init__(problem, value, remedy)
-        self.limit = limit
+    limit: float | None = None
 
 
 class ConvergenceError(SpikepoolError, ArithmeticError):
@@ -174,18 +150,8 @@ class ConvergenceError(SpikepoolError, ArithmeticError):
         The residual that was left.
     """
 
-    def __init__(
-        self,
-        problem: str,
-        value: Any = SpikepoolError._missing,
-        remedy: str | None = None,
-        *,
-        point: Any = None,
-        residual: float | None = None,
-    ) -> None:
-        super().__init__(problem, value, remedy)
-        self.point = point
-        self.residual = residual
+    point: Any = None
+    residual: float | None = None
 
 
 class UnresolvedPointWarning(RuntimeWarning):

@@ -212,10 +212,10 @@ def test_advice_names_single_components_only_where_all_are_resolved(digits):
 
 
 def test_one_bar_is_shown_for_the_whole(digits, monkeypatch):
-    from spikepool.kit.progress import Progress
+    from spikepool.kit import progress
 
     opened = []
-    monkeypatch.setattr(Progress, "_open", lambda bar: opened.append(bar.description))
+    monkeypatch.setattr(progress, "_bar", lambda total, description, delay: opened.append(description))
     X, y = digits
     sp.report(X[:150].reshape(150, -1), y[:150], progress=True)
     assert opened == ["report"]

@@ -332,7 +332,7 @@ def peak() -> int:
     return 1024 * int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
 
 
-def measure(folder: Path, door: str) -> Iterator[tuple[str, str, float, int]]:
+def measure(folder: Path) -> Iterator[tuple[str, str, str, float, int]]:
     import pyarrow.parquet  # noqa: F401  imported before memory is measured
     import scipy.optimize  # noqa: F401
     import zarr  # noqa: F401
@@ -342,23 +342,21 @@ def measure(folder: Path, door: str) -> Iterator[tuple[str, str, float, int]]:
     from spikepool.cli import application  # noqa: F401
     from spikepool.tables import TableSpectrum  # noqa: F401
 
-    own = Path(folder, f"for-{door}")
-    own.mkdir()
-    enter = doors(own)[door]
     before, sys.stderr = peak(), io.StringIO()
-    for path in sorted(p for p in Path(folder, "corpus").iterdir()):
-        start = time.process_time()
-        try:
-            enter(path)
-            outcome = "read"
-        except (sp.SpikepoolError, Refused) as err:
-            outcome = f"refused: {err}"
-        except BaseException as err:
-            outcome = f"raw {type(err).__name__}: {err}"
-        yield path.name, outcome, time.process_time() - start, peak() - before
+    for door, enter in doors(folder).items():
+        for path in sorted(p for p in Path(folder, "corpus").iterdir()):
+            start = time.process_time()
+            try:
+                enter(path)
+                outcome = "read"
+            except (sp.SpikepoolError, Refused) as err:
+                outcome = f"refused: {err}"
+            except BaseException as err:
+                outcome = f"raw {type(err).__name__}: {err}"
+            yield door, path.name, outcome, time.process_time() - start, peak() - before
 
 
 if __name__ == "__main__":
     sys.stdout, answer = io.StringIO(), sys.stdout
-    for line in measure(Path(sys.argv[1]), sys.argv[2]):
+    for line in measure(Path(sys.argv[1])):
         print(json.dumps(line), file=answer, flush=True)

@@ -1,4 +1,4 @@
-"""A thousand malformed states and uploads: a message each, no server error, no hang, no file astray."""
+"""Hundreds of malformed states and uploads: a message each, no server error, no hang, no file astray."""
 
 import random
 import tempfile
@@ -15,7 +15,7 @@ from spikepool.explorer.theory import solve
 
 CALLBACK = "/_dash-update-component"
 STATES = 700
-UPLOADS = 300
+UPLOADS = 150
 DEADLINE = 60
 BITS = [
     *("nan", "inf", "-inf", "1e999", "-1", "0", "", "%00", "%ff", "\x00", "é", "𝟙", "'; drop", "<script>", "../.."),
@@ -210,8 +210,8 @@ def test_broken_uploads_are_explained(application, monkeypatch, tmp_path):
             done, failed = done + (job.status == "done"), failed + (job.status == "failed")
             assert job.status == "done" or len(job.error) > 10
             assert "unexpectedly" not in (job.error or ""), job.error
-    assert refused >= 50
-    assert failed >= 100
+    assert refused >= 25
+    assert failed >= 50
     assert not list(application.folder.iterdir())
     assert not list(tmp_path.iterdir())
     mine = str(application.folder)

@@ -58,3 +58,14 @@ def test_long_work_without_a_bar_says_once_how_long_it_takes(monkeypatch, capsys
         assert work(8) == ""
         assert work(300, show=False) == ""
     assert work(300) == ""
+
+
+def test_a_bar_is_drawn_when_asked_for_and_gone_at_the_end(capsys):
+    pytest.importorskip("tqdm")
+    with Progress(3, "reading", show=True) as bar:
+        bar.advance()
+        bar.describe("counting")
+        bar.advance(2)
+    said = capsys.readouterr().err
+    assert said.startswith("\rreading:   0%")
+    assert said.split("\r")[-2].strip() == ""

@@ -1,7 +1,4 @@
-"""Every quick figure computes, agrees with simulation, survives its file, and is drawn complete.
-
-Figure 4, a sweep, is computed once for all in tests/test_cli_runs.py.
-"""
+"""Every quick figure computes, agrees with simulation, survives its file, and is drawn complete."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -21,7 +18,7 @@ from spikepool.reproduce.errata import published_rows  # noqa: E402
 from spikepool.reproduce.fig11_attention import expected_square  # noqa: E402
 from spikepool.reproduce.report import save_dataset  # noqa: E402
 
-NUMBERS = [number for number in FIGURES if number != 4]
+NUMBERS = list(FIGURES)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +47,12 @@ def test_theory_and_simulation_agree(computed, number):
         assert np.isfinite(check.absolute)
         if check.expected:
             assert check.passed, check
+
+
+def test_the_published_curve_misses_the_prefix_model_and_not_the_spiked_one(computed):
+    checks = {check.name: check for check in FIGURES[4].judge(computed(4))}
+    assert checks["published curve, spiked model"].passed
+    assert not checks["published curve, prefix model"].passed
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -1,6 +1,6 @@
 """One answer to three questions about a user's own rows: which pooling to choose, what to trust, what to plan.
 
-The abilities live in the rooms below (:mod:`spikepool.pooling`, :mod:`spikepool.trust`,
+The work is done by the packages below (:mod:`spikepool.pooling`, :mod:`spikepool.trust`,
 :mod:`spikepool.forecasting`); here they are asked in order, and what they found is put in sentences.
 """
 

@@ -1,4 +1,4 @@
-"""Checks of arguments, shared by every room. Each returns the checked value in canonical form or raises."""
+"""Checks of arguments, shared by every package. Each returns the checked value in canonical form or raises."""
 
 from __future__ import annotations
 
