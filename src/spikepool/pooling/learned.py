@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.estimator_input import named
 from spikepool.data.labels import refuse_many_classes
+from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.threads import task_threads
 from spikepool.pooling.calibration import DEFAULT_SCALE, class_scores, fit_scale, probabilities
-from spikepool.pooling.heads import Heads, mix_heads
+from spikepool.pooling.heads import Head, Heads, fit_logistic, head_rows, mix_heads
 from spikepool.pooling.learned_base import LearnedPooling
+from spikepool.pooling.learning_rows import spread_rows
 from spikepool.pooling.per_class import ClassScores, class_scores_table
 
 # Rows times classes from which the folds of logistic heads are worth threads of their own.
@@ -214,23 +217,46 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         def correct(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(self._decide(values) == codes[rows], dtype=np.float64)
 
-        task, choice, rows = self._fit(sources, Y, codes, groups, weights, correct)
+        found = self._compare(sources, Y, codes, groups, weights, correct)
+        task, choice = found.task, found.choice
         own = np.where(task.Y[:, 0] > 0, 1, 0) if k == 2 else task.Y.argmax(axis=1)
         judged = bool(np.isfinite(choice.values).all())
         self.scale_ = fit_scale(choice.values, own, task.weights) if judged else DEFAULT_SCALE
         heads = Heads(1.0, (), probabilities(choice.values, self.scale_))
-        if rows is not None and judged and len(np.unique(task.folds)) == int(self.folds):
-            with task_threads(large=rows.source.n * k > HEADS_THREADED, most=2) as over:
-                heads = mix_heads(choice.best, rows, task, own, self.scale_ * class_scores(choice.values), over)
-        self._heads = heads.parts
+        if judged and len(np.unique(task.folds)) == int(self.folds):
+            mean_scale = fit_scale(choice.mean.values, own, task.weights)
+            scores = (self.scale_ * class_scores(choice.values), mean_scale * class_scores(choice.mean.values))
+            with task_threads(large=len(own) * k > HEADS_THREADED, most=2) as over:
+                heads = mix_heads(choice, found.rows_of, task, own, *scores, over)
+            if heads.mean:
+                found, self.scale_ = replace(found, choice=choice.mean_alone()), mean_scale
+        self._finish(found, Y, weights)
+        self._heads = self._heads_on_all(heads.parts, sources, codes, weights) if found.streamed else heads.parts
         self.head_shares_ = {"ridge": heads.ridge, **{f"logistic {p.name}": w for w, _, p, _ in heads.parts}}
-        found = heads.values.argmax(axis=1)
-        self.accuracy_ = float(task.weights @ (found == own) / task.weights.sum()) if judged else float("nan")
+        classes = heads.values.argmax(axis=1)
+        self.accuracy_ = float(task.weights @ (classes == own) / task.weights.sum()) if judged else float("nan")
         self.class_scores_: tuple[ClassScores, ...] = (
-            class_scores_table(self.classes_, own, found, task.weights) if judged else ()
+            class_scores_table(self.classes_, own, classes, task.weights) if judged else ()
         )
         self.coef_, self.intercept_ = self._ridge.coef.T, self._ridge.intercept
         return self
+
+    def _heads_on_all(
+        self, parts: tuple[Head, ...], sources: dict[Any, TokenInput], codes: IntArray, weights: FloatArray
+    ) -> tuple[Head, ...]:
+        """The heads in use, fitted on all rows, or on as many as take no longer than the comparison of heads."""
+        found = []
+        for share, layer, pooling, fit in parts:
+            features, classes = fit.coef.shape
+            limit = head_rows(features, classes, int(self.folds))
+            rows = spread_rows(codes, weights, limit, self._seed())
+            chunks = [
+                C[np.isin(np.arange(start, start + len(C)), rows)].astype(np.float32)
+                for start, C in self._feature_chunks(sources[layer], pooling)
+            ]
+            again = fit_logistic(np.concatenate(chunks), codes[rows], classes, weights[rows])
+            found.append((share, layer, pooling, again))
+        return tuple(found)
 
     def _code(self, target: AnyArray, weights: FloatArray) -> tuple[FloatArray, IntArray]:
         """Targets −1 and 1, (n, K) or (n, 1) for two classes, and the number of each row's class."""
@@ -324,7 +350,7 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
         def closeness(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(1 - (values[:, 0] - Y[rows, 0]) ** 2 / variance)
 
-        self._fit(sources, Y, strata, groups, weights, closeness)
+        self._finish(self._compare(sources, Y, strata, groups, weights, closeness), Y, weights)
         self.coef_, self.intercept_ = self._ridge.coef[:, 0], float(self._ridge.intercept[0])
         return self
 

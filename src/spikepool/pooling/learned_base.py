@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -32,12 +33,15 @@ from spikepool.pooling.learning_rows import (
     row_bytes,
     rows_in_memory,
     rule_head_weights,
+    seen_elsewhere,
+    spread_rows,
 )
 from spikepool.pooling.portable import Portable
 from spikepool.pooling.query import QueryPooling
+from spikepool.pooling.registry import Pooling
 from spikepool.pooling.row_functions import FeatureRows, ValueRows, WeightRows
 from spikepool.pooling.rules import RulePooling
-from spikepool.pooling.selection import Choice, Fitted, Options, Task, compare
+from spikepool.pooling.selection import Choice, Comparison, Fitted, Options, Task, compare
 from spikepool.pooling.sequence import SequencePooling, position_importance
 
 # Learning holds its rows as one array: that of the user where it takes them all, else a copy of at most this size.
@@ -159,7 +163,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
                 "random_state must be an int, a RandomState or None", self.random_state, "Pass an integer seed"
             ) from err
 
-    def _fit(
+    def _compare(
         self,
         sources: dict[Any, TokenInput],
         Y: FloatArray,
@@ -167,10 +171,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         groups: Any,
         weights: FloatArray,
         score: Any,
-    ) -> tuple[Task, Choice, LearningRows | None]:
-        """Compare poolings on at most `max_samples` rows, then fit the ridges in use on all of them.
-
-        Gives the task, what was found, and the learning rows of the layer in use (None where there are more rows).
+    ) -> Comparison:
+        """Compare poolings on at most `max_samples` rows.
 
         Parameters
         ----------
@@ -191,7 +193,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         last = list(sources)[-1]
         source = sources[last]
         cluster = group_numbers(groups, source.n)
-        rows = self._learning_rows(source, strata, weights, seed)
+        rows = spread_rows(strata, weights, self._learning_limit(source), seed)
         part = rows_in_memory(source, rows)
         rows, part = self._with_tokens(rows, part)
         streamed = len(rows) < int((weights > 0).sum()) and source.n > self._learning_limit(source)
@@ -205,24 +207,25 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             folds = np.unique(clusters, return_inverse=True)[1].reshape(-1)
         else:
             folds = assign_folds(strata[rows], clusters, int(self.folds), seed)
-        task = Task(Y[rows], merged, folds, clusters)
+        task = Task(Y[rows], merged, folds, clusters, np.where(seen_elsewhere(strata[rows], folds), merged, 0.0))
 
-        def reader(layer: Any) -> Any:
-            def read() -> LearningRows:
+        held: dict[Any, LearningRows] = {}  # of one layer at a time
+
+        def rows_of(layer: Any) -> LearningRows:
+            if layer not in held:
+                held.clear()
                 mine = part if layer == last else rows_in_memory(sources[layer], rows)
                 sink = None if self.sink == "auto" else bool(self.sink)
-                found = read_learning_rows(mine, merged, int(self.n_components), sink, streamed=streamed)
-                self._rows = (layer, found)
-                return found
-
-            return read
+                held[layer] = read_learning_rows(mine, merged, int(self.n_components), sink, streamed=streamed)
+            return held[layer]
 
         def row_score(values: FloatArray) -> FloatArray:
             return np.asarray(score(values, rows))
 
         with task_threads(large=part.n * part.T * part.d > THREADED_SIZE, most=2) as over_tasks:
             choice = compare(
-                {layer: reader(layer) for layer in sources},
+                tuple(sources),
+                rows_of,
                 task,
                 names,
                 row_score,
@@ -230,10 +233,14 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
                 over_tasks,
                 self.progress,
             )
-            if streamed:
-                choice = self._fit_all(choice, sources, Y, weights, float(merged.sum()))
-        best_rows = self._conclude(choice, sources, reader)
-        return task, choice, None if streamed else best_rows
+        return Comparison(sources, task, choice, rows_of, streamed)
+
+    def _finish(self, found: Comparison, Y: FloatArray, weights: FloatArray) -> None:
+        """Fit the ridges in use on all rows, and set the attributes."""
+        if found.streamed:
+            total = float(found.task.weights.sum())
+            found = replace(found, choice=self._fit_all(found.choice, found.sources, Y, weights, total))
+        self._conclude(found)
 
     def fit_pooling(self, X: Any, y: Any, mask: Any = None) -> LearnedPooling:
         """Learn the weights of the one pooling that is asked for, and nothing else: enough for `transform`.
@@ -247,7 +254,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         Y, strata = self._code(target, weights)
         last = list(sources)[-1]
         source = sources[last]
-        rows = self._learning_rows(source, strata, weights, seed)
+        rows = spread_rows(strata, weights, self._learning_limit(source), seed)
         rows, part = self._with_tokens(rows, rows_in_memory(source, rows))
         weights = weights[rows]
         sink = None if self.sink == "auto" else bool(self.sink)
@@ -271,17 +278,14 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             return ("mean",), "compared" if layers > 1 else "a single position leaves nothing to weigh"
         return candidate_names(), "compared"
 
-    def _conclude(self, choice: Choice, sources: dict[Any, TokenInput], reader: Any) -> LearningRows:
-        """The fitted attributes; gives the learning rows of the layer in use."""
-        best = choice.best
-        source = sources[best.layer]
-        layer, rows = self._rows
-        if layer != best.layer:
-            rows = reader(best.layer)()
-        del self._rows
+    def _conclude(self, found: Comparison) -> None:
+        """The fitted attributes."""
+        choice, best = found.choice, found.choice.best
+        source = found.sources[best.layer]
+        rows = found.rows_of(best.layer)
         self._parts = tuple((weight, fit.layer, fit.pooling, fit.ridge) for weight, fit in choice.parts)
         self._pooling, self._ridge = best.pooling, best.ridge
-        self.layers_ = tuple(sources)
+        self.layers_ = tuple(found.sources)
         self.layer_ = best.layer
         self.decision_ = best.pooling.name
         self.prediction_ = choice.prediction
@@ -307,23 +311,12 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         if isinstance(best.pooling, QueryPooling):
             self.queries_ = best.pooling.full_queries
             self.components_, self.token_mean_ = rows.space.directions, rows.space.mean
-        return rows
 
     def _learning_limit(self, source: TokenInput) -> int:
         most = source.n if self.max_samples is None else int(self.max_samples)
         if source.in_memory and source.n <= most:
             return most
         return min(most, max(1, LEARNING_BYTES // row_bytes(source)))
-
-    def _learning_rows(self, source: TokenInput, strata: IntArray, weights: FloatArray, seed: int) -> IntArray:
-        limit = self._learning_limit(source)
-        positive = np.flatnonzero(weights > 0)
-        if len(positive) <= limit:
-            return positive
-        # equal shares of every class, at random within each
-        order = positive[np.random.default_rng(seed).permutation(len(positive))]
-        order = order[np.argsort(strata[order], kind="stable")]
-        return np.sort(order[np.linspace(0, len(order) - 1, limit).astype(np.intp)])
 
     def _with_tokens(self, rows: IntArray, part: TokenInput) -> tuple[IntArray, TokenInput]:
         """Without the rows in which nothing is observed, or an error that names them."""
@@ -348,11 +341,9 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         """
 
         def again(fit: Fitted) -> Fitted:
-            source = sources[fit.layer]
             a = fit.ridge.ridge * total
             sums = StreamedRidge(scaled=not isinstance(fit.pooling, SequencePooling))
-            task = ChunkFunction(source.form, FeatureRows(fit.pooling, self.empty))
-            for start, C in map_chunks(task, source.sources, label="pooling", show=self.progress):
+            for start, C in self._feature_chunks(sources[fit.layer], fit.pooling):
                 rows = slice(start, start + len(C))
                 sums.add(C, Y[rows], weights[rows])
             ridge = sums.fit(a)
@@ -361,6 +352,11 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         fitted = {fit.label: again(fit) for fit in [choice.best, *(f for _, f in choice.parts)]}
         parts = tuple((weight, fitted[fit.label]) for weight, fit in choice.parts)
         return replace(choice, parts=parts, best=fitted[choice.best.label])
+
+    def _feature_chunks(self, source: TokenInput, pooling: Pooling) -> Iterator[tuple[int, FloatArray]]:
+        """First row and features of chunks of all rows."""
+        task = ChunkFunction(source.form, FeatureRows(pooling, self.empty))
+        return map_chunks(task, source.sources, label="pooling", show=self.progress)
 
     def _sources(self, X: Any, mask: Any, wanted: tuple[Any, ...]) -> dict[Any, TokenInput]:
         """Tokens of the layers asked for, of any length."""

@@ -115,6 +115,16 @@ def read_learning_rows(
     return LearningRows(source, space, z, observed, usable, shares, streamed)
 
 
+def spread_rows(strata: IntArray, weights: FloatArray, limit: int, seed: int) -> IntArray:
+    """At most `limit` rows of positive weight, equal shares of every stratum, at random within each."""
+    positive = np.flatnonzero(weights > 0)
+    if len(positive) <= limit:
+        return positive
+    order = positive[np.random.default_rng(seed).permutation(len(positive))]
+    order = order[np.argsort(strata[order], kind="stable")]
+    return np.sort(order[np.linspace(0, len(order) - 1, limit).astype(np.intp)])
+
+
 def row_copies(source: TokenInput) -> IntArray:
     """Equal numbers for rows that hold the same tokens, (n,)."""
     rows = (np.concatenate([x.reshape(len(x), -1), observed], axis=1) for x, observed in source.blocks())
@@ -139,6 +149,12 @@ def assign_folds(strata: IntArray, clusters: IntArray, folds: int, seed: int) ->
         for k, (_, test) in enumerate(splitter.split(strata, strata, clusters)):
             result[test] = k
     return result
+
+
+def seen_elsewhere(strata: IntArray, folds: IntArray) -> BoolArray:
+    """Whether another fold has the class of each row, (n,)."""
+    pairs = np.unique(np.column_stack([strata, folds]), axis=0)[:, 0]
+    return np.asarray(np.bincount(pairs)[strata] > 1)
 
 
 def group_numbers(groups: Any, n: int) -> IntArray | None:

@@ -15,13 +15,14 @@ without each fold as well, so that the judgement of a fold's stack has not seen 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from spikepool.data.tokens import TokenInput
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.kit.fold_ridge import START, FeatureRidge, KernelRidge, out_of_fold
 from spikepool.kit.gcv import RidgeFit
@@ -59,12 +60,17 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Targets (n, k), row weights, folds and clusters of the learning rows."""
+    """Targets (n, k), row weights, folds and clusters of the learning rows.
+
+    `judging` are the weights with which out-of-fold predictions are compared: zero for a row whose class is missing in
+    the other folds, which says nothing of how good a prediction is where classes are known.
+    """
 
     Y: FloatArray
     weights: FloatArray
     folds: IntArray
     clusters: IntArray
+    judging: FloatArray
 
     def loss(self, values: FloatArray) -> FloatArray:
         """Squared error of each row."""
@@ -102,8 +108,8 @@ class Choice:
     ----------
     parts : tuple of (weight, Fitted)
         The candidates whose predictions are added.
-    best : Fitted
-        The single candidate in use for `transform`; the mean where that is used alone.
+    best, mean : Fitted
+        The single candidate in use for `transform`, and the mean, of the last layer.
     values : array (n, k)
         Out-of-fold values of what is in use.
     candidates : tuple of Candidate
@@ -116,11 +122,42 @@ class Choice:
 
     parts: tuple[tuple[float, Fitted], ...]
     best: Fitted
+    mean: Fitted
     values: FloatArray
     candidates: tuple[Candidate, ...]
     gain: float
     error: float
     prediction: str
+
+    def mean_alone(self) -> Choice:
+        """The same comparison, with the mean in use."""
+        table = tuple(replace(row, weight=float(k == 0)) for k, row in enumerate(self.candidates))
+        return Choice(((1.0, self.mean),), self.mean, self.mean, self.mean.values, table, 0.0, 0.0, "mean")
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What was compared, on which rows.
+
+    Attributes
+    ----------
+    sources : dict
+        Tokens by layer, all rows.
+    task : Task
+        Targets, weights and folds of the learning rows.
+    choice : Choice
+        What was found.
+    rows_of : callable
+        Learning rows of a layer.
+    streamed : bool
+        Whether there are more rows than the learning rows.
+    """
+
+    sources: dict[Any, TokenInput]
+    task: Task
+    choice: Choice
+    rows_of: Callable[[Any], LearningRows]
+    streamed: bool
 
 
 def fit_candidate(
@@ -174,7 +211,8 @@ def _constant(ridge: RidgeFit) -> Callable[[], RidgeFit]:
 
 
 def compare(
-    layers: Mapping[Any, Callable[[], LearningRows]],
+    layers: Sequence[Any],
+    rows_of: Callable[[Any], LearningRows],
     task: Task,
     names: Sequence[str],
     score: Score,
@@ -186,8 +224,10 @@ def compare(
 
     Parameters
     ----------
-    layers : mapping
-        Name of each layer, the last one last, to a function that reads its learning rows; None for a single one.
+    layers : sequence
+        Name of each layer, the last one last; None for a single one.
+    rows_of : callable
+        Learning rows of a layer.
     task : Task
         Targets, weights and folds.
     names : sequence of str
@@ -203,20 +243,17 @@ def compare(
     """
     specs = poolings()
     fits: list[Fitted] = []
-    last = list(layers)[-1]
+    last = layers[-1]
     full = min(len(layers), BEST_LAYERS + 1)
     with Progress(len(layers) + full * (len(names) - 1), "comparing poolings", show=progress) as bar:
-        held: dict[Any, LearningRows] = {}
-        for layer, read in layers.items():
-            rows = read()
-            fits.append(fit_candidate(specs[names[0]], layer, rows, task, options, over_tasks))
-            held = {layer: rows}  # one layer at a time
+        for layer in layers:
+            fits.append(fit_candidate(specs[names[0]], layer, rows_of(layer), task, options, over_tasks))
             bar.advance()
         means = {fit.layer: fit for fit in fits}
         ranks = _layer_ranks(fits, task) if len(layers) > 1 else np.zeros((1, 1))
-        chosen = _chosen_layers(ranks.sum(axis=0), list(layers))
+        chosen = _chosen_layers(ranks.sum(axis=0), layers)
         for layer in chosen:
-            rows = held.pop(layer) if layer in held else layers[layer]()
+            rows = rows_of(layer)
             exponent = means[layer].exponent
             for name in names[1:]:
                 fits.append(fit_candidate(specs[name], layer, rows, task, options, over_tasks, exponent))
@@ -227,14 +264,14 @@ def compare(
     order = [means[last], *(f for f in fits if f is not means[last])]
     allowed = None
     if len(layers) > 1:
-        keep = [_chosen_layers(ranks.sum(axis=0) - ranks[k], list(layers)) for k in range(len(ranks))]
+        keep = [_chosen_layers(ranks.sum(axis=0) - ranks[k], layers) for k in range(len(ranks))]
         allowed = np.array([[f.layer in which for f in order] for which in keep])
     return _decide(order, task, score, allowed, compared=len(order) > 1)
 
 
 def _layer_ranks(means: Sequence[Fitted], task: Task) -> FloatArray:
     """Squared error of the mean by fold and layer."""
-    losses = np.stack([task.weights * task.loss(fit.values) for fit in means], axis=1)
+    losses = np.stack([task.judging * task.loss(fit.values) for fit in means], axis=1)
     return np.stack([losses[task.folds == k].sum(axis=0) for k in range(int(task.folds.max()) + 1)])
 
 
@@ -248,17 +285,17 @@ def _decide(fits: Sequence[Fitted], task: Task, score: Score, allowed: BoolArray
     """The stack, its best candidate, or the mean, which is the first of `fits`."""
     mean = fits[0]
     if not compared:
-        return Choice(((1.0, mean),), mean, mean.values, (), float("nan"), float("nan"), "single")
+        return Choice(((1.0, mean),), mean, mean, mean.values, (), float("nan"), float("nan"), "single")
 
     def better(values: FloatArray, reference: FloatArray) -> bool:
-        gain, error = paired(task.loss(reference) - task.loss(values), task.weights, task.clusters)
+        gain, error = paired(task.loss(reference) - task.loss(values), task.judging, task.clusters)
         return gain > ERRORS_REQUIRED * error
 
-    total = float(task.weights.sum())
-    level = task.weights @ task.Y / total
-    variance = float(task.weights @ task.loss(np.broadcast_to(level, task.Y.shape))) or 1.0
-    losses = [float(task.weights @ task.loss(f.values)) / variance for f in fits]
-    weights, values = cross_fitted([f.values for f in fits], task.Y, task.weights, task.folds, allowed)
+    total = float(task.judging.sum())
+    level = task.judging @ task.Y / total
+    variance = float(task.judging @ task.loss(np.broadcast_to(level, task.Y.shape))) or 1.0
+    losses = [float(task.judging @ task.loss(f.values)) / variance for f in fits]
+    weights, values = cross_fitted([f.values for f in fits], task.Y, task.judging, task.folds, allowed)
     best, prediction = fits[int(np.argmin(losses))], "stack"
     if not better(values, mean.values):
         best, prediction = mean, "mean"
@@ -269,13 +306,13 @@ def _decide(fits: Sequence[Fitted], task: Task, score: Score, allowed: BoolArray
     rows_mean = score(mean.values)
 
     def gains(values: FloatArray) -> tuple[float, float]:
-        return paired(score(values) - rows_mean, task.weights, task.clusters)
+        return paired(score(values) - rows_mean, task.judging, task.clusters)
 
     table = tuple(
         Candidate(
             f.pooling.name,
             f.learned,
-            float(task.weights @ score(f.values) / total),
+            float(task.judging @ score(f.values) / total),
             *gains(f.values),
             loss,
             float(weight),
@@ -284,4 +321,4 @@ def _decide(fits: Sequence[Fitted], task: Task, score: Score, allowed: BoolArray
         for f, loss, weight in zip(fits, losses, weights, strict=True)
     )
     parts = tuple((float(v), f) for v, f in zip(weights, fits, strict=True) if v > 0)
-    return Choice(parts, best, values, table, *gains(values), prediction)
+    return Choice(parts, best, mean, values, table, *gains(values), prediction)
