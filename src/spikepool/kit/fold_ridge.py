@@ -30,6 +30,8 @@ from spikepool.kit.gcv import CONSTANT, RidgeFit
 
 # Decimal exponents of the penalty relative to the average eigenvalue: from near interpolation to a constant prediction.
 LOWEST, HIGHEST, START, STEP = -5.0, 3.0, -0.5, 0.5
+# Rows that are copied at a time.
+BLOCK_ROWS = 256
 
 
 class FoldProblem(Protocol):
@@ -107,9 +109,11 @@ class Standardised:
     @classmethod
     def of(cls, C: FloatArray, weights: FloatArray, *, scaled: bool = True) -> Standardised:
         """From features (n, F) and row weights (n,)."""
-        centre = weights @ C / weights.sum()
-        S = C - centre
-        deviation = np.sqrt(np.einsum("nf,nf,n->f", S, S, weights) / weights.sum())
+        total = weights.sum()
+        parts = [slice(k, k + BLOCK_ROWS) for k in range(0, len(C), BLOCK_ROWS)]  # a copy of all would double memory
+        centre = sum((weights[part] @ C[part] for part in parts), np.zeros(C.shape[1])) / total
+        squares = sum((weights[part] @ (C[part] - centre) ** 2 for part in parts), np.zeros(C.shape[1]))
+        deviation = np.sqrt(squares / total)
         live = deviation > CONSTANT * np.abs(centre)
         return cls(centre, np.where(live, deviation if scaled else 1.0, np.inf))
 

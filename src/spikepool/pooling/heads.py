@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
@@ -34,13 +35,15 @@ from spikepool.pooling.stacking import paired
 
 # Inverse penalty on standardised features: scikit-learn's default.
 INVERSE_PENALTY, STEPS, TOLERANCE = 1.0, 200, 1e-3
-# Rows times features times classes beyond which a head would take longer than the comparison of poolings.
+# Rows times features (at most the rows) times classes beyond which a head would take longer than comparing poolings.
 MOST_WORK = 6e8
 # Standard errors of log-likelihood by which all scores together must be better than those of the mean. With 100 rows of
 # 77 classes, gains of up to 1.9 were losses of two points on other rows; gains on other rows had 2.0 to 12.
 ERRORS_OVER_MEAN = 2.0
-# Largest size of the features of a head on all rows.
+# Largest size of the features of a head, in single precision.
 MOST_BYTES = 2**29
+# Added to products of rows of unit variance, relative to their size: the rounding of single precision.
+ROUNDING = 1e-6
 # Score of a class that a fold has not seen.
 UNSEEN = -30.0
 
@@ -57,22 +60,57 @@ class LogisticFit:
         return np.asarray(C @ self.coef + self.intercept)
 
 
-def fit_logistic(C: FloatArray, codes: IntArray, classes: int, weights: FloatArray) -> LogisticFit:
-    """Multinomial logistic regression on standardised features C (n, F) for classes 0 to K − 1."""
-    standard = Standardised.of(C, weights)
-    S = ((C - standard.centre) / standard.scale).astype(np.float32)
-    model = LogisticRegression(C=INVERSE_PENALTY, max_iter=STEPS, tol=TOLERANCE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # early stopping acts as a penalty
-        warnings.simplefilter("ignore", UserWarning)  # many classes for few rows: the check of y has warned
-        model.fit(S, codes, sample_weight=weights)
-    coef, intercept = np.zeros((C.shape[1], classes)), np.full(classes, UNSEEN)
-    found, level = model.coef_.T.astype(np.float64), model.intercept_.astype(np.float64)
-    if len(model.classes_) == 2:
-        found, level = np.column_stack([-found, found]) / 2, np.r_[-level, level] / 2
-    coef[:, model.classes_], intercept[model.classes_] = found, level
-    coef /= standard.scale[:, None]
-    return LogisticFit(coef, intercept - standard.centre @ coef)
+class LogisticFeatures:
+    """Standardised features for multinomial logistic regression, in their row space where there are more than rows.
+
+    With S S' = L L', regression on the rows of L (n, n) has the same scores as on those of S (n, F): the penalised
+    coefficients lie in the row space, and products of rows are all that matters.
+
+    Parameters
+    ----------
+    C : array (n, F) of float32
+        Features; used up.
+    weights : array (n,)
+        Row weights.
+    """
+
+    def __init__(self, C: FloatArray, weights: FloatArray) -> None:
+        self.weights = weights
+        self.standard = Standardised.of(C, weights)
+        self.S = self.Z = self.standard(C)
+        n, F = C.shape
+        if n < F:
+            gram = (self.S @ self.S.T).astype(np.float64)
+            gram[np.diag_indices(n)] += ROUNDING * F
+            self.Z = cholesky(gram, lower=True, overwrite_a=True).astype(np.float32)
+
+    def _fit(self, rows: IntArray, codes: IntArray, classes: int) -> tuple[FloatArray, FloatArray]:
+        """Coefficients on Z and intercepts, for classes 0 to K − 1."""
+        model = LogisticRegression(C=INVERSE_PENALTY, max_iter=STEPS, tol=TOLERANCE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # early stopping acts as a penalty
+            warnings.simplefilter("ignore", UserWarning)  # many classes for few rows: the check of y has warned
+            model.fit(self.Z[rows], codes[rows], sample_weight=self.weights[rows])
+        coef, intercept = np.zeros((self.Z.shape[1], classes)), np.full(classes, UNSEEN)
+        found, level = model.coef_.T.astype(np.float64), model.intercept_.astype(np.float64)
+        if len(model.classes_) == 2:
+            found, level = np.column_stack([-found, found]) / 2, np.r_[-level, level] / 2
+        coef[:, model.classes_], intercept[model.classes_] = found, level
+        return coef, intercept
+
+    def scores(self, train: IntArray, test: IntArray, codes: IntArray, classes: int) -> FloatArray:
+        """Scores of the rows `test` from a fit to the rows `train`."""
+        coef, intercept = self._fit(train, codes, classes)
+        return np.asarray(self.Z[test] @ coef + intercept)
+
+    def fit(self, codes: IntArray, classes: int) -> LogisticFit:
+        """The regression on all rows, for features as they are."""
+        coef, intercept = self._fit(np.arange(len(codes)), codes, classes)
+        if self.Z is not self.S:
+            inner = solve_triangular(self.Z.astype(np.float64), coef, trans="T", lower=True)
+            coef = (self.S.T @ inner.astype(np.float32)).astype(np.float64)
+        coef = coef / self.standard.scale[:, None]
+        return LogisticFit(coef, intercept - self.standard.centre @ coef)
 
 
 # Weight, layer, pooling and fit of a head.
@@ -137,23 +175,27 @@ def mix_heads(
     every_fold_has_two = all(len(np.unique(codes[task.folds != k])) > 1 for k in range(count))
     for layer, pooling, without in candidates if every_fold_has_two else ():
         rows = rows_of(layer)
-        if n * len(pooling.feature_names(rows.source.d)) * K > MOST_WORK:
+        width = len(pooling.feature_names(rows.source.d))
+        if n * min(n, width) * K > MOST_WORK or 4 * n * width > MOST_BYTES:
             continue
-        C = rows.features(pooling)
+
+        def logistic(pooling: Pooling, rows: LearningRows = rows) -> LogisticFeatures:
+            return LogisticFeatures(rows.features(pooling, np.float32), task.weights)
+
+        whole = logistic(pooling)
 
         def one_fold(
-            k: int, rows: LearningRows = rows, C: FloatArray = C, without: Sequence[Pooling] = without
+            k: int, whole: LogisticFeatures = whole, without: Sequence[Pooling] = without
         ) -> tuple[IntArray, FloatArray]:
             train, test = np.flatnonzero(task.folds != k), np.flatnonzero(task.folds == k)
-            mine = rows.features(without[k]) if without else C
-            fit = fit_logistic(mine[train], codes[train], K, task.weights[train])
-            return test, fit.predict(mine[test])
+            mine = logistic(without[k]) if without else whole
+            return test, mine.scores(train, test, codes, K)
 
         left_out = np.empty((n, K))
         for test, found in over(one_fold, count):
             left_out[test] = found
         used.append((layer, pooling))
-        fits.append(fit_logistic(C, codes, K, task.weights))
+        fits.append(whole.fit(codes, K))
         scores.append(left_out)
     weights = task.judging
     if not weights.any():

@@ -21,7 +21,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.threads import task_threads
 from spikepool.pooling.calibration import DEFAULT_SCALE, class_scores, fit_scale, probabilities
-from spikepool.pooling.heads import Head, Heads, fit_logistic, head_rows, mix_heads
+from spikepool.pooling.heads import Head, Heads, LogisticFeatures, head_rows, mix_heads
 from spikepool.pooling.learned_base import LearnedPooling
 from spikepool.pooling.learning_rows import spread_rows
 from spikepool.pooling.per_class import ClassScores, class_scores_table
@@ -254,7 +254,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
                 C[np.isin(np.arange(start, start + len(C)), rows)].astype(np.float32)
                 for start, C in self._feature_chunks(sources[layer], pooling)
             ]
-            again = fit_logistic(np.concatenate(chunks), codes[rows], classes, weights[rows])
+            again = LogisticFeatures(np.concatenate(chunks), weights[rows]).fit(codes[rows], classes)
             found.append((share, layer, pooling, again))
         return tuple(found)
 

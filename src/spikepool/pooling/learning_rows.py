@@ -54,14 +54,14 @@ class LearningRows:
         """Covariances of the components within each sequence, (n, p(p+1)/2)."""
         return token_covariances(self.z, self.usable)
 
-    def features(self, pooling: Pooling) -> FloatArray:
+    def features(self, pooling: Pooling, dtype: Any = np.float64) -> FloatArray:
         """Features of all rows, (n, F)."""
         out: FloatArray | None = None
         start = 0
         for x, observed in self.source.blocks(trimmed=not isinstance(pooling, FunctionPooling)):
             part = pooling.features(x, observed)
             if out is None:
-                out = np.empty((self.source.n, part.shape[1]))
+                out = np.empty((self.source.n, part.shape[1]), dtype=dtype)
             out[start : start + len(x)] = part
             start += len(x)
         assert out is not None

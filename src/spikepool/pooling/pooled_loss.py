@@ -59,40 +59,45 @@ class LengthGroup:
     ----------
     rows : array (m,)
         Which sequences.
-    z, scaled : arrays (m, T', p)
-        Their usable tokens, first the first one, as they are and divided by their size.
+    z : array (m, T', p)
+        Their usable tokens, first the first one.
+    size : array (m, T', 1)
+        1/rms of each token, so that ẑ = size·z.
     usable : array (m, T')
         Where there is a token.
     """
 
     rows: IntArray
     z: FloatArray
-    scaled: FloatArray
+    size: FloatArray
     usable: BoolArray
 
     def weights(self, queries: FloatArray) -> FloatArray:
         """Softmax weights P (m, H, T')."""
-        scores = self.scaled.reshape(-1, self.z.shape[2]) @ queries.astype(self.z.dtype).T
-        scores = np.ascontiguousarray(scores.reshape(*self.usable.shape, -1).transpose(0, 2, 1))
+        scores = self.z.reshape(-1, self.z.shape[2]) @ queries.astype(self.z.dtype).T
+        scores = scores.reshape(*self.usable.shape, -1)
+        scores *= self.size
+        scores = np.ascontiguousarray(scores.transpose(0, 2, 1))
         return softmax_weights(scores, self.usable)
 
 
-def length_groups(z: FloatArray, usable: BoolArray) -> list[LengthGroup]:
-    """Sequences sorted into groups whose members have more than ``LEAST_FILLED`` of the tokens of the longest one."""
+def length_groups(z: FloatArray, usable: BoolArray, train: IntArray) -> list[LengthGroup]:
+    """Sequences sorted into groups whose members have more than ``LEAST_FILLED`` of the tokens of the longest one.
+
+    `train` are the sequences to sort; `rows` of a group counts among them.
+    """
+    usable = usable[train]
     length = usable.sum(axis=1)
     order = np.argsort(~usable, axis=1, kind="stable")  # usable tokens first
-    left, found = np.arange(len(z)), []
+    left, found = np.arange(len(train)), []
     while len(left):
         longest = max(1, int(length[left].max()))
         mine = length[left] > LEAST_FILLED * longest if longest > 1 else np.ones(len(left), dtype=bool)
         rows, left = left[mine], left[~mine]
         places = order[rows, :longest]
-        part = z[rows[:, None], places]
-        found.append(
-            LengthGroup(
-                rows, part, part * inverse_rms(part)[..., None], np.take_along_axis(usable[rows], places, axis=1)
-            )
-        )
+        part = z[train[rows][:, None], places]
+        mine = np.take_along_axis(usable[rows], places, axis=1)
+        found.append(LengthGroup(rows, part, inverse_rms(part)[..., None], mine))
     return found
 
 
@@ -105,26 +110,36 @@ class PooledRidgeLoss:
         Tokens in their leading components, zeros where they cannot be used.
     usable : array (n, T)
         Tokens that may get weight; a row without any is pooled to zero, the mean token.
-    Y : array (n, k)
+    Y : array (m, k)
         Targets; centred and scaled to unit total variance here.
-    weights : array (n,)
+    weights : array (m,)
         Row weights.
     rho : float
         Penalty on the queries.
+    train : array (m,), optional
+        The sequences to which targets and weights belong; by default all n.
     """
 
     def __init__(
-        self, z: FloatArray, usable: BoolArray, Y: FloatArray, weights: FloatArray, rho: float = QUERY_PENALTY
+        self,
+        z: FloatArray,
+        usable: BoolArray,
+        Y: FloatArray,
+        weights: FloatArray,
+        rho: float = QUERY_PENALTY,
+        train: IntArray | None = None,
     ) -> None:
-        self.n, self.p, self.weights, self.rho = len(z), z.shape[2], weights, rho
-        self.groups = length_groups(z, usable)
+        self.n, self.p, self.weights, self.rho = len(Y), z.shape[2], weights, rho
+        self.groups = length_groups(z, usable, np.arange(self.n) if train is None else train)
         self.root = np.sqrt(weights / weights.mean())[:, None]
         self.share = weights / weights.sum()
         Y = self.root * (Y - self.share @ Y)
         energy = float((Y**2).sum())
         self.Y = Y / np.sqrt(energy / len(Y)) if energy > 0 else Y
-        share = rule_weights("mean", usable).astype(z.dtype)[:, None]
-        self.mean = np.matmul(share, z)[:, 0].astype(np.float64)
+        self.mean = np.zeros((self.n, self.p))
+        for group in self.groups:
+            share = rule_weights("mean", group.usable).astype(z.dtype)[:, None]
+            self.mean[group.rows] = np.matmul(share, group.z)[:, 0]
         self.c = self._relative_penalty()
 
     def pooled(self, queries: FloatArray) -> tuple[list[FloatArray], FloatArray]:
@@ -185,7 +200,8 @@ class PooledRidgeLoss:
             pull = np.matmul(D[group.rows].astype(group.z.dtype), group.z.transpose(0, 2, 1))
             pull -= np.einsum("nht,nht->nh", weights, pull)[..., None]
             pull *= weights
-            gradient = gradient + pull.transpose(1, 0, 2).reshape(H, -1) @ group.scaled.reshape(-1, p)
+            pull *= group.size.transpose(0, 2, 1)
+            gradient = gradient + pull.transpose(1, 0, 2).reshape(H, -1) @ group.z.reshape(-1, p)
         return value, gradient
 
     def minimise(self, start: FloatArray, max_steps: int) -> FloatArray:

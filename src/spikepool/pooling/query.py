@@ -97,18 +97,19 @@ def learn_queries(
     covariances: FloatArray,
     Y: FloatArray,
     weights: FloatArray,
+    train: IntArray,
     heads: int,
     max_steps: int,
 ) -> FloatArray:
-    """Queries (H, p) for tokens z (n, T, p), targets (n, k) and row weights (n,)."""
-    loss = PooledRidgeLoss(z, usable, Y, weights)
-    return loss.minimise(start_queries(loss, covariances, heads), max_steps)
+    """Queries (H, p) for the rows `train` of tokens z (n, T, p), targets (n, k) and row weights (n,)."""
+    loss = PooledRidgeLoss(z, usable, Y[train], weights[train], train=train)
+    return loss.minimise(start_queries(loss, covariances[train], heads), max_steps)
 
 
 def _fit(name: str, heads: int | None) -> Any:
     def fit(rows: Any, Y: FloatArray, weights: FloatArray, train: IntArray, options: Any) -> QueryPooling:
         count = options.heads if heads is None else heads
-        given = (rows.z[train], rows.usable[train], rows.covariances[train], Y[train], weights[train])
+        given = (rows.z, rows.usable, rows.covariances, Y, weights, train)
         return QueryPooling(learn_queries(*given, count, options.max_steps), rows.space, name)
 
     return fit

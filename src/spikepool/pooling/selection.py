@@ -182,12 +182,14 @@ def fit_candidate(
     count = int(task.folds.max()) + 1
     if spec.learned:
         *without, pooling = over_tasks(lambda k: learned_without(k if k < count else -1), count + 1)
-        whole = FeatureRidge(rows.features(pooling), task.Y, task.weights, np.full(n, -1))
-        problems = []
+        problems, units = [], []
         for k, fold in enumerate(without):
-            only = np.where(task.folds == k, 0, -1)
-            problems += FeatureRidge(rows.features(fold), task.Y, task.weights, only).problems
-        values, a, exponent = out_of_fold(problems, whole.unit, *given)
+            ridge = FeatureRidge(rows.features(fold), task.Y, task.weights, np.where(task.folds == k, 0, -1))
+            problems.append(ridge.problems[0])
+            units.append(ridge.unit)
+        values, a, exponent = out_of_fold(problems, float(np.mean(units)), *given)
+        del ridge, problems  # before the features of all rows are made
+        whole = FeatureRidge(rows.features(pooling), task.Y, task.weights, np.full(n, -1))
         return Fitted(layer, pooling, _constant(whole.fit(a)), values, True, exponent, tuple(without))
     pooling = learned_without(-1)
     if isinstance(pooling, SequencePooling) and pooling.size > n:

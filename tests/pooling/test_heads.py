@@ -1,0 +1,85 @@
+"""Logistic heads: the row space, rows beyond the comparison, and when the mean is kept after all."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import spikepool as sp
+from spikepool.pooling import heads
+from spikepool.pooling.heads import LogisticFeatures, head_rows
+from spikepool.pooling.learning_rows import seen_elsewhere, spread_rows
+
+
+def many_classes(n: int, seed: int, K: int = 12, T: int = 6, d: int = 30) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences whose mean carries one of K classes."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, n)
+    centres = 0.45 * np.random.default_rng(99).normal(size=(K, d))
+    return rng.normal(size=(n, T, d)) + centres[y][:, None], y
+
+
+@pytest.mark.parametrize("F", [10, 200])
+def test_scores_are_those_of_logistic_regression_on_standardised_features(F, monkeypatch):
+    """F = 200 > n is worked out in the row space, F = 10 is not; single precision leaves .003 of scores up to 4."""
+    monkeypatch.setattr(heads, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(heads, "STEPS", 2000)
+    rng = np.random.default_rng(0)
+    n, K = 60, 3
+    C = (rng.normal(size=(n, F)) * rng.uniform(0.5, 2, F) + 3).astype(np.float32)
+    codes = (C[:, 0] + rng.normal(size=n) > 3).astype(int) + (C[:, 1] > 3.5)
+    S = (C - C.mean(axis=0, dtype=float)) / C.std(axis=0, dtype=float)
+    train, test = np.arange(40), np.arange(40, n)
+    plain = LogisticRegression(tol=1e-8, max_iter=5000).fit(S[train], codes[train])
+    ours = LogisticFeatures(C.copy(), np.ones(n)).scores(train, test, codes, K)
+    np.testing.assert_allclose(ours, plain.decision_function(S[test]), atol=1e-2)
+    everything = LogisticRegression(tol=1e-8, max_iter=5000).fit(S, codes)
+    fit = LogisticFeatures(C.copy(), np.ones(n)).fit(codes, K)
+    np.testing.assert_allclose(fit.predict(C.astype(float)), everything.decision_function(S), atol=1e-2)
+
+
+def test_heads_are_fitted_to_all_rows_beyond_the_comparison():
+    X, y = many_classes(900, 0)
+    fitted = sp.LearnedPoolingClassifier(max_samples=300).fit(X, y)
+    (part,) = [part for part in fitted._heads if part[2].name == "mean"]
+    share, _, _, head = part
+    assert share > 0
+    C = X.mean(axis=1)
+    direct = LogisticFeatures(C.astype(np.float32), np.ones(900)).fit(y, 12)
+    np.testing.assert_allclose(head.predict(C), direct.predict(C), atol=1e-3)
+    new, labels = many_classes(1500, 1)
+    whole, few = fitted.score(new, labels), sp.LearnedPoolingClassifier().fit(X[:300], y[:300]).score(new, labels)
+    assert whole > few
+    # with less memory the head is fitted to fewer rows
+    sources, _ = fitted._read(X, y, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heads, "MOST_BYTES", 4 * 30 * 350)  # 350 rows of 30 features
+        assert head_rows(30, 12, 4) == 350
+        ((_, _, _, bounded),) = fitted._heads_on_all((part,), sources, y, np.ones(900))
+    rows = spread_rows(y, np.ones(900), 350, fitted._seed())
+    direct = LogisticFeatures(C.astype(np.float32)[rows], np.ones(350)).fit(y[rows], 12)
+    np.testing.assert_allclose(bounded.coef, direct.coef, atol=1e-3)
+    assert not np.allclose(head.coef, direct.coef, atol=0.02)
+
+
+def test_the_mean_is_kept_when_its_own_classifier_is_as_good():
+    """A second token statistic helps ridge on the mean, but not logistic regression on it: many classes, few rows."""
+    kept = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        K, d = 40, 60
+        y = rng.integers(0, K, 100)
+        centres = np.random.default_rng(7).normal(size=(K, d))
+        X = 2.0 * rng.normal(size=(100, 5, d)) + centres[y][:, None]
+        fitted = sp.LearnedPoolingClassifier(random_state=seed).fit(X, y)
+        mean = sp.LearnedPoolingClassifier(pooling="mean", random_state=seed).fit(X, y)
+        if fitted.prediction_ == "mean":
+            kept += 1
+            np.testing.assert_allclose(fitted.predict_proba(X), mean.predict_proba(X), rtol=1e-10)
+            assert fitted.head_shares_ == mean.head_shares_
+            assert [row.weight for row in fitted.candidates_] == [1.0] + [0.0] * (len(fitted.candidates_) - 1)
+    assert kept >= 4
+
+
+def test_classes_seen_in_other_folds():
+    strata, folds = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 0, 1])
+    assert seen_elsewhere(strata, folds).tolist() == [True, True, False, False, False]
