@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 import spikepool as sp
 from spikepool.pooling import heads
 from spikepool.pooling.heads import LogisticFeatures, head_rows
-from spikepool.pooling.learning_rows import seen_elsewhere, spread_rows
+from spikepool.pooling.learning_rows import balanced_rows, seen_elsewhere
 
 
 def many_classes(n: int, seed: int, K: int = 12, T: int = 6, d: int = 30) -> tuple[np.ndarray, np.ndarray]:
@@ -55,7 +55,7 @@ def test_heads_are_fitted_to_all_rows_beyond_the_comparison():
         patch.setattr(heads, "MOST_BYTES", 4 * 30 * 350)  # 350 rows of 30 features
         assert head_rows(30, 12, 4) == 350
         ((_, _, _, bounded),) = fitted._heads_on_all((part,), sources, y, np.ones(900))
-    rows = spread_rows(y, np.ones(900), 350, fitted._seed())
+    rows = balanced_rows(y, np.ones(900), 350, fitted._seed())
     direct = LogisticFeatures(C.astype(np.float32)[rows], np.ones(350)).fit(y[rows], 12)
     np.testing.assert_allclose(bounded.coef, direct.coef, atol=1e-3)
     assert not np.allclose(head.coef, direct.coef, atol=0.02)

@@ -17,6 +17,7 @@ from spikepool.forecasting.out_of_fold import measure_sizes
 from spikepool.forecasting.pilot_input import PilotInput
 from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.forecasting.score_scale import score_scale, scorer_bounds
+from spikepool.forecasting.token_rows import OverTokens
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
 
@@ -79,7 +80,7 @@ def forecast_estimator(
         mse=None,
         chance=chance,
         pilot_rows=len(X),
-        dimension=X.shape[1],
+        dimension=model.given.tokens.shape[2] if isinstance(model, OverTokens) else X.shape[1],
         classes=0 if shares is None else len(shares),
         measured_n=points.n[::-1].astype(np.intp),
         measured_score=points.score[::-1],
@@ -121,5 +122,6 @@ def _score_words(name: str | None, scoring: Any) -> str:
 
 def _model_name(model: Any) -> str:
     """Name of an estimator; of the last step of a pipeline."""
+    model = model.estimator if isinstance(model, OverTokens) else model
     steps = getattr(model, "steps", None)
     return type(steps[-1][1] if steps else model).__name__

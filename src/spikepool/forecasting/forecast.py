@@ -18,6 +18,7 @@ from spikepool.forecasting.pilot_input import (
     MOST_ROWS,
     ForecastWarning,
     PilotInput,
+    in_memory,
     labels_in_memory,
     read_pilot,
     take_part,
@@ -25,6 +26,7 @@ from spikepool.forecasting.pilot_input import (
 from spikepool.forecasting.pooled_tokens import looks_at_labels, pool_pilot
 from spikepool.forecasting.process_curve import CLEAR
 from spikepool.forecasting.result import CurveFit, Forecast
+from spikepool.forecasting.token_rows import numbered_rows, over_tokens
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
@@ -69,7 +71,7 @@ def forecast(
 
     Parameters
     ----------
-    C : array_like (n0, d), or tokens with `pooling`
+    C : array_like (n0, d), or tokens with `pooling` or `estimator`
         Pooled features of the pilot, one row per document; at least 20 distinct rows, better 200. Also a path or URL
         (npy, Zarr, Parquet, Arrow, CSV), a memory map, a Zarr or a Dask array. Of more than 20,000 rows the forecast is
         made from 20,000, in runs of neighbours spread over all of them.
@@ -85,14 +87,15 @@ def forecast(
         Rows that belong together (sentences of one document, recordings of one person) and must not be on both sides
         of a split. Identical rows are grouped in any case, and identical rows with the same label merged.
     estimator : scikit-learn estimator, optional
-        Any classifier, regressor or pipeline; ridge by default.
+        Any classifier, regressor or pipeline; ridge by default. With tokens (n0, T, d) as `C` one that takes tokens,
+        such as ``LearnedPoolingClassifier()``: pooling, stack and heads are then learned anew at every size.
     scoring : str or callable, optional
         Any scorer of scikit-learn; "accuracy" for classifiers and "r2" for regressors by default.
     pooling : estimator, optional
         With tokens (n0, T, d) as `C`: an estimator with ``fit`` and ``transform``. A clone is fitted to the pilot; one
         that uses labels is fitted in folds, so that no row is pooled by weights that have seen its label.
     mask : array_like (n0, T), optional
-        Observed tokens, for `pooling`.
+        Observed tokens, where `C` holds tokens.
     standardize : bool
         Divide features by their standard deviation first; the forecast is then for ridge on features scaled so.
     level : float
@@ -132,8 +135,17 @@ def forecast(
     y = labels_in_memory(y)
     if n is None and hasattr(y, "__len__") and len(y) > MOST_ROWS:
         n = asked_sizes(None, len(y))  # of all the rows, not of those that are used
+    model: Any = estimator
+    cut: tuple[str, ...] = ()
+    if estimator is not None and pooling is None:
+        C, y, groups, mask, cut = take_part(C, y, groups, mask)
+        rows = in_memory(C, "C")
+        if np.ndim(rows) == 3:
+            model, C = over_tokens(estimator, np.asarray(rows), mask, groups)
+            mask = None
     options = {"pooling": pooling, "mask": mask, "standardize": standardize, "description": description}
     pilot, told = read(C, y, task=task, groups=groups, **options)
+    told += cut
     if estimator is None and scoring in (None, "accuracy" if pilot.labels is not None else "r2"):
         curve = fit_pilot(pilot, random_state=random_state, progress=progress)
         result = summarise(curve, n, target, level=level, warnings=told)
@@ -141,8 +153,8 @@ def forecast(
         from spikepool.forecasting.estimator_curve import forecast_estimator
 
         result = forecast_estimator(
-            pilot,
-            estimator,
+            pilot if model is estimator else numbered_rows(pilot),
+            model,
             scoring,
             n,
             target,
@@ -178,11 +190,13 @@ def read(
         C = pool_pilot(pooling, C, y, mask=mask, groups=groups)
         if looks_at_labels(pooling):
             told += (
-                "the pooling is as good as the pilot makes it: more rows may teach it better weights, "
-                "and the score may then lie above the interval",
+                "this is ridge on the features of one pooling, which is as good as the pilot makes it: more rows may "
+                "teach it better weights. Pass the classifier as estimator= for the curve of all it learns",
             )
     elif mask is not None:
-        raise ShapeError("mask belongs to tokens and needs a pooling", remedy="Pass pooling=, or drop the mask")
+        raise ShapeError(
+            "mask belongs to tokens and needs a pooling", remedy="Pass pooling= or estimator=, or drop the mask"
+        )
     known = None if pooling is not None else description
     given = read_pilot(C, y, groups=groups, task=task, standardize=standardize, description=known)
     return given, given.warnings + told

@@ -23,7 +23,7 @@ from spikepool.kit.threads import task_threads
 from spikepool.pooling.calibration import DEFAULT_SCALE, class_scores, fit_scale, probabilities
 from spikepool.pooling.heads import Head, Heads, LogisticFeatures, head_rows, mix_heads
 from spikepool.pooling.learned_base import LearnedPooling
-from spikepool.pooling.learning_rows import spread_rows
+from spikepool.pooling.learning_rows import balanced_rows
 from spikepool.pooling.per_class import ClassScores, class_scores_table
 
 # Rows times classes from which the folds of logistic heads are worth threads of their own.
@@ -249,7 +249,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         for share, layer, pooling, fit in parts:
             features, classes = fit.coef.shape
             limit = head_rows(features, classes, int(self.folds))
-            rows = spread_rows(codes, weights, limit, self._seed())
+            rows = balanced_rows(codes, weights, limit, self._seed())
             chunks = [
                 C[np.isin(np.arange(start, start + len(C)), rows)].astype(np.float32)
                 for start, C in self._feature_chunks(sources[layer], pooling)

@@ -27,6 +27,7 @@ from spikepool.pooling.learned_report import FittedReport
 from spikepool.pooling.learning_rows import (
     LearningRows,
     assign_folds,
+    balanced_rows,
     distinct_rows,
     group_numbers,
     read_learning_rows,
@@ -34,7 +35,6 @@ from spikepool.pooling.learning_rows import (
     rows_in_memory,
     rule_head_weights,
     seen_elsewhere,
-    spread_rows,
 )
 from spikepool.pooling.portable import Portable
 from spikepool.pooling.query import QueryPooling
@@ -193,7 +193,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         last = list(sources)[-1]
         source = sources[last]
         cluster = group_numbers(groups, source.n)
-        rows = spread_rows(strata, weights, self._learning_limit(source), seed)
+        rows = balanced_rows(strata, weights, self._learning_limit(source), seed)
         part = rows_in_memory(source, rows)
         rows, part = self._with_tokens(rows, part)
         streamed = len(rows) < int((weights > 0).sum()) and source.n > self._learning_limit(source)
@@ -254,7 +254,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         Y, strata = self._code(target, weights)
         last = list(sources)[-1]
         source = sources[last]
-        rows = spread_rows(strata, weights, self._learning_limit(source), seed)
+        rows = balanced_rows(strata, weights, self._learning_limit(source), seed)
         rows, part = self._with_tokens(rows, rows_in_memory(source, rows))
         weights = weights[rows]
         sink = None if self.sink == "auto" else bool(self.sink)

@@ -115,7 +115,7 @@ def read_learning_rows(
     return LearningRows(source, space, z, observed, usable, shares, streamed)
 
 
-def spread_rows(strata: IntArray, weights: FloatArray, limit: int, seed: int) -> IntArray:
+def balanced_rows(strata: IntArray, weights: FloatArray, limit: int, seed: int) -> IntArray:
     """At most `limit` rows of positive weight, equal shares of every stratum, at random within each."""
     positive = np.flatnonzero(weights > 0)
     if len(positive) <= limit:
