@@ -16,6 +16,7 @@ from spikepool.data.tokens import TokenInput
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.kit.equal_rows import numbered, row_hashes, tie
 from spikepool.pooling.covariances import token_covariances
+from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import FunctionPooling, Pooling
 from spikepool.pooling.sequence import MOST_FEATURES, MOST_STREAMED
 from spikepool.pooling.token_space import TokenSpace, fit_token_space
@@ -57,13 +58,17 @@ class LearningRows:
     def features(self, pooling: Pooling, dtype: Any = np.float64) -> FloatArray:
         """Features of all rows, (n, F)."""
         out: FloatArray | None = None
-        start = 0
-        for x, observed in self.source.blocks(trimmed=not isinstance(pooling, FunctionPooling)):
-            part = pooling.features(x, observed)
-            if out is None:
-                out = np.empty((self.source.n, part.shape[1]), dtype=dtype)
-            out[start : start + len(x)] = part
-            start += len(x)
+        trimmed = not isinstance(pooling, FunctionPooling)
+        for first, block in self.source.token_blocks():
+            for within, columns, (x, observed) in block.pieces(trimmed=trimmed):
+                rows = slice(first + within, first + within + len(x))
+                if isinstance(pooling, QueryPooling) and pooling.space is self.space:
+                    part = pooling.features(x, observed, (self.z[rows, columns], self.usable[rows, columns]))
+                else:
+                    part = pooling.features(x, observed)
+                if out is None:
+                    out = np.empty((self.source.n, part.shape[1]), dtype=dtype)
+                out[rows] = part
         assert out is not None
         return out
 

@@ -58,11 +58,14 @@ class QueryPooling:
         scores = np.matmul(self.queries, (z * inverse_rms(z)[..., None]).transpose(0, 2, 1))
         return np.concatenate([softmax_weights(scores, usable), rule_weights("mean", usable)[:, None]], axis=1)
 
-    def features(self, x: FloatArray, observed: BoolArray) -> FloatArray:
-        """(b, (H + 1)·d), head by head."""
-        usable = self.space.usable(x, observed)
-        weights = self._weigh(self.space.coordinates(x, usable), usable)
-        return self.space.pooled(weights, x, observed, usable)
+    def features(
+        self, x: FloatArray, observed: BoolArray, known: tuple[FloatArray, BoolArray] | None = None
+    ) -> FloatArray:
+        """(b, (H + 1)·d), head by head; `known` are the tokens in components and which are usable, if at hand."""
+        if known is None:
+            usable = self.space.usable(x, observed)
+            known = self.space.coordinates(x, usable), usable
+        return self.space.pooled(self._weigh(*known), x, observed, known[1])
 
     def feature_names(self, d: int) -> list[str]:
         """Head by head."""
