@@ -4,7 +4,8 @@
 # make check       lint and the fast tests: under two minutes
 # make test-oldest, make test-newest   the core with the oldest dependencies, and with the newest Python
 # make test-torch  hidden states and exports held against transformers and sentence-transformers
-# make bench       the benchmarks of speed, one after the other (make studies: the studies of accuracy, which take hours)
+# make bench       the benchmarks of speed, one after the other (make studies: the studies of accuracy, which take hours;
+#                  benchmarks/run.py speed --quick runs all of them at small sizes)
 # make docs        the documentation site (site/)
 # make notebooks   execute the notebooks of the documentation in place
 # make dist        wheel and sdist (dist/), used in clean environments: core alone, then [all]

@@ -142,11 +142,11 @@ def draw_trials(
     return ax
 
 
-def draw_weights(weights: FloatArray, ax: Any = None) -> Any:
+def draw_weights(weights: FloatArray, ax: Any = None, *, color: str = METHODS["learned"].color) -> Any:
     """Pooling weights by position, beside those of the mean."""
     ax = plotting.own_axes(ax)
     positions = np.arange(1, len(weights) + 1)
-    ax.bar(positions, weights, color=METHODS["learned"].color, alpha=0.8)
+    ax.bar(positions, weights, color=color, alpha=0.8)
     ax.axhline(1 / len(weights), color=INK, linestyle=":", linewidth=1.2, label="mean")
     ax.set(xlabel="position", ylabel="weight")
     ax.legend()

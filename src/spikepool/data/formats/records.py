@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.blocks import BlockSource, SequentialBlocks, even_borders
+from spikepool.data.blocks import SequentialBlocks, even_borders
 from spikepool.data.budget import HARMLESS_BYTES, MOST_COLUMNS, RATIO_LIMIT, refuse_pieces
 from spikepool.data.formats import Format, Probe, Request, register
 from spikepool.data.locations import Location
@@ -291,22 +291,6 @@ def _recognise_csv(probe: Probe) -> bool:
     return text is not None and not text.lstrip().startswith(("{", "[", "<"))
 
 
-def _open_csv(location: Location, request: Request) -> BlockSource:
-    return RecordBlocks(location, _csv_records, request)
-
-
-def _open_json_lines(location: Location, request: Request) -> BlockSource:
-    return RecordBlocks(location, _json_records, request)
-
-
-def _csv_columns(location: Location) -> list[str]:
-    return list(_csv_records(location)[0] or [])
-
-
-def _json_columns(location: Location) -> list[str]:
-    return list(_json_records(location)[0] or [])
-
-
 def _dictionaries(records: Callable[[Location], Any]) -> Callable[[Location], Iterator[dict[str, Any]]]:
     """Records with the names of their columns."""
 
@@ -318,27 +302,27 @@ def _dictionaries(records: Callable[[Location], Any]) -> Callable[[Location], It
     return read
 
 
-register(
-    Format(
-        "CSV",
-        (".csv", ".tsv", ".txt"),
-        ROLES,
-        _recognise_csv,
-        _open_csv,
-        columns=_csv_columns,
-        records=_dictionaries(_csv_records),
-        rank=9,
+def _register(
+    name: str,
+    suffixes: tuple[str, ...],
+    roles: tuple[str, ...],
+    recognise: Callable[[Probe], bool],
+    read: Callable[[Location], Any],
+    rank: int,
+) -> None:
+    register(
+        Format(
+            name,
+            suffixes,
+            roles,
+            recognise,
+            lambda location, request: RecordBlocks(location, read, request),
+            columns=lambda location: list(read(location)[0] or []),
+            records=_dictionaries(read),
+            rank=rank,
+        )
     )
-)
-register(
-    Format(
-        "JSON lines",
-        (".jsonl", ".ndjson"),
-        ("tokens", *ROLES),
-        _recognise_json_lines,
-        _open_json_lines,
-        columns=_json_columns,
-        records=_dictionaries(_json_records),
-        rank=8,
-    )
-)
+
+
+_register("CSV", (".csv", ".tsv", ".txt"), ROLES, _recognise_csv, _csv_records, 9)
+_register("JSON lines", (".jsonl", ".ndjson"), ("tokens", *ROLES), _recognise_json_lines, _json_records, 8)
