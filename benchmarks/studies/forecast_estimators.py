@@ -224,4 +224,6 @@ if __name__ == "__main__":
     if options.what == "measure":
         measure(options.half, options.out, options.features, options.data, options.draws, options.largest)
     else:
+        if not options.out.exists():
+            raise SystemExit("needs records: run it with measure first (--data and --features for the corpora)")
         print("\n".join(table(options.out)))

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
+from spikepool.theory.ridge_given_tokens import effective_ridge
 from spikepool.world.class_centring import Projection
 from spikepool.world.labels import labels_of
 from spikepool.world.pooling_matrix import token_matrix
@@ -51,12 +51,7 @@ def given_tokens_loss(model: SequenceWorld, ridge: float, n: int, positions: NDA
         b, g = project(usage.T @ y / n), project(usage.T @ a / n)
         values, vectors = np.linalg.eigh(project(project(A).T))
         values, vectors = np.maximum(values, 0.0), project(vectors)
-
-        def equation(rho: float) -> float:
-            return float(rho * (d - np.sum(values / (rho + values))) - ridge)
-
-        low, high = (1 - 1e-12) * ridge / d, (1 + 1e-12) * (ridge + float(values.sum())) / d
-        rho = float(brentq(equation, low, high, xtol=1e-300, rtol=1e-14, maxiter=500))
+        rho = effective_ridge(values, ridge, d)
         inverse = 1 / (rho + values)
         x, h = (vectors @ (inverse * (vectors.T @ v)) for v in (b, g))
         N = float(a @ y) / n - float(g @ x)

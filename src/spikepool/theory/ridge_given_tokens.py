@@ -69,6 +69,17 @@ class TokenScores:
     variances: FloatArray
 
 
+def effective_ridge(values: FloatArray, ridge: float, d: int) -> float:
+    """The rho with rho (d − tr A (rho + A)⁻¹) = ridge, from the eigenvalues of A."""
+
+    def equation(rho: float) -> float:
+        return float(rho * (d - np.sum(values / (rho + values))) - ridge)
+
+    # tr A R lies between 0 and tr A/rho; margins as the ends round together for a large ridge
+    low, high = (1 - 1e-12) * ridge / d, (1 + 1e-12) * (ridge + float(values.sum())) / d
+    return float(brentq(equation, low, high, xtol=1e-300, rtol=1e-14, maxiter=500))
+
+
 def token_scores(
     model: SequenceWorld,
     w: FloatArray,
@@ -97,12 +108,7 @@ def token_scores(
     values = np.maximum(values, 0.0)  # a Gram matrix: negative by rounding only
     vectors = project(vectors)  # the null space of A mixes with the class means; what enters is its part off them
 
-    def equation(rho: float) -> float:
-        return float(rho * (d - np.sum(values / (rho + values))) - ridge)
-
-    # tr A R lies between 0 and tr A/rho; margins as the ends round together for a large ridge
-    low, high = (1 - 1e-12) * ridge / d, (1 + 1e-12) * (ridge + float(values.sum())) / d
-    rho = float(brentq(equation, low, high, xtol=1e-300, rtol=1e-14, maxiter=500))
+    rho = effective_ridge(values, ridge, d)
     R = 1 / (rho + values)
     b_hat, g_hat = vectors.T @ b, vectors.T @ g
     numerator = float(a @ y) / n_train - float(g_hat @ (R * b_hat))
