@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.statistics import NORMAL_90, SIGNIFICANCE
+from spikepool.kit.statistics import SIGNIFICANCE
 from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes, share_of_loss
 from spikepool.trust.effort import effort
 from spikepool.trust.levels import flat_levels
@@ -29,10 +30,6 @@ from spikepool.trust.sample import SMALLEST_STEADY_SPAN, Sample
 _HALVES_SCALE = 0.01
 # Mean difference between observed and simulated halves beyond which a hypothesis has no weight beside a perfect one.
 HALVES_TOLERANCE = -_HALVES_SCALE * math.log(SIGNIFICANCE)
-# Half-width of the 90 % interval of arcsin sqrt(O): 1.645 sqrt((widening·sd)² + (model error)²/n). Where scores along
-# the components are heavier-tailed than those of the simulated rows, the widening is larger: see `simulate`.
-_WIDENING = 1.3
-MODEL_ERROR = 0.4
 # Least mean agreement of halves, and the power of k with which it may grow from the smallest steady span to the
 # largest: in a flat spectrum, which has no order among its leading components, S_k grows as k.
 _LEAST_AGREEMENT = 0.15
@@ -49,10 +46,8 @@ class Simulated:
     overlap, half_width : numpy.ndarray of shape (len(ks),)
         Expected overlaps, and half-widths of their 90 % intervals on the scale arcsin sqrt.
     lower : numpy.ndarray of shape (len(ks),)
-        What the lower ends lie below that: the overlaps of the flattest spectrum that explains the sample, as far as
-        halves of its draws agree as the halves of the data do.
-    cuts : list of int, or None
-        Ranks at which the levels of that spectrum begin; None where rows are too few to fit it.
+        Added in quadrature below: how much lower the overlaps of the flattest spectrum are that explains the sample, as
+        far as halves of its draws agree as the halves of the data do.
     single : numpy.ndarray of shape (draws, max(ks))
         Draws of the squared cosines of single components.
     observed_halves, simulated_halves : numpy.ndarray of shape (len(ks),)
@@ -74,7 +69,6 @@ class Simulated:
     overlap: FloatArray
     half_width: FloatArray
     lower: FloatArray
-    cuts: list[int] | None
     single: FloatArray
     observed_halves: FloatArray
     simulated_halves: FloatArray
@@ -160,18 +154,24 @@ def simulate(
         advance(40 // len(weights))
     vote_of = np.array(votes)
     model = vote_of @ angle(np.array(spans))
-    # the scatter of the sample and of the spectrum fitted to it, and the distance between the hypotheses
-    redrawn = angle(np.array(around or spans))
-    spread = np.sqrt(vote_of @ (redrawn - model) ** 2 * len(votes) / (len(votes) - 1))
+    # an eigenvalue scatters by sqrt((E[y⁴] − 1)/n) of itself, with E[y⁴] = 3 E[s²] for the scores y of simulated rows
+    kurtosis = float(sum(weights[name] * np.mean(worlds[name].scales ** 2) for name in weights))
+    widening = math.sqrt(max((sample.fourth - 1) / (3 * kurtosis - 1), 1.0))
+    # the scatter of the sample and of the spectrum fitted to it, and the distance between the hypotheses; the truth is
+    # one more draw beside the m that estimate mean and variance
+    redrawn, m = angle(np.array(around or spans)), 1 / float(vote_of @ vote_of)
+    variance = widening**2 * (m + 1) / (m - 1) * (vote_of @ (redrawn - model) ** 2)
     centre = model
     if sample.resampled is not None and sample.resampled_single is not None:
-        share = n / (n + work.resampling_rows * ks)
-        centre = (1 - share) * model + share * angle(sample.resampled.mean(axis=0))
+        # a mixture of two predictions has the variance between them as well
+        share, resampled = n / (n + work.resampling_rows * ks), angle(sample.resampled.mean(axis=0))
+        centre = (1 - share) * model + share * resampled
+        variance = variance + share * (1 - share) * (resampled - model) ** 2
         single += list(sample.resampled_single)
     expected = overlap_of(centre)
-    lower, cuts = np.zeros(len(ks)), None
+    lower = np.zeros(len(ks))
     if work.flattened:
-        level, cuts = flat_levels(sample.values, worlds[best].tau, drawn_of[best])
+        level, _ = flat_levels(sample.values, worlds[best].tau, drawn_of[best])
         flat = _World(worlds[best].scales, level)
         found = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[best]]
         difference = float(np.abs(_half_overlaps(flat, n, ks, work.halves, rng) - observed)[steady].mean())
@@ -179,9 +179,6 @@ def simulate(
         lower = vote * np.maximum(centre - angle(np.array(found)).mean(axis=0), 0.0)
     # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
     missed = np.log(np.maximum(1 - expected, FLOOR) / np.maximum(1 - overlap_of(vote_of @ redrawn), FLOOR))
-    # an eigenvalue scatters by sqrt((E[y⁴] − 1)/n) of itself, with E[y⁴] = 3 E[s²] for the scores y of simulated rows
-    kurtosis = float(sum(weights[name] * np.mean(worlds[name].scales ** 2) for name in weights))
-    widening = _WIDENING * math.sqrt(max((sample.fourth - 1) / (3 * kurtosis - 1), 1.0))
     kept = np.ones(len(ks))
     if collection is not None:
         parts = [Draw(worlds[best].scales, n, d, rng) for _ in range(work.draws)]
@@ -202,9 +199,8 @@ def simulate(
     return Simulated(
         ks=ks,
         overlap=expected,
-        half_width=NORMAL_90 * np.sqrt((widening * spread) ** 2 + MODEL_ERROR**2 / n),
+        half_width=float(stdtrit(m - 1, 0.95)) * np.sqrt(variance),
         lower=lower,
-        cuts=cuts,
         single=np.array(single),
         observed_halves=observed,
         simulated_halves=np.asarray(sum(weights[name] * halves[name] for name in weights)),

@@ -15,12 +15,11 @@ from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
-from spikepool.kit.statistics import NORMAL_90, SIGNIFICANCE
+from spikepool.kit.statistics import SIGNIFICANCE
 from spikepool.theory import spikes
 from spikepool.trust.bulk_fit import FEWEST_NONZERO, BulkFit, edge_factor
 from spikepool.trust.coloured import (
     HALVES_TOLERANCE,
-    MODEL_ERROR,
     Simulated,
     angle,
     have_order,
@@ -35,10 +34,11 @@ from spikepool.trust.regimes import IsotropicReading, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
 from spikepool.trust.row_warnings import drift_caution
 from spikepool.trust.rows import Rows, spanned
-from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, span_sizes
+from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, SMALLEST_STEADY_SPAN, span_sizes
 from spikepool.trust.usage import explaining_usage
 
-# A single component is resolved when its interval is no wider than this and more than half of it is its namesake.
+# A single component is resolved when its interval is no wider than this and more than half of it is its namesake. Spans
+# of k >= 5 whose intervals are wider on average are not reported.
 _RESOLVED_WIDTH = 0.5
 # Difference of log eigenvalues, in sqrt(E[s²]/n), which two equal population eigenvalues exceed with probability
 # exp(−x²/8).
@@ -165,9 +165,9 @@ def diagnose(
     rows, isotropic = _read(rows, None if V is None else d / V, factor)
     believed = isotropic.verdict is not None
     if not believed and V is not None and w is not None:
-        usage = explaining_usage(eigenvalues, n, V, w, rng)
-        if usage is not None:
-            reason = f"noise pooled over tokens of frequencies rank^-{usage.exponent:g} has this spectrum"
+        exponent = explaining_usage(eigenvalues, n, V, w, rng)
+        if exponent is not None:
+            reason = f"noise pooled over tokens of frequencies rank^-{exponent:g} has this spectrum"
             isotropic = replace(isotropic, verdict="no signal", n_outliers=0, reason=reason)
     noise = None if kappa is None else isotropic.fit.law.scale / kappa
     gain = None if alpha is None or noise is None else alpha * noise
@@ -297,23 +297,23 @@ def _coloured(
     )
     order = float(sample.contiguous[steady].mean()), observed
     ordered = have_order(simulated.observed_halves, sample.ks)
-    ok = simulated.difference <= HALVES_TOLERANCE and ordered
+    centre = angle(simulated.overlap)
+    below, above = np.hypot(simulated.half_width, simulated.lower), simulated.half_width
+    overlap, low, high = (
+        with_collection(overlap_of(value), simulated.kept) for value in (centre, centre - below, centre + above)
+    )
+    # steady spans that might be anything: a few draws of heavy-tailed columns of nearly equal variance
+    vague = sample.ks[-1] >= SMALLEST_STEADY_SPAN and float((high - low)[steady].mean()) > _RESOLVED_WIDTH
+    ok = simulated.difference <= HALVES_TOLERANCE and ordered and not vague
     if not ordered:
         reason += "; halves of the rows agree as if there were no leading components, or too few rows to see them"
+    elif vague:
+        reason += f"; the 90 % intervals of the overlaps are wider than {_RESOLVED_WIDTH:g}"
     verdict = "coloured" if ok else "poor fit"
     found = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
     if not ok:
         return found, order
     path = curve(simulated, sample.n_effective, sample.n_effective / share if share else None)
-    centre = angle(simulated.overlap)
-    overlap, low, high = (
-        with_collection(overlap_of(value), simulated.kept)
-        for value in (
-            centre,
-            centre - simulated.half_width - simulated.lower,
-            centre + simulated.half_width,
-        )
-    )
     spans = tuple(
         Span(int(k), float(o), (float(lo), float(hi)), needed)
         for k, o, lo, hi, needed in zip(
@@ -337,9 +337,8 @@ def _single(rows: Rows, simulated: Simulated, n: int) -> tuple[Component, ...]:
     for i in range(min(COMPONENTS, simulated.single.shape[1])):
         draws = angle(simulated.single[:, i])
         centre = draws.mean()
-        model = NORMAL_90 * MODEL_ERROR / math.sqrt(n)
         # m draws and the truth: it lies beyond all of them with probability 2/(m + 1), .06 for the usual 30
-        low, high = np.hypot(simulated.widening * (np.array([draws.min(), draws.max()]) - centre), model)
+        low, high = simulated.widening * np.array([centre - draws.min(), draws.max() - centre])
         kept = float(simulated.kept[np.searchsorted(simulated.ks, i + 1)])  # that of the span it belongs to
         alignment, least, most = (
             float(with_collection(overlap_of(value), kept)) for value in (centre, centre - low, centre + high)

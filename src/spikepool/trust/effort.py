@@ -53,7 +53,7 @@ FULL = Effort(4, 10, 2, 2, 1.0, 4, 10, 4, 50, True, (0.25, 0.5, 1.0, 2.0, 4.0, 8
 LEAST = Effort(1, 3, 1, 2, 1.0, 2, 4, 1, 50, False, (0.5, 1.0, 2.0, 4.0))
 # Where rows are enough for every eigenvalue to be fitted, the spectrum is followed further: after two rounds a flat
 # part of it still falls, and its spans seem better known than they are. Resampled rows share that, and say less.
-FITTED = replace(FULL, rounds=6, round_draws=6, step=2.0, resampling_rows=150, flattened=True)
+FITTED = replace(FULL, rounds=6, round_draws=6, step=2.0, resampling_rows=300, flattened=True)
 # Dimension up to which that is quick.
 _QUICK_DIMENSION = 600
 # Multiple of the rows up to which is planned.

@@ -78,7 +78,8 @@ def curve(simulated: Simulated, n: int, collection: float | None = None) -> Curv
     share = np.sqrt((1 - overlap) / np.maximum(1 - simulated.overlap, FLOOR))
     further = 1 + _WIDER_A_DOUBLING * np.abs(np.log2(rows / n))[:, None]
     width = simulated.half_width * share * further
-    low, high = overlap_of(angle(overlap) - width - simulated.lower), overlap_of(angle(overlap) + width)
+    low = overlap_of(angle(overlap) - np.hypot(width, simulated.lower))
+    high = overlap_of(angle(overlap) + width)
     found = Curve(rows, overlap, np.maximum.accumulate(low, axis=0), np.maximum.accumulate(high, axis=0))
     if collection is None:
         return found

@@ -7,8 +7,6 @@ one of them gives the eigenvalues observed, the largest ones included, there is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
@@ -22,16 +20,8 @@ _MEAN_DEPARTURE = (0.03, 0.3)
 _TOP_DEPARTURE = (0.05, 3.0)
 
 
-@dataclass(frozen=True)
-class Usage:
-    """Zipf's exponent that explains a spectrum, and the largest departure among the first ten log eigenvalues."""
-
-    exponent: float
-    departure: float
-
-
-def explaining_usage(values: FloatArray, n: int, V: int, weights: FloatArray, rng: np.random.Generator) -> Usage | None:
-    """The usage that explains eigenvalues (d,) of n rows, or None."""
+def explaining_usage(values: FloatArray, n: int, V: int, weights: FloatArray, rng: np.random.Generator) -> float | None:
+    """Zipf's exponent that explains eigenvalues (d,) of n rows, or None."""
     d = len(values)
     if 8 * V * d > STREAMED_BYTES:  # a table that would take long to draw
         return None
@@ -53,7 +43,7 @@ def explaining_usage(values: FloatArray, n: int, V: int, weights: FloatArray, rn
     mean_limit, top_limit = (a + b * np.sqrt(2 / d) for a, b in (_MEAN_DEPARTURE, _TOP_DEPARTURE))
     if float(np.abs(left).mean()) > mean_limit or top > top_limit:
         return None
-    return Usage(float(best), top)
+    return float(best)
 
 
 def pooled_spectrum(
