@@ -1,6 +1,6 @@
 """Kinds of rows for `diagnose` whose population components are known: coverage of spans, kind by kind.
 
-    python benchmarks/studies/trust_worlds.py measure --half development  # a few minutes on one core
+    python benchmarks/studies/trust_worlds.py measure --half development  # ten minutes on one core
     python benchmarks/studies/trust_worlds.py measure --half set-aside
     python benchmarks/studies/trust_worlds.py table
 
@@ -398,6 +398,23 @@ def measure(draws: int, half: str, out: Path, only: str) -> None:
         print(name, len(missing), flush=True)
 
 
+def covered(spans: np.ndarray) -> np.ndarray:
+    return (spans[:, -3] <= spans[:, -1]) & (spans[:, -1] <= spans[:, -2])
+
+
+def coverage(cells: list[dict], key: str = "spans") -> tuple[float, float, np.ndarray]:
+    """Share of truths inside, its standard error with draws as the unit, and the spans of k >= 5 (or outliers)."""
+    draws = [np.array([s for s in c[key] if key != "spans" or s[0] > 2]) for c in cells]
+    draws = [d for d in draws if len(d)]
+    if not draws:
+        return np.nan, np.nan, np.empty((0, 5))
+    spans = np.concatenate(draws)
+    share = float(covered(spans).mean())
+    # spans of one draw depend on each other: the ratio of sums over draws
+    off = [float((covered(d) - share).sum()) for d in draws]
+    return share, float(np.linalg.norm(off)) / len(spans), spans
+
+
 def table(out: Path) -> list[str]:
     """Kinds with the worst coverage first; coverage over the spans given without a warning, and with one."""
     cells = [json.loads(line) for line in out.read_text().splitlines()]
@@ -406,47 +423,30 @@ def table(out: Path) -> list[str]:
         mine = [c for c in cells if c["kind"] == name]
         if not mine:
             continue
-        plain = np.array([s for c in mine if not c["warnings"] for s in c["spans"] if s[0] > 2]).reshape(-1, 5)
-        warned = np.array([s for c in mine if c["warnings"] for s in c["spans"] if s[0] > 2]).reshape(-1, 5)
-        alone = np.array([o for c in mine for o in c["outliers"]]).reshape(-1, 4)
-        verdicts = {v: sum(c["verdict"] == v for c in mine) for v in ("signal", "no signal", "coloured", "poor fit")}
-
-        def covered(s: np.ndarray) -> float:
-            return float(np.mean((s[:, -3] <= s[:, -1]) & (s[:, -1] <= s[:, -2]))) if len(s) else np.nan
-
-        rows.append(
-            (
-                covered(plain),
-                half_of(name),
-                name,
-                verdicts,
-                covered(warned),
-                len(plain),
-                float(np.abs(plain[:, 1] - plain[:, 4]).mean()) if len(plain) else np.nan,
-                float((plain[:, 1] - plain[:, 4]).mean()) if len(plain) else np.nan,
-                covered(alone[:, [0, 1, 2, 3]]),
-            )
-        )
+        share, error, spans = coverage([c for c in mine if not c["warnings"]])
+        verdicts = [sum(c["verdict"] == v for c in mine) for v in ("signal", "no signal", "coloured", "poor fit")]
+        off = spans[:, 1] - spans[:, 4] if len(spans) else np.full(1, np.nan)
+        width = float((spans[:, 3] - spans[:, 2]).mean()) if len(spans) else np.nan
+        warned, alone = coverage([c for c in mine if c["warnings"]])[0], coverage(mine, "outliers")[0]
+        answered = sum(bool(c["spans"]) and not c["warnings"] for c in mine)
+        rows.append((share, name, verdicts, answered, error, np.abs(off).mean(), off.mean(), width, warned, alone))
     rows.sort(key=lambda r: (np.isnan(r[0]), r[0]))
     lines = [
-        "| kind | half | signal / none / coloured / poor fit | coverage | mean error | bias "
+        "| kind | half | signal / none / coloured / poor fit | draws with spans | coverage | mean error | bias | width "
         "| coverage with a warning | outliers |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| --- " * 10 + "|",
     ]
     show = lambda value: "–" if np.isnan(value) else f"{value:.2f}"  # noqa: E731
-    for cover, half, name, verdicts, warned, _, error, bias, alone in rows:
-        counts = " / ".join(str(v) for v in verdicts.values())
-        lines.append(
-            f"| {name} | {half} | {counts} | {show(cover)} | {show(error)} | {show(bias)} "
-            f"| {show(warned)} | {show(alone)} |"
-        )
+    for share, name, verdicts, answered, error, *rest in rows:
+        counts, known = " / ".join(map(str, verdicts)), show(share) + ("" if np.isnan(share) else f" ± {error:.2f}")
+        lines.append(f"| {name} | {half_of(name)} | {counts} | {answered} | {known} | {' | '.join(map(show, rest))} |")
     for half in ("development", "set-aside"):
-        mine = [s for c in cells if half_of(c["kind"]) == half and not c["warnings"] for s in c["spans"] if s[0] > 2]
-        if mine:
-            s = np.array(mine)
-            inside = np.mean((s[:, 2] <= s[:, 4]) & (s[:, 4] <= s[:, 3]))
+        share, error, spans = coverage([c for c in cells if half_of(c["kind"]) == half and not c["warnings"]])
+        if len(spans):
+            off, width = np.abs(spans[:, 1] - spans[:, 4]).mean(), (spans[:, 3] - spans[:, 2]).mean()
             lines.append(
-                f"\n{half}: {len(s)} spans, mean error {np.abs(s[:, 1] - s[:, 4]).mean():.3f}, coverage {inside:.3f}"
+                f"\n{half}: {len(spans)} spans, mean error {off:.4f}, coverage {share:.3f} ± {error:.3f}, "
+                f"width {width:.3f}"
             )
     return lines
 
@@ -454,7 +454,7 @@ def table(out: Path) -> list[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", default="table", choices=("measure", "table"))
-    parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--draws", type=int, default=24)
     parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")
     parser.add_argument("--only", default="", help="kinds whose name contains this")
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.statistics import SIGNIFICANCE
+from spikepool.kit.statistics import NORMAL_90, SIGNIFICANCE
 from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes, share_of_loss
 from spikepool.trust.effort import effort
 from spikepool.trust.levels import flat_levels
@@ -48,6 +47,8 @@ class Simulated:
     lower : numpy.ndarray of shape (len(ks),)
         Added in quadrature below: how much lower the overlaps of the flattest spectrum are that explains the sample, as
         far as halves of its draws agree as the halves of the data do.
+    one_level : bool
+        Whether that spectrum is flat: rows of equal variances explain the eigenvalues.
     single : numpy.ndarray of shape (draws, max(ks))
         Draws of the squared cosines of single components.
     observed_halves, simulated_halves : numpy.ndarray of shape (len(ks),)
@@ -69,6 +70,7 @@ class Simulated:
     overlap: FloatArray
     half_width: FloatArray
     lower: FloatArray
+    one_level: bool
     single: FloatArray
     observed_halves: FloatArray
     simulated_halves: FloatArray
@@ -161,6 +163,9 @@ def simulate(
     # one more draw beside the m that estimate mean and variance
     redrawn, m = angle(np.array(around or spans)), 1 / float(vote_of @ vote_of)
     variance = widening**2 * (m + 1) / (m - 1) * (vote_of @ (redrawn - model) ** 2)
+    # what the simulation is seen to miss between halves, it may miss here
+    simulated_halves = np.asarray(sum(weights[name] * halves[name] for name in weights))
+    variance = variance + (angle(observed) - angle(simulated_halves)) ** 2
     centre = model
     if sample.resampled is not None and sample.resampled_single is not None:
         # a mixture of two predictions has the variance between them as well
@@ -169,9 +174,10 @@ def simulate(
         variance = variance + share * (1 - share) * (resampled - model) ** 2
         single += list(sample.resampled_single)
     expected = overlap_of(centre)
-    lower = np.zeros(len(ks))
+    lower, one_level = np.zeros(len(ks)), False
     if work.flattened:
-        level, _ = flat_levels(sample.values, worlds[best].tau, drawn_of[best])
+        level, cuts = flat_levels(sample.values, worlds[best].tau, drawn_of[best])
+        one_level = len(cuts) == 2
         flat = _World(worlds[best].scales, level)
         found = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[best]]
         difference = float(np.abs(_half_overlaps(flat, n, ks, work.halves, rng) - observed)[steady].mean())
@@ -199,11 +205,12 @@ def simulate(
     return Simulated(
         ks=ks,
         overlap=expected,
-        half_width=float(stdtrit(m - 1, 0.95)) * np.sqrt(variance),
+        half_width=NORMAL_90 * np.sqrt(variance),
         lower=lower,
+        one_level=one_level,
         single=np.array(single),
         observed_halves=observed,
-        simulated_halves=np.asarray(sum(weights[name] * halves[name] for name in weights)),
+        simulated_halves=simulated_halves,
         tau=np.asarray(sum(weights[name] * worlds[name].tau for name in weights)),
         weights=weights,
         kept=kept,

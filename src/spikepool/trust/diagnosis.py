@@ -34,11 +34,10 @@ from spikepool.trust.regimes import IsotropicReading, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
 from spikepool.trust.row_warnings import drift_caution
 from spikepool.trust.rows import Rows, spanned
-from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, SMALLEST_STEADY_SPAN, span_sizes
+from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, span_sizes
 from spikepool.trust.usage import explaining_usage
 
-# A single component is resolved when its interval is no wider than this and more than half of it is its namesake. Spans
-# of k >= 5 whose intervals are wider on average are not reported.
+# A single component is resolved when its interval is no wider than this and more than half of it is its namesake.
 _RESOLVED_WIDTH = 0.5
 # Difference of log eigenvalues, in sqrt(E[s²]/n), which two equal population eigenvalues exceed with probability
 # exp(−x²/8).
@@ -302,13 +301,11 @@ def _coloured(
     overlap, low, high = (
         with_collection(overlap_of(value), simulated.kept) for value in (centre, centre - below, centre + above)
     )
-    # steady spans that might be anything: a few draws of heavy-tailed columns of nearly equal variance
-    vague = sample.ks[-1] >= SMALLEST_STEADY_SPAN and float((high - low)[steady].mean()) > _RESOLVED_WIDTH
-    ok = simulated.difference <= HALVES_TOLERANCE and ordered and not vague
+    ok = simulated.difference <= HALVES_TOLERANCE and ordered and not simulated.one_level
     if not ordered:
         reason += "; halves of the rows agree as if there were no leading components, or too few rows to see them"
-    elif vague:
-        reason += f"; the 90 % intervals of the overlaps are wider than {_RESOLVED_WIDTH:g}"
+    elif simulated.one_level:
+        reason += "; rows of equal variances have these eigenvalues as well, and no leading components"
     verdict = "coloured" if ok else "poor fit"
     found = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
     if not ok:

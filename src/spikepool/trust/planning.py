@@ -16,7 +16,7 @@ from spikepool.trust.sample import SMALLEST_STEADY_SPAN
 # A range wider than this factor is not reported.
 _WIDEST_RANGE = 12.0
 # Growth of the relative half-width of an interval with every doubling of the rows.
-_WIDER_A_DOUBLING = 0.4
+_WIDER_A_DOUBLING = 0.5
 
 
 def _log_loss(overlap: FloatArray) -> FloatArray:
