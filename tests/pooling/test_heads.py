@@ -37,6 +37,17 @@ def test_scores_are_those_of_logistic_regression_on_standardised_features(F, mon
     np.testing.assert_allclose(fit.predict(C.astype(float)), everything.decision_function(S), atol=1e-2)
 
 
+def test_rows_that_are_nearly_dependent_have_a_row_space():
+    """One direction holds nearly everything: single precision leaves products that are not positive definite."""
+    rng = np.random.default_rng(3)
+    C = (rng.normal(size=(80, 1)) + 1e-3 * rng.normal(size=(80, 400))).astype(np.float32)
+    C[40:] = C[:40]
+    codes = np.tile((C[:40, 0] > 0).astype(int), 2)
+    found = LogisticFeatures(C.copy(), np.ones(80))
+    assert (found.fit(codes, 2).predict(C).argmax(axis=1) == codes).mean() > 0.9
+    assert np.isfinite(found.Z).all()
+
+
 def test_heads_are_fitted_to_all_rows_beyond_the_comparison():
     X, y = many_classes(900, 0)
     fitted = sp.LearnedPoolingClassifier(max_samples=300).fit(X, y)

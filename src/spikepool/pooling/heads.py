@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
@@ -42,7 +42,7 @@ MOST_WORK = 6e8
 ERRORS_OVER_MEAN = 2.0
 # Largest size of the features of a head, in single precision.
 MOST_BYTES = 2**29
-# Added to products of rows of unit variance, relative to their size: the rounding of single precision.
+# Added to the products of rows, relative to their size: the rounding of single precision, or a power of ten more.
 ROUNDING = 1e-6
 # Score of a class that a fold has not seen.
 UNSEEN = -30.0
@@ -80,9 +80,7 @@ class LogisticFeatures:
         self.S = self.Z = self.standard(C)
         n, F = C.shape
         if n < F:
-            gram = (self.S @ self.S.T).astype(np.float64)
-            gram[np.diag_indices(n)] += ROUNDING * F
-            self.Z = cholesky(gram, lower=True, overwrite_a=True).astype(np.float32)
+            self.Z = _square_root((self.S @ self.S.T).astype(np.float64)).astype(np.float32)
 
     def _fit(self, rows: IntArray, codes: IntArray, classes: int) -> tuple[FloatArray, FloatArray]:
         """Coefficients on Z and intercepts, for classes 0 to K − 1."""
@@ -111,6 +109,16 @@ class LogisticFeatures:
             coef = (self.S.T @ inner.astype(np.float32)).astype(np.float64)
         coef = coef / self.standard.scale[:, None]
         return LogisticFit(coef, intercept - self.standard.centre @ coef)
+
+
+def _square_root(gram: FloatArray) -> FloatArray:
+    """L with L L' = gram, which has been rounded to single precision, plus as much of the identity as that takes."""
+    added = ROUNDING * float(np.trace(gram)) / len(gram)
+    while True:
+        try:
+            return np.asarray(cholesky(gram + added * np.eye(len(gram)), lower=True, overwrite_a=True))
+        except LinAlgError:
+            added *= 10
 
 
 # Weight, layer, pooling and fit of a head.
