@@ -111,10 +111,11 @@ def sweep(d, seeds, rounds, cells):
     """
     model = model_of(d)
     total = len(WEIGHTS) * len(MUS) * seeds
-    ours, drawing, cell = Times(), Times(), Times()
+    ours, whole, drawing, cell = Times(), Times(), Times(), Times()
     chosen = np.array_split(np.linspace(0, total - 1, cells).astype(int), rounds)
     for turn, indices in enumerate(chosen):
-        ours.take(lambda turn=turn: simulate_grid(model, WEIGHTS, MUS, trials=seeds, k=1, rng=turn))
+        ours.take(lambda turn=turn: simulate_grid(model, WEIGHTS, MUS, trials=seeds, rng=turn))
+        whole.take(lambda turn=turn: sp.sweep(model, WEIGHTS, mu=MUS, trials=seeds, seed=turn, progress=False))
         drawing.take(lambda turn=turn: reference_draw(model, np.random.default_rng(turn)))
         draw = reference_draw(model, np.random.default_rng(turn))
         for index in indices:
@@ -130,6 +131,8 @@ def sweep(d, seeds, rounds, cells):
         "reference_seconds": reference,
         "seconds": ours.best,
         "ratio": reference / ours.best,
+        "sweep_seconds": whole.best,
+        "sweep_ratio": reference / whole.best,
         "eigenvalue_error": value_error,
         "alignment_error": alignment_error,
     }
@@ -232,6 +235,7 @@ def main() -> None:
         print(f"sweep of {a['cells']} cells at d={d}, draws included on both sides")
         print(f"    reference {a['reference_seconds']:.1f} s (from {a['reference_cells_timed']} of the cells)")
         print(f"    spikepool {a['seconds']:.3f} s, ratio {a['ratio']:.0f}")
+        print(f"    sp.sweep with its predictions {a['sweep_seconds']:.3f} s, ratio {a['sweep_ratio']:.0f}")
         print(f"    largest error: {a['eigenvalue_error']:.1e} (eigenvalue), {a['alignment_error']:.1e} (alignment)")
 
     if "single" in parts:
