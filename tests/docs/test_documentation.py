@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from spikepool.cli import main
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -36,20 +38,15 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=name)
-def test_commands_run(page, tmp_path):
+def test_commands_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     for code in blocks(page, "console"):
         for line in filter(None, code.splitlines()):
             program, *arguments = shlex.split(line, comments=True)
             assert program == "spikepool", "console blocks hold quick spikepool commands; use text for the rest"
-            done = subprocess.run(
-                [sys.executable, "-m", "spikepool.cli", *arguments],
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-            )
-            assert done.returncode == 0, f"{line}\n{done.stderr}"
+            with pytest.raises(SystemExit) as left:
+                main(arguments)
+            assert left.value.code == 0, f"{line}\n{capsys.readouterr().err}"
 
 
 def test_only_known_kinds_of_blocks():
