@@ -127,7 +127,7 @@ def apply(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists already.")] = False,
 ) -> None:
     """Predict the labels of new texts. The columns of the input are kept; predictions and probabilities are added."""
-    from spikepool.data.records_in_order import read_records
+    from spikepool.data.columns import read_records
     from spikepool.data.same_place import refuse_overlap
     from spikepool.errors import InvalidInputError
     from spikepool.kit.files import replacing_file

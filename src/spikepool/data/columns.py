@@ -1,7 +1,8 @@
-"""What stands beside the rows: labels, groups and texts, one value per row, and masks of tokens."""
+"""What stands beside the rows: labels, groups and texts, one value per row, whole records, and masks of tokens."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ from numpy.typing import NDArray
 
 from spikepool.data.blocks import BlockSource
 from spikepool.data.budget import require_whole
+from spikepool.data.formats import recognise
 from spikepool.data.labels import as_values
+from spikepool.data.locations import locate
 from spikepool.data.opening import open_blocks
-from spikepool.errors import DataSourceError, ShapeError
+from spikepool.errors import DataSourceError, ShapeError, TableFormatError
 
 # Text values are Python objects: a few dozen bytes each, at least.
 _BYTES_PER_VALUE = 64
@@ -54,6 +57,15 @@ def read_column(
     if rows is not None and len(values) != rows:
         raise ShapeError(f"{name} has {len(values)} values for {rows} rows", remedy="Pass one value per row")
     return values
+
+
+def read_records(path: Any) -> Iterator[dict[str, Any]]:
+    """Records of a CSV, TSV, JSON lines, Parquet or Arrow file as dictionaries, in order and a few at a time."""
+    location = locate(path)
+    form = recognise(location, "labels")
+    if form.records is None:
+        raise TableFormatError(f"{location.url} is {form.name}, which has no records", remedy="Use CSV or Parquet")
+    yield from form.records(location)
 
 
 def read_mask(path: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
