@@ -88,8 +88,9 @@ def test_regression_forecasts_r2():
         signal = X @ beta
         return X, signal + 1.0 * rng.standard_normal(n)
 
-    X, y = draw(200)
-    f = sp.forecast(X, y, n=[800, 1600], target=0.2)
+    pilots = [draw(200) for _ in range(10)]
+    found = [sp.forecast(X, y, n=[800, 1600], target=0.2) for X, y in pilots]
+    (X, y), f = pilots[0], found[0]
     assert f.task == "regression"
     np.testing.assert_allclose(f.r2, f.score)
     np.testing.assert_allclose(f.mse, 1 - f.r2)
@@ -99,7 +100,8 @@ def test_regression_forecasts_r2():
     new, right = draw(5000)
     fit = fit_ridge(train, target[:, None])
     r2 = 1 - ((fit.predict(new)[:, 0] - right) ** 2).mean() / right.var()
-    assert f.interval[1, 0] <= r2 <= f.interval[1, 1]
+    inside = [g.interval[1, 0] <= r2 <= g.interval[1, 1] for g in found]
+    assert sum(inside) >= 7  # a binomial count of ten at .9 is smaller once in 80
     shifted = sp.forecast(X, 1000 + 7 * y, n=[800, 1600])  # units of y do not matter
     np.testing.assert_allclose(shifted.r2, f.r2, rtol=1e-6)
 

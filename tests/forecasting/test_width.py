@@ -7,7 +7,7 @@ from scipy.special import ndtr
 from spikepool.forecasting.leave_out import decompose, leave_group_out
 from spikepool.forecasting.level_error import NO_ERROR, LevelError, level_error
 from spikepool.forecasting.margins import likely_right, margins
-from spikepool.forecasting.width import RISE_VARIANCE, accuracy_variance, error_variance
+from spikepool.forecasting.width import RISE_VARIANCE, band_variance
 
 PENALTY = 40.0
 
@@ -86,30 +86,68 @@ def test_copies_that_leave_together_are_counted_once():
     assert jackknife(X, labels, np.zeros(60, dtype=int)) == NO_ERROR
 
 
-def test_accuracy_variance_is_counting_and_training_and_rise():
+def test_variance_of_accuracy_is_counting_and_training_and_rise():
     own = np.full(5, 0.7)
     z = np.array([own, own + 0.4, own - 0.3])
     p, rows = float(ndtr(0.7)), 400
     density = np.exp(-(0.7**2) / 2) / np.sqrt(2 * np.pi)
     counted = p * (1 - p) / rows / density**2
     trained = 1e-4 / density**2
-    found = accuracy_variance(own, z, LevelError(0.0, 1e-4), rows)
+    found = band_variance(own, z, LevelError(0.0, 1e-4), rows, True)
     expected = [counted + trained, counted + trained + RISE_VARIANCE / rows * 0.4**2, counted + trained]
     np.testing.assert_allclose(found, expected)
     scattered = z + np.array([[0.0] * 5, [0.0, 0.1, -0.1, 0.1, -0.1], [0.0] * 5])
-    more = accuracy_variance(own, scattered, LevelError(0.0, 1e-4), rows) - found
+    more = band_variance(own, scattered, LevelError(0.0, 1e-4), rows, True) - found
     np.testing.assert_allclose(more, [0, np.var([0.1, -0.1, 0.1, -0.1], ddof=1), 0], atol=1e-12)
 
 
 def test_a_pilot_without_an_error_still_has_a_width():
     own = np.full(4, 9.0)
-    width = 1.645 * np.sqrt(accuracy_variance(own, own[None], NO_ERROR, 200))[0]
+    width = 1.645 * np.sqrt(band_variance(own, own[None], NO_ERROR, 200, True))[0]
     certain = 2.807  # probit of 1 − .5/200, the largest accuracy that 200 rows speak for
     assert 0.95 < ndtr(certain - width) < 0.99  # zero errors among 200 rows: at least .985 in 19 of 20 cases
 
 
-def test_error_variance_grows_with_the_rise_only():
+def test_variance_of_r2_is_the_jackknife_and_the_rise():
     own = np.full(3, 0.5)
-    found = error_variance(own, np.array([own - 0.4, own, own + 0.2, own + 0.6]), 100)
-    assert found[0] == found[1] < found[2] < found[3]
-    assert found[1] > error_variance(own, own[None], 400)[0]
+    found = band_variance(own, np.array([own - 0.4, own, own + 0.2]), LevelError(1e-2, 2e-2), 100, False)
+    np.testing.assert_allclose(found, [3e-2, 3e-2, 3e-2 + RISE_VARIANCE / 100 * 0.2**2])
+
+
+def test_jackknife_of_a_regression_is_that_of_refitting():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((90, 12))
+    y = X[:, :1] + 0.7 * rng.standard_normal((90, 1))
+
+    def error(rows):
+        """ln of the squared leave-one-out error over the squared target, of ridge on `rows`."""
+        total = 0.0
+        for place in range(len(rows)):
+            others = np.delete(rows, place)
+            centre, level = X[others].mean(axis=0), y[others].mean(axis=0)
+            A = X[others] - centre
+            coefficients = np.linalg.solve(A.T @ A + PENALTY * np.eye(12), A.T @ (y[others] - level))
+            total += float(((level + (X[rows[place]] - centre) @ coefficients - y[rows[place]]) ** 2).sum())
+        return np.log(total / float(((y[rows] - y[rows].mean(axis=0)) ** 2).sum()))
+
+    every = np.arange(90)
+    without = np.array([error(np.delete(every, j)) for j in every])
+    found = level_error(decompose(X - X.mean(axis=0)), y, None, every, PENALTY)
+    # the fits to 89 and 88 rows differ up to squares of the hat matrix' off-diagonal
+    assert found.tested + found.trained == pytest.approx(89**2 / 90 * without.var(ddof=1), rel=0.1)
+
+
+def test_jackknife_of_a_regression_holds_the_scatter_between_pilots():
+    """Efron and Stein again, where features are many for the rows."""
+    levels, expected = [], []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((100, 40))
+        y = X.sum(axis=1, keepdims=True) / np.sqrt(40) + 0.5 * rng.standard_normal((100, 1))
+        parts, rows = decompose(X - X.mean(axis=0)), np.arange(100)
+        left = ((leave_group_out(parts, y, rows, 10.0) - y) ** 2).mean()
+        levels.append(np.log(left / y.var()))
+        if seed % 5 == 0:
+            own = level_error(parts, y, None, rows, 10.0)
+            expected.append(own.tested + own.trained)
+    assert 0.85 < np.mean(expected) / np.var(levels, ddof=1) < 2

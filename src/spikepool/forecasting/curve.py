@@ -27,7 +27,7 @@ from spikepool.forecasting.power_law import PowerLaw, fit_power_law
 from spikepool.forecasting.score_scale import EDGE
 from spikepool.forecasting.spectrum import fit_spectrum
 from spikepool.forecasting.target_power import PilotDesign, design_pilot, fit_target_power
-from spikepool.forecasting.width import accuracy_variance, error_variance
+from spikepool.forecasting.width import band_variance
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
 
@@ -105,10 +105,7 @@ class LearningCurve:
         sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
         together = self.transformed(np.append(sizes, self.pilot.rows))
         z, own = together[:-1], together[-1]
-        if self.classification:
-            variance = accuracy_variance(own, z, self.pilot.level_error, self.pilot.rows)
-        else:
-            variance = error_variance(own, z, self.pilot.rows)
+        variance = band_variance(own, z, self.pilot.level_error, self.pilot.rows, self.classification)
         half = float(ndtri((1 + level) / 2)) * np.sqrt(variance)
         return z[:, 0], z[:, 0] - half, z[:, 0] + half
 

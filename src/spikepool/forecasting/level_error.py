@@ -1,4 +1,4 @@
-r"""How far the accuracy that a pilot shows may be from the one it stands for.
+r"""How far the accuracy or R² that a pilot shows may be from the one it stands for.
 
 The leave-one-out accuracy of n0 rows is a mean over rows, but not over independent ones: every row is also one that
 the others are fitted to. Where few rows carry a class or a part of it, leaving one row out turns its neighbours from
@@ -10,7 +10,9 @@ row j is left out as well,
 
 of which the first part is the binomial one and the rest comes from training. Left-out residuals e_i = r_i/(1 − H_ii)
 change by H_ij e_j/(1 − H_ii) up to terms in H_ij², so that no fit is made again (mean standard errors within 2 % of the
-exact ones on pilots of 200 rows and more; a tenth too small on 40). Groups of rows leave together. The jackknife is
+exact ones on pilots of 200 rows and more; a tenth too small on 40). Groups of rows leave together. For regression c is the squared error
+of a row over the mean one, less its squared target over the mean one as a tested row: the variance is that of
+ln(MSE/var(y)). The jackknife is
 known to err to the large side (Efron and Stein): by likelihood half of the training part would do on average. All of it
 is used (:mod:`spikepool.forecasting.width` says why).
 """
@@ -31,7 +33,7 @@ _LEFT_OUT = 200
 
 @dataclass(frozen=True)
 class LevelError:
-    """Variance of the pilot's own accuracy: of its rows as tested ones, and what their part in training adds."""
+    """Variance of the pilot's own score: of its rows as tested ones, and what their part in training adds."""
 
     tested: float
     trained: float
@@ -40,17 +42,19 @@ class LevelError:
 NO_ERROR = LevelError(0.0, 0.0)
 
 
-def level_error(parts: Decomposition, Y: FloatArray, labels: IntArray, groups: IntArray, penalty: float) -> LevelError:
-    """Jackknife variance of the smooth leave-one-group-out accuracy, in its two parts.
+def level_error(
+    parts: Decomposition, Y: FloatArray, labels: IntArray | None, groups: IntArray, penalty: float
+) -> LevelError:
+    """Jackknife variance of the smooth leave-one-group-out accuracy, or of ln(MSE/var(y)), in its two parts.
 
     Parameters
     ----------
     parts : Decomposition
         Of the centred features.
     Y : array (n, classes)
-        ±1 indicators of `labels`.
+        ±1 indicators of `labels`, or real targets.
     labels, groups : array (n,)
-        Classes, and groups of rows that leave together.
+        Classes (None for regression), and groups of rows that leave together.
     penalty : float
         The ridge penalty.
     """
@@ -58,17 +62,24 @@ def level_error(parts: Decomposition, Y: FloatArray, labels: IntArray, groups: I
     share = parts.squared / (parts.squared + penalty)
     invert = group_inverse(parts, groups, penalty)
     left_out = invert(Z - parts.left @ (share[:, None] * (parts.left.T @ Z)))
-    margin = margins(Y - left_out, labels)
-    spread = float(margin.std())
-    count = likely_right(margin, spread)
+    error = max(float((left_out**2).sum()) / n, 1e-300)
+    spread = 0.0 if labels is None else float(margins(Y - left_out, labels).std())
+
+    def score(residual: FloatArray) -> FloatArray:
+        if labels is None:
+            return np.asarray((residual**2).sum(axis=1) / error)
+        return likely_right(margins(Y - residual, labels), spread)
+
+    count = score(left_out)
+    own = count - ((Z**2).sum(axis=1) / max(float((Z**2).sum()) / n, 1e-300) if labels is None else count.mean())
     names = np.unique(groups)
     removed = names[np.linspace(0, len(names) - 1, min(len(names), _LEFT_OUT)).round().astype(np.intp)]
     tested, trained = np.empty(len(removed)), np.empty(len(removed))
     for index, name in enumerate(removed):
         gone = groups == name
         reach = 1 / n + (parts.left * share) @ parts.left[gone].T
-        without = likely_right(margins(Y - left_out - invert(reach @ left_out[gone]), labels), spread)
-        tested[index] = (count[gone] - count.mean()).sum()
+        without = score(left_out + invert(reach @ left_out[gone]))
+        tested[index] = own[gone].sum()
         trained[index] = (count - without)[~gone].sum()
     scale = len(names) / n**2
     if len(removed) < 2:

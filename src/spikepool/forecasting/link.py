@@ -34,7 +34,7 @@ from spikepool.kit.constants import constant
 _WHERE = "Development halves of `benchmarks/studies/plan_worlds.py` and of the corpora of the forecast benchmark"
 _SLOPE = constant(
     "forecasting.link._SLOPE",
-    0.7,
+    0.75,
     "More than two classes: prior slope b of the log margin against ln sqrt(R²/(1 − R²))",
     f"{_WHERE}; true slopes of text corpora are .54 to .75, of digits and splice .9",
 )

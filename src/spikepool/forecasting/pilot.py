@@ -89,7 +89,7 @@ class Pilot:
     gaussian : bool
         Whether rows look Gaussian, of one shape, within the classes.
     level_error : LevelError
-        Variance of the leave-one-out accuracy (zero for regression).
+        Variance of the leave-one-out accuracy, or of ln(MSE/var(y)).
     """
 
     rows: int
@@ -167,9 +167,7 @@ def measure_pilot(
     kept = np.arange(max(best - _PENALTIES_BESIDE, 0), min(best + _PENALTIES_BESIDE + 1, len(penalties)))
     number = np.unique(groups, return_inverse=True)[1]
     leaving = float(np.bincount(number)[number].mean())  # rows that leave with a row, itself included
-    error = NO_ERROR
-    if labels is not None:
-        error = level_error(parts, Y, labels, groups, float(penalties[chosen]))
+    error = level_error(parts, Y, labels, groups, float(penalties[chosen]))
     own = PilotSize(round(n - leaving), np.ones(n), excess[:, kept], excess[:, chosen], correct, likely)
 
     if d > parts.rank:  # the same inner products in fewer columns

@@ -10,7 +10,7 @@ rows: the Bayesian bootstrap) and by a part of itself, because curves depart fro
 the rise from 200 rows, a tenth from 1000, whose own sizes show more of the form. A curve that still has far to rise
 therefore has a wide interval, and one that is flat has that of its level.
 
-The error of a regression, with z = −ln(MSE/var(y)): .5 var_reweighted(z(n)) + 5/n0 + .05 (z(n) − z(n0))²₊.
+The same holds for a regression with z = −ln(MSE/var(y)), whose level has the jackknife's variance without a density.
 """
 
 from __future__ import annotations
@@ -26,28 +26,17 @@ from spikepool.kit.arrays import FloatArray
 # rows. Less than the whole training variance would fit as well on average (.5 by likelihood), but clinc150 with its
 # many small classes is then covered in .8 at 200 rows.
 RISE_VARIANCE = 10.0
-# R²: factor of the variance over reweightings, b of b/n0, and variance of the rise as a part of its square. Covers .89
-# or more of each of eight real targets (diabetes, pixels, lengths of texts of three corpora), and .90 to .95 by size of
-# the pilot; 2.2 of the reweightings' variance with hardly anything beside it had .83 at 100 rows.
-ERROR_VARIANCE = (0.5, 5.0, 0.05)
 
 
-def accuracy_variance(own: FloatArray, z: FloatArray, level: LevelError, rows: int) -> FloatArray:
+def band_variance(own: FloatArray, z: FloatArray, level: LevelError, rows: int, accuracy: bool) -> FloatArray:
     """Variance of z at each size, from z (draws,) of the pilot's size and z (sizes, draws), the first draw the fit."""
-    edge = 0.5 / rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
-    accuracy = float(np.clip(ndtr(own[0]), edge, 1 - edge))
-    density = float(np.exp(-(ndtri(accuracy) ** 2) / 2) / np.sqrt(2 * np.pi))
-    tested = max(level.tested, accuracy * (1 - accuracy) / rows)
+    variance = level.tested + level.trained
+    if accuracy:
+        edge = 0.5 / rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
+        share = float(np.clip(ndtr(own[0]), edge, 1 - edge))
+        density = float(np.exp(-(ndtri(share) ** 2) / 2) / np.sqrt(2 * np.pi))
+        variance = (max(level.tested, share * (1 - share) / rows) + level.trained) / density**2
     rise = z - own
     return np.asarray(
-        (tested + level.trained) / density**2
-        + rise[:, 1:].var(axis=1, ddof=1)
-        + RISE_VARIANCE / rows * np.maximum(rise[:, 0], 0) ** 2
+        variance + rise[:, 1:].var(axis=1, ddof=1) + RISE_VARIANCE / rows * np.maximum(rise[:, 0], 0) ** 2
     )
-
-
-def error_variance(own: FloatArray, z: FloatArray, rows: int) -> FloatArray:
-    """Variance of ln(MSE/var(y)) at each size, from z (draws,) of the pilot's size and z (sizes, draws)."""
-    reweighted, few, part = ERROR_VARIANCE
-    rise = np.maximum(z[:, 0] - own[0], 0)
-    return np.asarray(reweighted * z[:, 1:].var(axis=1, ddof=1) + few / rows + part * rise**2)
