@@ -29,32 +29,47 @@ def test_moments_are_integrals_of_the_slope():
             assert covariance[j, i] == pytest.approx(covariance[i, j])
 
 
-def test_posterior_is_that_of_joint_draws():
-    """Conditioning by hand: joint mean and covariance of points and asked sizes, one scale at a time."""
+@pytest.mark.parametrize("guide", [None, np.array([0.1, 0.4, 0.8, 0.7, 1.0])])
+def test_posterior_is_that_of_joint_draws(guide):
+    """Conditioning by hand: joint mean and covariance of points and asked sizes, one scale and mean at a time."""
     n, z, v = np.array([64.0, 128.0, 512.0]), np.array([0.2, 0.5, 0.9]), np.array([0.01, 0.02, 0.005])
     at = np.array([256.0, 2048.0])
-    found = cp.posterior(n, z, np.diag(v), at)
+    found = cp.posterior(n, z, np.diag(v), at, guide)
     x = np.log2(np.concatenate([n, at]))
     order = np.argsort(x)
     back = np.argsort(order)
     walk = cp.ROUGH**2 * np.minimum.outer(x - x.min(), x - x.min())
-    weights = []
-    for c, (tau, b, prior) in enumerate(cp.PRIOR):
+    weights, c = [], 0
+    for tau, b, prior in cp.PRIOR:
         m, C = cp.slope_moments(x[order], b)
         m, C = m[back], C[np.ix_(back, back)]
         K = tau**2 * C + walk + norm.ppf(EDGE) ** 2
         A = K[:3, :3] + np.diag(v + 1e-10)
-        mean = 0.9 + tau * m
-        gain = K[3:, :3] @ np.linalg.inv(A)
-        np.testing.assert_allclose(found.mean[c], mean[3:] + gain @ (z - mean[:3]), atol=1e-8)
-        np.testing.assert_allclose(found.covariance[c], K[3:, 3:] - gain @ K[:3, 3:], atol=1e-8)
-        r = z - mean[:3]
-        weights.append(prior * np.exp(-0.5 * r @ np.linalg.solve(A, r)) / np.sqrt(np.linalg.det(A)))
+        for mean in [0.9 + tau * m] + ([] if guide is None else [0.9 + guide - guide[2]]):
+            gain = K[3:, :3] @ np.linalg.inv(A)
+            np.testing.assert_allclose(found.mean[c], mean[3:] + gain @ (z - mean[:3]), atol=1e-8)
+            np.testing.assert_allclose(found.covariance[c], K[3:, 3:] - gain @ K[:3, 3:], atol=1e-8)
+            r = z - mean[:3]
+            weights.append(prior * np.exp(-0.5 * r @ np.linalg.solve(A, r)) / np.sqrt(np.linalg.det(A)))
+            c += 1
     np.testing.assert_allclose(found.weights, np.array(weights) / np.sum(weights), atol=1e-8)
     draws = found.draw(40_000, np.random.default_rng(0))
     for q in (0.05, 0.5, 0.95):
         spread = draws.std(axis=0)
         assert np.all(np.abs(np.quantile(draws, q, axis=0) - found.quantile(q)) < 0.03 * spread + 0.002)
+
+
+def test_points_decide_about_a_guide():
+    """A guide that the points follow is followed; one that they contradict is not."""
+    n, at = 2.0 ** np.arange(5, 10), np.array([2048.0, 8192.0])
+    every = np.log2(np.concatenate([n, at]))
+    true, noise = 0.2 * every + 0.4 * np.sin(1.5 * every), 1e-4 * np.eye(5)  # of no shape that the prior knows
+    alone = cp.posterior(n, true[:5], noise, at).quantile(0.5)
+    guided = cp.posterior(n, true[:5], noise, at, true + 3.0).quantile(0.5)
+    assert np.abs(guided - true[5:]).max() < 0.1 < 0.5 < np.abs(alone - true[5:]).max()
+    usual, wrong = 0.2 * every[:5], -0.5 * every
+    misled = cp.posterior(n, usual, noise, at, wrong).quantile(0.5)
+    np.testing.assert_allclose(misled, cp.posterior(n, usual, noise, at).quantile(0.5), atol=0.05)
 
 
 def test_scales_invert_and_rise_with_quality():

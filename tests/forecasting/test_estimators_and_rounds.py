@@ -1,8 +1,10 @@
 """Forecasts of any estimator and score, and plans in rounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from sklearn.metrics import get_scorer, make_scorer
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestCentroid
 from sklearn.pipeline import make_pipeline
@@ -47,6 +49,30 @@ def test_scores_that_need_probabilities_and_regressions(digits):
     assert m.score[0] < 0
     own = sp.forecast(X, y, n=[400], estimator=KNeighborsRegressor(), scoring=make_scorer(lambda a, b: 0.5))
     assert own.score[0] == pytest.approx(0.5, abs=0.02)
+
+
+def test_curve_of_ridge_guides_other_estimators(digits):
+    """An estimator that is ridge rises about as ridge is forecast to rise."""
+    X, y = digits
+    gaps = []
+    for start in (0, 200, 400):
+        rows = slice(start, start + 200)
+        f = sp.forecast(X[rows], y[rows], n=[1600], estimator=RidgeClassifierCV(np.logspace(-3, 3, 13)))
+        alone = f.curve.to_score(replace(f.curve, guide=None).band([1600], 0.9)[0])[0]
+        before, after = f.curve.guide(np.array([f.measured_n[0], 1600.0]))
+        ridge = f.curve.to_score(f.curve.scale.to_z(f.measured_score[:1]) + after - before)[0]
+        gaps.append((abs(f.score[0] - ridge), abs(alone - ridge)))
+    guided, alone = np.mean(gaps, axis=0)
+    assert guided < 0.5 * alone
+
+
+def test_ridge_at_chance_does_not_mislead():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((200, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    f = sp.forecast(X, y, n=[1600], estimator=KNeighborsClassifier(5))
+    alone = f.curve.to_score(replace(f.curve, guide=None).band([1600], 0.9)[0])[0]
+    assert f.score[0] > alone - 0.01
 
 
 def test_default_is_ridge_and_bad_arguments_are_named(digits):

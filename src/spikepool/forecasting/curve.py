@@ -124,13 +124,15 @@ class LearningCurve:
         return float(self.to_score(fitted.transformed(np.maximum(self.pilot.rows * MULTIPLES, 4.0)).max()))
 
 
-def fit_curve(pilot: Pilot, rng: np.random.Generator, progress: Progress | None = None) -> LearningCurve:
+def fit_curve(
+    pilot: Pilot, rng: np.random.Generator, progress: Progress | None = None, reweightings: int = REWEIGHTINGS
+) -> LearningCurve:
     """Fit the curve to a pilot and to reweightings of its rows."""
     spectrum = fit_spectrum(pilot.eigenvalues, pilot.rows, pilot.dimension, pilot.row_norm)
     design = design_pilot(pilot, spectrum)
     own = equivalents(spectrum, design.bands, pilot.rows, design.penalties).mse * (1 + 1 / pilot.rows)
     draws = []
-    for number in range(REWEIGHTINGS + 1):
+    for number in range(reweightings + 1):
         weights = np.ones(pilot.rows) if number == 0 else rng.exponential(size=pilot.rows)
         draws.append(_fit_draw(pilot, design, own, weights))
         if progress is not None:

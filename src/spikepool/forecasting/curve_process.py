@@ -15,12 +15,16 @@ a0 = a(x0) both are closed:
 The scale tau and the damping b are unknown: a mixture over pairs of them, weighted by a prior and the likelihood of the
 points. Where points have no repeats, the size of their noise is unknown too and is part of the same mixture.
 
+A *guide* g, the forecast curve of another model on the same rows, is a second explanation of the points, as likely as
+the first before they are seen: E[z(x) − z(x0)] = g(x) − g(x0), with the covariance as above. The points decide.
+
 The prior was fitted to learning curves of a public database (``benchmarks/studies/curve_prior.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri
@@ -113,7 +117,9 @@ class CurvePosterior:
         return found
 
 
-def posterior(n: FloatArray, z: FloatArray, noise: FloatArray | None, at: FloatArray) -> CurvePosterior:
+def posterior(
+    n: FloatArray, z: FloatArray, noise: FloatArray | None, at: FloatArray, guide: FloatArray | None = None
+) -> CurvePosterior:
     """Posterior at the sizes `at` given points z (p,) at sizes n (p,).
 
     Parameters
@@ -124,6 +130,8 @@ def posterior(n: FloatArray, z: FloatArray, noise: FloatArray | None, at: FloatA
         Covariance of the points' errors: an error that all points share makes the level uncertain and the slope not.
         None: independent errors, equal up to a factor n^(-1/4), of unknown size.
     at : array (m,)
+    guide : array (p + m,), optional
+        Transformed scores of another model at `n` and `at`.
     """
     x = np.log2(np.concatenate([n, at]).astype(np.float64))
     order = np.argsort(x, kind="stable")
@@ -137,9 +145,10 @@ def posterior(n: FloatArray, z: FloatArray, noise: FloatArray | None, at: FloatA
     logs, means, covariances = [], [], []
     for scale, damping, prior in PRIOR:
         mean, covariance = moments[damping]
-        mean, full = scale * mean[back], scale**2 * covariance[np.ix_(back, back)] + walk
-        rest = np.column_stack([z - centre - mean[:points], full[:points, points:]])
-        for errors in noises:
+        full = scale**2 * covariance[np.ix_(back, back)] + walk
+        expected = [scale * mean[back]] if guide is None else [scale * mean[back], guide - guide[np.argmax(n)]]
+        for errors, mean in product(noises, expected):
+            rest = np.column_stack([z - centre - mean[:points], full[:points, points:]])
             factor = np.linalg.cholesky(full[:points, :points] + errors + 1e-10 * np.eye(points))
             solved = np.linalg.solve(factor, rest)
             white, gain = solved[:, 0], solved[:, 1:]

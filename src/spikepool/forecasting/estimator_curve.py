@@ -1,7 +1,7 @@
 """The learning curve of any scikit-learn estimator: cross-validated at sizes below the pilot, then continued.
 
 Scores of seven sizes from a tenth to four fifths of the pilot (:mod:`spikepool.forecasting.out_of_fold`) are points of
-a curve for :mod:`spikepool.forecasting.process_curve`.
+a curve for :mod:`spikepool.forecasting.process_curve`, with the curve of ridge on the same rows as a guide.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from numpy.typing import ArrayLike
 
 from spikepool.errors import InvalidInputError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
+from spikepool.forecasting.curve import fit_curve
 from spikepool.forecasting.out_of_fold import measure_sizes
+from spikepool.forecasting.pilot import measure_pilot
 from spikepool.forecasting.pilot_input import PilotInput
 from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.forecasting.score_scale import score_scale, scorer_bounds
 from spikepool.forecasting.token_rows import OverTokens
 from spikepool.kit import validation as check
-from spikepool.kit.arrays import AnyArray
+from spikepool.kit.arrays import AnyArray, FloatArray
 
 
 def forecast_estimator(
@@ -63,7 +65,13 @@ def forecast_estimator(
             raise InvalidInputError(
                 f"target must lie between {scale.low:g} and {scale.high:g}", target, "Check the scorer"
             )
-    curve = points.curve(scale)
+    ridge = fit_curve(measure_pilot(pilot.X, pilot.Y, pilot.labels, pilot.groups, rng), rng, reweightings=0)
+
+    def guide(sizes: FloatArray) -> FloatArray:
+        """Ridge's probit of accuracy for scores in an interval, minus the logarithm of its error for losses and R²."""
+        return np.asarray(ridge.transformed(sizes)[:, 0] if np.isfinite(scale.low) else -np.log(ridge.mse(sizes)[:, 0]))
+
+    curve = points.curve(scale, guide)
     assert curve.covariance is not None
     shares = None if pilot.labels is None else np.bincount(pilot.labels) / len(X)
     chance = {"accuracy": None if shares is None else float(shares.max()), "r2": 0.0}.get(name or "")

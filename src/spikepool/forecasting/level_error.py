@@ -10,11 +10,12 @@ row j is left out as well,
 
 of which the first part is the binomial one and the rest comes from training. Left-out residuals e_i = r_i/(1 − H_ii)
 change by H_ij e_j/(1 − H_ii) up to terms in H_ij², so that no fit is made again (mean standard errors within 2 % of the
-exact ones on pilots of 200 rows and more; a tenth too small on 40). Groups of rows leave together. For regression c is the squared error
-of a row over the mean one, less its squared target over the mean one as a tested row: the variance is that of
-ln(MSE/var(y)). The jackknife is
+exact ones on pilots of 200 rows and more; a tenth too small on 40). Groups of rows leave together. The jackknife is
 known to err to the large side (Efron and Stein): by likelihood half of the training part would do on average. All of it
 is used (:mod:`spikepool.forecasting.width` says why).
+
+For regression c_i is the squared error of a row over the mean one, and the first part of L_j is c_j less the squared
+target of row j over the mean one: the variance is that of ln(MSE/var(y)).
 """
 
 from __future__ import annotations

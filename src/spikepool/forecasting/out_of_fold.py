@@ -15,6 +15,7 @@ training sets of size s, sum_i w_is = 1. Errors that are common to all sizes lea
 from __future__ import annotations
 
 import warnings as python_warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,7 @@ class MeasuredSizes:
     without: FloatArray
     reuse: FloatArray
 
-    def curve(self, scale: ScoreScale) -> ProcessCurve:
+    def curve(self, scale: ScoreScale, guide: Callable[[FloatArray], FloatArray] | None = None) -> ProcessCurve:
         """The points of a curve, with the covariance of their errors; V and c are taken on the transformed scale."""
         score, least = self.score, float(np.finfo(float).tiny)
         if np.isfinite(scale.low) and np.isfinite(scale.high):
@@ -84,7 +85,7 @@ class MeasuredSizes:
         logs = np.log(np.clip(jackknife / np.sqrt(np.outer(variance, variance)), 0.05, 1.0))
         rate = max(-float((logs * apart).sum() / (apart**2).sum()), 1e-3)
         parts = np.exp(-rate * apart) + TRAINED_SHARE * (1 + np.diag(np.maximum(self.reuse - 1, 0.0)))
-        return ProcessCurve(self.n, score, float(variance.mean()) * parts / np.outer(slope, slope), scale)
+        return ProcessCurve(self.n, score, float(variance.mean()) * parts / np.outer(slope, slope), scale, guide)
 
 
 class OutOfFold(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

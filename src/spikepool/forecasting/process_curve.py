@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,12 +34,15 @@ class ProcessCurve:
     covariance : array (p, p) or None
         Of the errors of the scores; None if unknown.
     scale : ScoreScale
+    guide : callable, optional
+        Transformed scores of another model on the same rows, by size.
     """
 
     n: FloatArray
     score: FloatArray
     covariance: FloatArray | None
     scale: ScoreScale
+    guide: Callable[[FloatArray], FloatArray] | None = None
 
     @property
     def rows(self) -> float:
@@ -53,7 +57,9 @@ class ProcessCurve:
 
     def posterior(self, n: ArrayLike) -> CurvePosterior:
         """Posterior of the transformed score at `n`."""
-        return posterior(self.n, *self._points, np.atleast_1d(np.asarray(n, dtype=np.float64)))
+        at = np.atleast_1d(np.asarray(n, dtype=np.float64))
+        guide = None if self.guide is None else self.guide(np.concatenate([self.n, at]))
+        return posterior(self.n, *self._points, at, guide)
 
     def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Median, lower and upper end on the transformed scale."""
