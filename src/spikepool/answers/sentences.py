@@ -8,6 +8,7 @@ import numpy as np
 
 from spikepool.kit.showing import number
 from spikepool.pooling.catalogue import poolings
+from spikepool.pooling.learned_report import BY_LIKELIHOOD
 
 # Gain of the forecast from four times the rows below which more rows are called of little use.
 LITTLE_GAIN = 0.01
@@ -30,6 +31,13 @@ def choose(fitted: Any, score_name: str) -> tuple[str, str]:
         added = f" With logistic regression added, the classifier has accuracy {fitted.accuracy_:.3f} on these rows."
     if fitted.prediction_ == "mean":
         best = max(others, key=lambda c: c.gain)
+        if fitted.reason_ == BY_LIKELIHOOD:
+            return (
+                f"Keep the mean: with logistic regression on it the classifier has accuracy {fitted.accuracy_:.3f} on "
+                "rows left out, and no other pooling raises their likelihood by one standard error (ridge alone: "
+                f"{mean.score:.3f} on the mean; best other: {best.label}, {_points(best.gain, best.error)}).",
+                "Pool by the mean; more labelled rows could still tell small differences apart.",
+            )
         return (
             f"Keep the mean (ridge: {score_name} {mean.score:.3f}): the candidates combined are not better by one "
             f"standard error (best single one: {best.label}, {_points(best.gain, best.error)}).{added}",

@@ -8,7 +8,7 @@ features and of logistic regression on the mean are combined,
 
 the f_c of row i being those of fits without its fold. The ridge predicts alone where the combination does not raise
 the out-of-fold log-likelihood by one standard error, and the mean's own scores (ridge and logistic regression on the
-mean) are used alone where all others together do not raise theirs by two: the best candidate was chosen among many.
+mean) are used alone where all others together do not raise theirs by one.
 """
 
 from __future__ import annotations
@@ -37,9 +37,6 @@ from spikepool.pooling.stacking import paired
 INVERSE_PENALTY, STEPS, TOLERANCE = 1.0, 200, 1e-3
 # Rows times features (at most the rows) times classes beyond which a head would take longer than comparing poolings.
 MOST_WORK = 6e8
-# Standard errors of log-likelihood by which all scores together must be better than those of the mean. With 100 rows of
-# 77 classes, gains of up to 1.9 were losses of two points on other rows; gains on other rows had 2.0 to 12.
-ERRORS_OVER_MEAN = 2.0
 # Largest size of the features of a head, in single precision.
 MOST_BYTES = 2**29
 # Added to the products of rows, relative to their size: the rounding of single precision, or a power of ten more.
@@ -213,11 +210,11 @@ def mix_heads(
         v = score_weights(scores, codes, weights)
         return v, np.asarray(sum(share * f for share, f in zip(v, scores, strict=True)))
 
-    def better(scores: FloatArray, reference: FloatArray, errors: float = ERRORS_REQUIRED) -> bool:
+    def better(scores: FloatArray, reference: FloatArray) -> bool:
         own = np.arange(n), codes
         gains = log_softmax(scores, axis=1)[own] - log_softmax(reference, axis=1)[own]
         gain, error = paired(gains, weights, task.clusters)
-        return gain > errors * error
+        return gain > ERRORS_REQUIRED * error
 
     def chosen(ridge: FloatArray, scores: Sequence[FloatArray], keep: Sequence[int]) -> tuple[FloatArray, Heads]:
         """The ridge beside logistic regression on the poolings `keep`, or alone."""
@@ -233,7 +230,7 @@ def mix_heads(
         return found
     own = [c for c, (layer, pooling) in enumerate(used) if layer == mean.layer and pooling.name == "mean"]
     reference, alone = chosen(mean_ridge, [scores[c] for c in own], own)
-    return found if better(total, reference, ERRORS_OVER_MEAN) else replace(alone, mean=True)
+    return found if better(total, reference) else replace(alone, mean=True)
 
 
 def score_weights(scores: Sequence[FloatArray], codes: IntArray, weights: FloatArray) -> FloatArray:

@@ -23,6 +23,7 @@ from spikepool.kit.threads import task_threads
 from spikepool.pooling.calibration import DEFAULT_SCALE, class_scores, fit_scale, probabilities
 from spikepool.pooling.heads import Head, Heads, LogisticFeatures, head_rows, mix_heads
 from spikepool.pooling.learned_base import LearnedPooling
+from spikepool.pooling.learned_report import BY_LIKELIHOOD
 from spikepool.pooling.learning_rows import balanced_rows
 from spikepool.pooling.per_class import ClassScores, class_scores_table
 
@@ -42,9 +43,10 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     Each candidate predicts every row from the other folds. The predictions are combined with non-negative weights (a
     stack). The stack is used if its squared error is below that of the mean, and below that of the best candidate, by
     one standard error each; else the best candidate alone; and where the stack is not better than the mean, mean
-    pooling with ridge. ``candidates_`` has the table, ``decision_`` the best candidate, whose features `transform`
+    pooling. ``candidates_`` has the table, ``decision_`` the best candidate, whose features `transform`
     gives. Logistic regression on these features and on the mean is added where that raises the likelihood of rows left
-    out.
+    out; the mean is kept where all of this is not better, by one standard error, than ridge and logistic regression on
+    the mean.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         Every candidate with ``name``, ``layer``, ``score`` (cross-validated), ``gain`` over the mean and its standard
         ``error``, ``loss`` and ``weight`` in the stack; empty unless several were compared.
     reason_ : str
-        "compared", or why poolings were not.
+        "compared", "compared with logistic regression" where that kept the mean, or why poolings were not.
     weights_ : array of shape (T,)
         Weight of each position under ``decision_``, averaged over heads: that of a full row for fixed rules, the
         average over the training rows for queries, the size of the ridge coefficients for ``"flat"`` and
@@ -230,6 +232,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
                 heads = mix_heads(choice, found.rows_of, task, own, *scores, over)
             if heads.mean:
                 found, self.scale_ = replace(found, choice=choice.mean_alone()), mean_scale
+                self.reason_ = BY_LIKELIHOOD
         self._finish(found, Y, weights)
         self._heads = self._heads_on_all(heads.parts, sources, codes, weights) if found.streamed else heads.parts
         self.head_shares_ = {"ridge": heads.ridge, **{f"logistic {p.name}": w for w, _, p, _ in heads.parts}}

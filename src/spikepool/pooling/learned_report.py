@@ -16,6 +16,9 @@ from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import Pooling
 from spikepool.pooling.sequence import SequencePooling
 
+# Why the mean was kept, where ridge alone had preferred another candidate.
+BY_LIKELIHOOD = "compared with logistic regression"
+
 
 class FittedReport(BaseEstimator):  # type: ignore[misc]
     """Summary, plots and notebook view of a fitted pooling."""
@@ -68,6 +71,11 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
         gain = _with_error(self.improvement_, self.improvement_error_)
         if self.prediction_ == "mean":
             best = max(self.candidates_[1:], key=lambda c: c.gain)
+            if self.reason_ == BY_LIKELIHOOD:
+                return (
+                    "with logistic regression, the candidates were not better than the mean by one standard error of "
+                    f"likelihood (best by ridge alone: {best.label} {_with_error(best.gain, best.error)})"
+                )
             return (
                 "the stack of candidates was not better by one standard error "
                 f"(best single candidate: {best.label} {_with_error(best.gain, best.error)})"
