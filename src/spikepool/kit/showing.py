@@ -127,7 +127,8 @@ def html_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str 
         text = value if isinstance(value, str) else number(value)
         long = len(text) > _LONG_CELL
         side, wrap = "left" if position == 0 or long else "right", "anywhere" if long else "break-word"
-        return f'<{tag} style="{_CELL};text-align:{side};overflow-wrap:{wrap}">{html.escape(text)}</{tag}>'
+        whole = ";white-space:nowrap" if position == 0 and not (long or header) else ""  # names of facts
+        return f'<{tag} style="{_CELL};text-align:{side};overflow-wrap:{wrap}{whole}">{html.escape(text)}</{tag}>'
 
     def line(values: Sequence[Any], tag: str) -> str:
         return "<tr>" + "".join(cell(value, tag, i) for i, value in enumerate(values)) + "</tr>"
