@@ -97,3 +97,28 @@ def test_the_mean_is_kept_when_its_own_classifier_is_as_good():
 def test_classes_seen_in_other_folds():
     strata, folds = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 0, 1])
     assert seen_elsewhere(strata, folds).tolist() == [True, True, False, False, False]
+
+
+def test_heads_of_two_layers_are_named_saved_and_exported(tmp_path):
+    """The best candidate lies in layer a, and logistic regression on the mean of the last layer, b, adds to it."""
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    rng = np.random.default_rng(0)
+    n, T, d, K = 400, 6, 40, 30
+    y = rng.integers(0, K, n)
+    first, last = rng.normal(size=(K, d)), rng.normal(size=(K, d))
+    A = rng.normal(size=(n, T, d))
+    A[:, 2] += 1.2 * first[y]
+    B = rng.normal(size=(n, T, d)) + 0.3 * last[y][:, None]
+    X = {"a": A * np.geomspace(1, 8, d), "b": B * np.geomspace(1, 8, d)}
+    fitted = sp.LearnedPoolingClassifier().fit(X, y)
+    assert fitted.layer_ == "a"
+    assert {part[1] for part in fitted._heads} == {"a", "b"}
+    assert len(fitted.head_shares_) == 1 + len(fitted._heads)
+    expected = fitted.predict_proba(X)
+    fitted.save(tmp_path / "model")
+    np.testing.assert_allclose(sp.load(tmp_path / "model").predict_proba(X), expected, atol=1e-12)
+    fitted.to_onnx(tmp_path / "model.onnx")
+    tokens = np.stack([X[layer] for layer in fitted.layers_], axis=1).astype(np.float32)
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    found = session.run(None, {"tokens": tokens, "mask": np.ones((n, T), dtype=bool)})
+    np.testing.assert_allclose(found[1], expected, atol=1e-4)

@@ -235,7 +235,10 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
                 self.reason_ = BY_LIKELIHOOD
         self._finish(found, Y, weights)
         self._heads = self._heads_on_all(heads.parts, sources, codes, weights) if found.streamed else heads.parts
-        self.head_shares_ = {"ridge": heads.ridge, **{f"logistic {p.name}": w for w, _, p, _ in heads.parts}}
+        self.head_shares_ = {"ridge": heads.ridge}
+        for share, layer, pooling, _ in heads.parts:
+            where = "" if layer is None else f" @ {layer}"
+            self.head_shares_[f"logistic {pooling.name}{where}"] = share
         classes = heads.values.argmax(axis=1)
         self.accuracy_ = float(task.weights @ (classes == own) / task.weights.sum()) if judged else float("nan")
         self.class_scores_: tuple[ClassScores, ...] = (
