@@ -25,7 +25,7 @@ STRENGTHS = (1.2, 2.0, 3.5)
 
 
 def ratio(w: np.ndarray, R: np.ndarray) -> float:
-    alpha, kappa = sp.alpha_kappa(w, R)
+    alpha, kappa = sp.gains(w, R)
     return alpha / kappa
 
 

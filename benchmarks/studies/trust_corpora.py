@@ -226,9 +226,9 @@ def print_tables(out: Path) -> None:
     sets: dict[tuple[str, str], list[dict]] = {}
     for cell in results:
         sets.setdefault((cell["corpus"], cell["set"]), []).append(cell)
-    heads = "error | bootstrap | coverage"
+    heads, italics = "error | bootstrap | coverage", "*error* | *bootstrap* | *coverage*"
     shown = "true overlap, k = 5, 10, 20, 50"
-    print(f"| corpus, features | n | draws | {shown} | {heads} | *{heads}* | refused | flagged |")
+    print(f"| corpus, features | n | draws | {shown} | {heads} | {italics} | refused | flagged |")
     print("| --- " * 12 + "|")
     for (corpus, name), cells in sorted(sets.items(), reverse=True):
         for n in sorted({c["n"] for c in cells}):
@@ -238,7 +238,7 @@ def print_tables(out: Path) -> None:
             flagged = sum(bool(c["warnings"]) for c in here)
             both = f"{summary(here, True)} | {summary(here, False)}"
             print(f"| {corpus}, {name} | {n} | {len(here)} | {truth} | {both} | {refused} | {flagged} |")
-    print(f"\n| features | {heads} | *{heads}* | error, k = 1, 2, 5, 10, 20, 50 | bootstrap |")
+    print(f"\n| features | {heads} | {italics} | error, k = 1, 2, 5, 10, 20, 50 | bootstrap |")
     print("| --- " * 9 + "|")
     for (corpus, name), cells in sorted(sets.items(), reverse=True):
         truth, ours, boot, _, _ = spans_of(cells, True)
