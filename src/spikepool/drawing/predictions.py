@@ -24,7 +24,7 @@ class Predicted(Protocol):
     def outliers(self) -> tuple[Any, ...]: ...  # noqa: D102
 
 
-def draw_prediction(prediction: Predicted, ax: Any = None, *, title: str | None = None) -> Any:
+def draw_prediction(prediction: Predicted, ax: Any = None) -> Any:
     """Density of the bulk with its edge, and a line at each outlier with its alignment."""
     ax = plotting.own_axes(ax)
     line = plotting.plot_density(ax, prediction.bulk, label="bulk")
@@ -38,8 +38,6 @@ def draw_prediction(prediction: Predicted, ax: Any = None, *, title: str | None 
     # a density may diverge at zero; the height that nine tenths of it stay below shows the rest
     ax.set_ylim(0, 1.6 * float(np.quantile(line.get_ydata(), 0.9)))
     ax.set(xlabel="eigenvalue of the covariance", ylabel="density")
-    if title:
-        ax.set_title(title, loc="left")
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0)  # no line behind it
     return ax
 

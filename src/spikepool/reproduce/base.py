@@ -212,20 +212,20 @@ def within(name: str, value: float, limit: float, where: str, *, markers: int = 
     )
 
 
-def alignment_bias(mu: ArrayLike, threshold: ArrayLike, d: int, constant: float = 1.0) -> NDArray[np.float64]:
+def alignment_bias(mu: ArrayLike, threshold: ArrayLike, d: int) -> NDArray[np.float64]:
     """Finite-size bias of a simulated alignment, from the scaling of the BBP transition.
 
     With e = mu/threshold − 1, the alignment of a finite matrix follows d^(-1/3) f(e d^(1/3)); f grows
     linearly above the transition and its corrections on both sides decay as 1/e². So the bias is of order
     1/(d e²) away from the threshold and d^(-1/3) at it:
 
-        bias = constant / (d (e² + d^(-2/3)))
+        bias = 1 / (d (e² + d^(-2/3)))
     """
     size = check.size(d, "d")
     strengths = check.finite_array(mu, "mu", empty=True)
     critical = check.finite_array(threshold, "threshold", empty=True)
     e = strengths / np.maximum(critical, 1e-12) - 1
-    result: NDArray[np.float64] = np.asarray(constant / (size * (e**2 + size ** (-2 / 3))))
+    result: NDArray[np.float64] = np.asarray(1 / (size * (e**2 + size ** (-2 / 3))))
     return result
 
 

@@ -33,25 +33,14 @@ class SweepSpec:
 
     Parameters
     ----------
-    model : SequenceModel
-        The fields that do not vary. (Those that do are set to their first value.)
-    weights : mapping of str to array_like or str, or sequence of str
-        Pooling weights by name. A value is T numbers, or one of ``"mean"``, ``"causal"`` and ``"optimal"``, which
-        is worked out anew for every R. ``["mean", "causal"]`` is short for ``{"mean": "mean", ...}``.
+    model, weights, trials, seed, k, exact
+        As in :func:`spikepool.sweep`. Fields of the model that vary are set to their first value.
     axes : mapping of str to sequence or mapping
         The values of each field that varies, in the order of the dimensions. An array field (R, frequencies,
         covariance, direction) takes a mapping from label to array; the labels become the coordinate.
-    trials : int
-        Independent draws for every combination; 0 for predictions alone.
-    seed : int
-        Root seed. See :func:`spikepool.sweeps.grid.trial_seed` for what is drawn from it.
-    k : int, optional
-        How many of the largest eigenpairs of S a simulation keeps; by default one where every S is centred, else two.
-    exact : bool
-        Whether predictions are those of ``model.predict(w, exact=True)``.
     table_drawn : bool, optional
-        Whether simulations draw their tables, as in :func:`spikepool.simulation.simulate.simulate`. When not given,
-        True or False where all combinations take the same route, and None where it differs with their noise.
+        As there. When not given, True or False where all combinations take the same route, and None where it differs
+        with their noise.
     """
 
     model: SequenceModel
