@@ -19,7 +19,7 @@ from spikepool.forecasting.pilot import measure_pilot
 from spikepool.forecasting.pilot_input import PilotInput
 from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.forecasting.score_scale import score_scale, scorer_bounds
-from spikepool.forecasting.token_rows import OverTokens, numbered_rows
+from spikepool.forecasting.token_rows import OverTokens
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray
 
@@ -50,8 +50,7 @@ def forecast_estimator(
             f"y has {kind}, and the estimator is for the other kind", model, "Pass task=, or another"
         )
     scorer, name = _scorer(scoring, classification)
-    rows = numbered_rows(pilot) if isinstance(model, OverTokens) else pilot
-    X = rows.X if pilot.standardized else rows.X * rows.scale
+    X = pilot.X * pilot.scale if not pilot.standardized else pilot.X
     if pilot.labels is None:
         y: AnyArray = pilot.Y[:, 0] if pilot.Y.shape[1] == 1 else pilot.Y
     else:
@@ -66,7 +65,6 @@ def forecast_estimator(
             raise InvalidInputError(
                 f"target must lie between {scale.low:g} and {scale.high:g}", target, "Check the scorer"
             )
-    # of tokens: on their means
     ridge = fit_curve(measure_pilot(pilot.X, pilot.Y, pilot.labels, pilot.groups, rng), rng, reweightings=0)
 
     def guide(sizes: FloatArray) -> FloatArray:

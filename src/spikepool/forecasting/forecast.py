@@ -26,7 +26,7 @@ from spikepool.forecasting.pilot_input import (
 from spikepool.forecasting.pooled_tokens import looks_at_labels, pool_pilot
 from spikepool.forecasting.process_curve import CLEAR
 from spikepool.forecasting.result import CurveFit, Forecast
-from spikepool.forecasting.token_rows import over_tokens
+from spikepool.forecasting.token_rows import numbered_rows, over_tokens
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
@@ -153,7 +153,7 @@ def forecast(
         from spikepool.forecasting.estimator_curve import forecast_estimator
 
         result = forecast_estimator(
-            pilot,
+            pilot if model is estimator else numbered_rows(pilot),
             model,
             scoring,
             n,
