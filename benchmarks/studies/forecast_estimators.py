@@ -93,6 +93,9 @@ class Remembered(ClassifierMixin, BaseEstimator):
         if key not in self.fits:
             self.fits[key] = clone(self.model).fit(X, y)
         self.fitted_, self.classes_ = self.fits[key], self.fits[key].classes_
+        last = self.fitted_[-1] if hasattr(self.fitted_, "steps") else self.fitted_
+        if hasattr(last, "coef_"):
+            self.coef_ = last.coef_
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from sklearn.metrics import get_scorer, make_scorer
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 import spikepool as sp
 from spikepool.forecasting.out_of_fold import folds, measure_sizes
@@ -66,13 +66,11 @@ def test_curve_of_ridge_guides_other_estimators(digits):
     assert guided < 0.5 * alone
 
 
-def test_ridge_at_chance_does_not_mislead():
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((200, 2))
-    y = (X[:, 0] * X[:, 1] > 0).astype(int)
-    f = sp.forecast(X, y, n=[1600], estimator=KNeighborsClassifier(5))
-    alone = f.curve.to_score(replace(f.curve, guide=None).band([1600], 0.9)[0])[0]
-    assert f.score[0] > alone - 0.01
+def test_ridge_guides_models_with_coefficients_alone(digits):
+    X, y = digits
+    for model, linear in ((KNeighborsClassifier(5), False), (SVC(), False), (SVC(kernel="linear"), True)):
+        f = sp.forecast(X[:100], y[:100], n=[200], estimator=make_pipeline(StandardScaler(), model))
+        assert (f.curve.guide is not None) == linear
 
 
 def test_default_is_ridge_and_bad_arguments_are_named(digits):

@@ -1,11 +1,13 @@
 """The learning curve of any scikit-learn estimator: cross-validated at sizes below the pilot, then continued.
 
 Scores of seven sizes from a tenth to four fifths of the pilot (:mod:`spikepool.forecasting.out_of_fold`) are points of
-a curve for :mod:`spikepool.forecasting.process_curve`, with the curve of ridge on the same rows as a guide.
+a curve for :mod:`spikepool.forecasting.process_curve`. The curve of ridge on the same rows guides those of estimators
+with coefficients, which learn alike; trees and neighbours do not (``benchmarks/studies/forecast_estimators.py``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from spikepool.forecasting.out_of_fold import measure_sizes
 from spikepool.forecasting.pilot import measure_pilot
 from spikepool.forecasting.pilot_input import PilotInput
 from spikepool.forecasting.result import CurveFit, Forecast
-from spikepool.forecasting.score_scale import score_scale, scorer_bounds
+from spikepool.forecasting.score_scale import ScoreScale, score_scale, scorer_bounds
 from spikepool.forecasting.token_rows import OverTokens
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray
@@ -65,13 +67,7 @@ def forecast_estimator(
             raise InvalidInputError(
                 f"target must lie between {scale.low:g} and {scale.high:g}", target, "Check the scorer"
             )
-    ridge = fit_curve(measure_pilot(pilot.X, pilot.Y, pilot.labels, pilot.groups, rng), rng, reweightings=0)
-
-    def guide(sizes: FloatArray) -> FloatArray:
-        """Ridge's probit of accuracy for scores in an interval, minus the logarithm of its error for losses and R²."""
-        return np.asarray(ridge.transformed(sizes)[:, 0] if np.isfinite(scale.low) else -np.log(ridge.mse(sizes)[:, 0]))
-
-    curve = points.curve(scale, guide)
+    curve = points.curve(scale, _ridge(pilot, scale, rng) if points.linear else None)
     assert curve.covariance is not None
     shares = None if pilot.labels is None else np.bincount(pilot.labels) / len(X)
     chance = {"accuracy": None if shares is None else float(shares.max()), "r2": 0.0}.get(name or "")
@@ -98,6 +94,14 @@ def forecast_estimator(
         warnings=warnings + told,
         **curve_fields(curve, at, target, level, points.n.astype(np.intp), len(X)),
     )
+
+
+def _ridge(pilot: PilotInput, scale: ScoreScale, rng: np.random.Generator) -> Callable[[FloatArray], FloatArray]:
+    """Curve of ridge: probit of accuracy for scores in an interval, minus the logarithm of the error for others."""
+    ridge = fit_curve(measure_pilot(pilot.X, pilot.Y, pilot.labels, pilot.groups, rng), rng, reweightings=0)
+    if np.isfinite(scale.low):
+        return lambda n: ridge.transformed(n)[:, 0]
+    return lambda n: np.asarray(-np.log(ridge.mse(n)[:, 0]))
 
 
 def _default(classification: bool) -> Any:

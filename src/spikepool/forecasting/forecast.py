@@ -67,7 +67,7 @@ def forecast(
 
     With `estimator` or `scoring` the score of that model is forecast: it is cross-validated at sizes below the pilot
     (:mod:`spikepool.forecasting.estimator_curve`; 35 fits), and the measured curve is continued as by
-    :func:`spikepool.forecast_curve`, or as the curve of ridge, whichever the measured points support.
+    :func:`spikepool.forecast_curve`; that of a linear model may follow the curve of ridge, as far as its points do.
 
     Parameters
     ----------

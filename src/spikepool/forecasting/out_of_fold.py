@@ -34,6 +34,7 @@ from spikepool.kit.constants import constant
 from spikepool.kit.progress import Progress
 
 _RESPONSES = ("predict", "predict_proba", "decision_function")
+_LINEAR = "linear"
 Responses = dict[str, AnyArray]
 
 
@@ -60,6 +61,8 @@ class MeasuredSizes:
         Scores without each of G parts of the tested rows.
     reuse : array (p,)
         n sum_i w_is², 1 where every row has the same part in the training sets.
+    linear : bool
+        Whether the fitted estimators have coefficients.
     """
 
     rows: int
@@ -67,6 +70,7 @@ class MeasuredSizes:
     score: FloatArray
     without: FloatArray
     reuse: FloatArray
+    linear: bool = False
 
     def curve(self, scale: ScoreScale, guide: Callable[[FloatArray], FloatArray] | None = None) -> ProcessCurve:
         """The points of a curve, with the covariance of their errors; V and c are taken on the transformed scale."""
@@ -140,7 +144,7 @@ def measure_sizes(
     found = _fit_all(model, X, y, tasks, n_jobs, progress, name)
     parts = rng.permutation(int(pilot.groups.max()) + 1)[pilot.groups] % REWEIGHTINGS
     classes = None if pilot.labels is None else np.unique(y)
-    kept, without, reason = [], [], ""
+    kept, without, reason, linear = [], [], "", True
     for i, size in enumerate(sizes):
         mine = slice(i * len(ends), (i + 1) * len(ends))
         together = _together(found[mine], [test for _, test in tasks[mine]], n)
@@ -152,6 +156,7 @@ def measure_sizes(
         if np.isfinite(values).all():
             weights = np.bincount(np.concatenate([train for train, _ in tasks[mine]]), minlength=n) / size / len(ends)
             kept.append((size, values[0], n * weights @ weights))
+            linear = linear and bool(together[_LINEAR].all())
             without.append(values[1:])
     if len(kept) < FEWEST_SIZES:
         raise SizeError(
@@ -160,7 +165,7 @@ def measure_sizes(
             "Label more rows, or choose another scorer",
         )
     measured, score, reuse = np.array(kept).T
-    return MeasuredSizes(n, measured, score, np.array(without), reuse)
+    return MeasuredSizes(n, measured, score, np.array(without), reuse, linear)
 
 
 def folds(groups: IntArray, labels: IntArray | None, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -207,7 +212,9 @@ def _responses(model: Any, X: FloatArray, y: AnyArray, train: IntArray, test: In
             return {}
         every = not hasattr(fitted, "classes_") or len(fitted.classes_) == len(np.unique(y))
         names = _RESPONSES if every else _RESPONSES[:1]
-        return {name: np.asarray(getattr(fitted, name)(X[test])) for name in names if hasattr(fitted, name)}
+        found = {name: np.asarray(getattr(fitted, name)(X[test])) for name in names if hasattr(fitted, name)}
+        last = fitted.steps[-1][1] if hasattr(fitted, "steps") else fitted
+        return found | {_LINEAR: np.full(len(test), hasattr(last, "coef_"))}
 
 
 def _together(parts: list[Responses], tests: list[IntArray], n: int) -> Responses:
