@@ -45,7 +45,7 @@ def wait_until(condition, *, driver=None):
             pytest.fail(f"the driver ended early: {driver.stderr.read()}")
         if time.monotonic() > deadline:
             pytest.fail("waited too long")
-        time.sleep(0.002)
+        time.sleep(0.02)
 
 
 def kill(driver):
