@@ -9,6 +9,7 @@ same fit with the mean alone (pooling="mean").
 from __future__ import annotations
 
 import json
+import os
 import time
 import tracemalloc
 from pathlib import Path
@@ -46,6 +47,8 @@ def seconds(X: np.ndarray, mask: np.ndarray | None, y: np.ndarray, pooling: str)
 def main() -> None:
     """Measure and write."""
     record: dict = {}
+    if hasattr(os, "sched_setaffinity"):  # two threads that share a core would be counted twice
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     for n, T, d, padded in SIZES:
         entry: dict = {}
         with single_threaded_blas():

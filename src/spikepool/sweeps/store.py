@@ -63,6 +63,7 @@ class Store:
         self.fingerprint = schema.fingerprint(spec_text)
         self.variables = schema.variables(self.spec)
         self._arrays: dict[str, Any] = {}
+        self._skeleton: Mapping[str, bytes] | None = None  # files that the spec alone decides; slow to make
 
     # -- opening -------------------------------------------------------------------------------------------
 
@@ -113,7 +114,9 @@ class Store:
             _refuse_foreign(folder, expected)
             for name, content in expected.items():
                 folder.write(name, content)
-            return cls.open(folder)
+            store = cls.open(folder)
+            store._skeleton = expected
+            return store
         store = cls.open(folder)
         found = differences(store.spec.to_dict(), spec.to_dict())
         if found:
@@ -140,7 +143,9 @@ class Store:
 
     def _damaged_skeleton(self) -> dict[str, bytes]:
         """Names of damaged files of the skeleton, and their right content."""
-        expected = {name: content for name, content in schema.skeleton(self.spec).items() if name != ROOT}
+        if self._skeleton is None:
+            self._skeleton = schema.skeleton(self.spec)
+        expected = {name: content for name, content in self._skeleton.items() if name != ROOT}
         damaged = {}
         for (name, content), raw in zip(expected.items(), self.folder.read(list(expected)), strict=True):
             metadata = name.rpartition("/")[2] == ROOT
