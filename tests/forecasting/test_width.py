@@ -151,3 +151,20 @@ def test_jackknife_of_a_regression_holds_the_scatter_between_pilots():
             own = level_error(parts, y, None, rows, 10.0)
             expected.append(own.tested + own.trained)
     assert 0.85 < np.mean(expected) / np.var(levels, ddof=1) < 2
+
+
+def test_heavy_tails_of_a_regression_widen_its_interval():
+    """Rare large errors that the pilot has not seen; Gaussian errors and classification are left alone."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 40))
+    signal = (X @ rng.standard_normal(40) / 6)[:, None]
+    parts, groups = decompose(X - X.mean(axis=0)), np.arange(300)
+    gaussian = level_error(parts, signal + rng.standard_normal((300, 1)), None, groups, PENALTY)
+    heavy = level_error(parts, signal + rng.standard_t(3, (300, 1)), None, groups, PENALTY)
+    assert gaussian.tails < 1.15  # a kurtosis of 3 up to three standard errors of .28
+    assert heavy.tails > 1.5
+    z, own = np.array([[0.5, 0.5, 0.5]]), np.array([0.5, 0.5, 0.5])
+    plain = LevelError(heavy.tested, heavy.trained)
+    widened, before = (band_variance(own, z, level, 300, False) for level in (heavy, plain))
+    assert widened == pytest.approx(heavy.tails * before)
+    assert jackknife(X, (signal[:, 0] > 0).astype(int)).tails == 1.0

@@ -15,7 +15,8 @@ known to err to the large side (Efron and Stein): by likelihood half of the trai
 is used (:mod:`spikepool.forecasting.width` says why).
 
 For regression c_i is the squared error of a row over the mean one, and the first part of L_j is c_j less the squared
-target of row j over the mean one: the variance is that of ln(MSE/var(y)).
+target of row j over the mean one: the variance is that of ln(MSE/var(y)). Rare large errors that a pilot has not seen
+are not in it. It is multiplied by the kurtosis of the left-out residuals over that of a Gaussian, where this is larger.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ _LEFT_OUT = 200
 
 @dataclass(frozen=True)
 class LevelError:
-    """Variance of the pilot's own score: of its rows as tested ones, and what their part in training adds."""
+    """Variance of the pilot's own score: of its rows as tested ones, and what their part in training adds.
+
+    `tails` is by how much a regression's residuals are heavier-tailed than a Gaussian's.
+    """
 
     tested: float
     trained: float
+    tails: float = 1.0
 
 
 NO_ERROR = LevelError(0.0, 0.0)
@@ -86,4 +91,6 @@ def level_error(
     if len(removed) < 2:
         return NO_ERROR
     alone = scale * float(tested.var(ddof=1))
-    return LevelError(alone, max(scale * float((tested + trained).var(ddof=1)) - alone, 0.0))
+    square = max(float((left_out**2).mean()), 1e-150)
+    tails = 1.0 if labels is not None else max(1.0, float((left_out**4).mean()) / (3 * square**2))
+    return LevelError(alone, max(scale * float((tested + trained).var(ddof=1)) - alone, 0.0), tails)

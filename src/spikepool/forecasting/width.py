@@ -10,7 +10,8 @@ rows: the Bayesian bootstrap) and by a part of itself, because curves depart fro
 the rise from 200 rows, a tenth from 1000, whose own sizes show more of the form. A curve that still has far to rise
 therefore has a wide interval, and one that is flat has that of its level.
 
-The same holds for a regression with z = −ln(MSE/var(y)), whose level has the jackknife's variance without a density.
+The same holds for a regression with z = −ln(MSE/var(y)), whose level has the jackknife's variance without a density,
+times a factor for residuals with heavy tails.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ RISE_VARIANCE = 10.0
 
 def band_variance(own: FloatArray, z: FloatArray, level: LevelError, rows: int, accuracy: bool) -> FloatArray:
     """Variance of z at each size, from z (draws,) of the pilot's size and z (sizes, draws), the first draw the fit."""
-    variance = level.tested + level.trained
+    variance = (level.tested + level.trained) * level.tails
     if accuracy:
         edge = 0.5 / rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
         share = float(np.clip(ndtr(own[0]), edge, 1 - edge))
