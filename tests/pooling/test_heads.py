@@ -49,6 +49,11 @@ def test_rows_that_are_nearly_dependent_have_a_row_space():
     assert np.isfinite(found.Z).all()
 
 
+def test_constant_features_have_a_row_space():
+    found = LogisticFeatures(np.ones((10, 30), dtype=np.float32), np.ones(10)).fit(np.arange(10) % 2, 2)
+    np.testing.assert_allclose(found.predict(np.ones((3, 30))), 0.0, atol=1e-6)
+
+
 def test_heads_are_fitted_to_all_rows_beyond_the_comparison():
     X, y = many_classes(900, 0)
     fitted = sp.LearnedPoolingClassifier(max_samples=300).fit(X, y)

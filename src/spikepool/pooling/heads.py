@@ -110,7 +110,7 @@ class LogisticFeatures:
 
 def _square_root(gram: FloatArray) -> FloatArray:
     """L with L L' = gram, which has been rounded to single precision, plus as much of the identity as that takes."""
-    added = ROUNDING * float(np.trace(gram)) / len(gram)
+    added = max(ROUNDING * float(np.trace(gram)) / len(gram), 1e-30)
     while True:
         try:
             return np.asarray(cholesky(gram + added * np.eye(len(gram)), lower=True, overwrite_a=True))
