@@ -114,7 +114,7 @@ def test_counts_that_no_row_scales_explain_are_covered():
 
 
 def test_intervals_of_smooth_spectra_are_no_wider_than_needed():
-    """Variances 1/rank²: the interval's mean width was .092 for a mean error of .009, and .066 holds the truth."""
+    """Variances 1/rank²: the mean width was .092 for a mean error of .009, and .066 covers the true value."""
     widths, inside = [], []
     for seed in range(4):
         x = np.random.default_rng(seed).standard_normal((400, 80)) / np.arange(1, 81)

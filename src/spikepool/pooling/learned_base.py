@@ -208,6 +208,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         else:
             folds = assign_folds(strata[rows], clusters, int(self.folds), seed)
         task = Task(Y[rows], merged, folds, clusters, np.where(seen_elsewhere(strata[rows], folds), merged, 0.0))
+        if self.pooling == "auto" and not task.judging.any():
+            names, self.reason_ = ("mean",), "no class is in two folds, so that no prediction can be judged"
 
         held: dict[Any, LearningRows] = {}  # of one layer at a time
 

@@ -268,7 +268,7 @@ def compare(
     if len(layers) > 1:
         keep = [_chosen_layers(ranks.sum(axis=0) - ranks[k], layers) for k in range(len(ranks))]
         allowed = np.array([[f.layer in which for f in order] for which in keep])
-    return _decide(order, task, score, allowed, compared=len(order) > 1)
+    return _decide(order, task, score, allowed, compared=len(order) > 1 and bool(task.judging.any()))
 
 
 def _layer_ranks(means: Sequence[Fitted], task: Task) -> FloatArray:
