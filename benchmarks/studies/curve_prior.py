@@ -6,11 +6,13 @@
     python benchmarks/studies/curve_prior.py rounds --lcdb lcdb-0.1.0/lcdb    # `rounds` on 200 curves of the other half
 
 LCDB (Mohr et al. 2022) holds learning curves of 20 learners on 246 datasets; its data are not shipped. A dataset
-belongs to the half that the hash of its number says. Curves are observed up to n0 = 64 to 1024 rows with one repeat for
-each of five outer seeds; the truth at 2, 4 and 8 times n0 is the mean over all repeats. The weights of the prior
-maximise the likelihood of the observed points and of these truths together (expectation maximisation), for curves of
-accuracy and of log loss, with a floor for broken curves; the random walk was then set so that every cell of n0 and
-horizon is covered on the same half.
+belongs to the half that the hash of its number says. The prior knows the family of the learner
+(`spikepool.forecasting.learner_family`); `table` forecasts with it, and once more without. Curves are observed up to
+n0 = 64 to 1024 rows with one repeat for each of five outer seeds; the truth at 2, 4 and 8 times n0 is the mean over all
+repeats. The weights of the prior maximise the likelihood of the observed points and of these truths together
+(expectation maximisation for each family; weights below .015 are dropped), for curves of accuracy and of log loss, with
+a floor for broken curves; the random walk was then set so that every cell of n0 and horizon is covered on the same
+half. `table` takes the same number of curves of every kind of learner, as far as there are as many.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 
 import spikepool as sp
 from spikepool.forecasting import curve_process
+from spikepool.forecasting.learner_family import FAMILIES, learner_family
 from spikepool.forecasting.process_curve import point_errors
 from spikepool.forecasting.score_scale import ScoreScale
 
@@ -49,9 +52,9 @@ KINDS = {
 }
 KIND_OF = {learner: kind for kind, learners in KINDS.items() for learner in learners}
 STARTS, HORIZONS = (6, 7, 8, 9, 10), (1, 2, 3)
-FAMILIES = ("last", "pow3", "pow4", "mmf4", "wbl4", "best by fit")
 EDGE, FLOOR = 1e-3, 0.002
-SCALES, DAMPINGS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64), (0.05, 0.4)
+SCALES, DAMPINGS = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64), (0.05, 0.4)
+LEAST_WEIGHT = 0.015
 
 
 def half_of(dataset: int) -> str:
@@ -81,6 +84,8 @@ def load_curves(folder: Path, measure: str = "accuracy", seed: int = 0) -> list[
             {
                 "half": half_of(int(dataset)),
                 "kind": KIND_OF[learner],
+                "learner": learner.split("_")[0],
+                "family": learner_family(learner.split("_")[0]),
                 "scale": ScoreScale() if measure == "accuracy" else ScoreScale(0.0, np.inf, False),
                 "n": n,
                 "x": np.round(2 * np.log2(n)) / 2,
@@ -92,7 +97,7 @@ def load_curves(folder: Path, measure: str = "accuracy", seed: int = 0) -> list[
 
 
 def observed(curves: list[dict]) -> list[tuple]:
-    """(kind, x0, sizes, transformed scores, variances, transformed truths by horizon, mean scores)."""
+    """(kind, x0, sizes, transformed scores, variances, transformed truths by horizon, mean scores, family)."""
     found = []
     for c in curves:
         for x0 in STARTS:
@@ -111,25 +116,25 @@ def observed(curves: list[dict]) -> list[tuple]:
                 z, t = ndtri(np.clip(mean, EDGE, 1 - EDGE)), ndtri(np.clip(truths, EDGE, 1 - EDGE))
                 slope = np.sqrt(2 * np.pi) * np.exp(z**2 / 2)
             variance = (point_errors(c["n"][use], c["scores"][use]) * slope) ** 2 + 1e-8
-            found.append((c["kind"], x0, c["n"][use], z, variance, t, mean))
+            found.append((c["kind"], x0, c["n"][use], z, variance, t, mean, c["family"]))
     return found
 
 
-def predict(case: tuple) -> curve_process.CurvePosterior:
+def predict(case: tuple, family: str | None = None) -> curve_process.CurvePosterior:
     """Posterior at the horizons."""
-    return curve_process.posterior(case[2], case[3], np.diag(case[4]), case[2][-1] * 2.0 ** np.array(HORIZONS))
+    at = case[2][-1] * 2.0 ** np.array(HORIZONS)
+    return curve_process.posterior(case[2], case[3], np.diag(case[4]), at, family=family)
 
 
 def fit(folder: Path, count: int) -> None:
-    """Weights of scales and dampings by expectation maximisation."""
+    """Weights of scales and dampings for each family, by expectation maximisation."""
     cases = []
-    for measure, part in (("accuracy", count), ("logloss", count // 2)):
+    for measure in ("accuracy", "logloss"):
         found = observed([c for c in load_curves(folder, measure) if c["half"] == "development"])
-        cases += [found[i] for i in np.random.default_rng(1).permutation(len(found))[:part]]
-    # scales of the slope at 256 rows, as those at one row
-    grid = [(scale * np.exp(8 * damping), damping) for damping in DAMPINGS for scale in SCALES]
+        cases += [found[i] for i in np.random.default_rng(1).permutation(len(found))[:count]]
+    grid = [(scale, damping) for damping in DAMPINGS for scale in SCALES]
     logs = np.empty((len(cases), len(grid)))
-    curve_process.PRIOR = tuple((scale, damping, 1 / len(grid)) for scale, damping in grid)
+    curve_process.PRIOR = tuple((scale, damping, (1 / len(grid),) * len(FAMILIES)) for scale, damping in grid)
     for i, case in enumerate(cases):
         found = predict(case)
         with np.errstate(divide="ignore"):
@@ -137,14 +142,22 @@ def fit(folder: Path, count: int) -> None:
         spread = np.diagonal(found.covariance, axis1=1, axis2=2)
         density = -0.5 * (case[5] - found.mean) ** 2 / spread - 0.5 * np.log(2 * np.pi * spread)
         logs[i] = points + np.nanmean(np.logaddexp(density, np.log(FLOOR)), axis=1)
-    weights = np.full(len(grid), 1 / len(grid))
-    for _ in range(200):
-        parts = logs + np.log(weights)
-        weights = np.exp(parts - logsumexp(parts, axis=1, keepdims=True)).mean(axis=0) + 1e-6
-        weights /= weights.sum()
-    for (scale, damping), weight in zip(grid, weights, strict=True):
-        if weight > 0.005:
-            print(f"({scale:.3g}, {damping}, {weight:.3f}),")
+    table = np.zeros((len(grid), len(FAMILIES)))
+    for j, family in enumerate(FAMILIES):
+        mine, kept = logs[[case[7] == family for case in cases]], np.arange(len(grid))
+        while True:
+            weights = np.full(len(kept), 1 / len(kept))
+            for _ in range(150):
+                parts = mine[:, kept] + np.log(weights)
+                weights = np.exp(parts - logsumexp(parts, axis=1, keepdims=True)).mean(axis=0) + 1e-6
+                weights /= weights.sum()
+            if weights.min() >= LEAST_WEIGHT:
+                break
+            kept = kept[weights >= LEAST_WEIGHT]
+        table[kept, j] = weights
+    for (scale, damping), weights in zip(grid, table, strict=True):
+        if weights.any():
+            print(f"({scale:.3g}, {damping}, ({', '.join(f'{w:.3f}' for w in weights)})),")
 
 
 def families(n: np.ndarray, score: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -184,34 +197,41 @@ def families(n: np.ndarray, score: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def table(folder: Path, count: int) -> None:
-    """Median error in points against that of the best family, and coverage, by learner and by n0."""
+    """Median error in points against that of the best family of laws, and coverage, by learner and by n0."""
     curves = load_curves(folder)
     for half in ("development", "set-aside"):
-        cases = observed([c for c in curves if c["half"] == half])
-        cases = [cases[i] for i in np.random.default_rng(2).permutation(len(cases))[:count]]
+        cases, rng = observed([c for c in curves if c["half"] == half]), np.random.default_rng(2)
+        order = {kind: [c for c in cases if c[0] == kind] for kind in KINDS}
+        cases = [c for mine in order.values() for c in (mine[i] for i in rng.permutation(len(mine))[: count // 7])]
         rows = []
         for case in cases:
-            found = predict(case)
-            median, low, high = (ndtr(found.quantile(q)) for q in (0.5, 0.05, 0.95))
             others = families(case[2], case[6], case[2][-1] * 2.0 ** np.array(HORIZONS))
+            bands = [
+                [ndtr(found.quantile(q)) for q in (0.5, 0.05, 0.95)]
+                for found in (predict(case, case[7]), predict(case))
+            ]
             for j, h in enumerate(HORIZONS):
                 if np.isfinite(case[5][j]):
                     truth = float(ndtr(case[5][j]))
-                    errors = np.abs(np.append(median[j], others[:, j]) - truth)
-                    rows.append((case[0], case[1], h, low[j] <= truth <= high[j], *errors))
-        print(f"\n## {half}: {len(cases)} curves\n\n| learners | 2x | 4x | 8x |\n| --- | --- | --- | --- |")
-        for kind in (*KINDS, None):
-            cells = []
-            for h in HORIZONS:
-                mine = np.array([r[3:] for r in rows if kind in (r[0], None) and r[2] == h], dtype=float)
-                own, best = np.median(mine[:, 1]), np.median(mine[:, 2:], axis=0).min()
-                cells.append(f"{100 * own:.2f} / {100 * best:.2f} = {own / best:.2f}, {mine[:, 0].mean():.2f}")
-            print(f"| {kind or 'all'} | " + " | ".join(cells) + " |")
-        print("\n| n0 | 2x | 4x | 8x |\n| --- | --- | --- | --- |")
-        for x0 in STARTS:
-            inside = [[r[3] for r in rows if r[1] == x0 and r[2] == h] for h in HORIZONS]
-            print(f"| {2**x0} | " + " | ".join(f"{np.mean(i):.2f}" for i in inside) + " |", flush=True)
-    print("\nmedian error in points: process / best family = ratio, coverage of 90 %")
+                    inside = [low[j] <= truth <= high[j] for _, low, high in bands]
+                    forecasts = np.append([median[j] for median, _, _ in bands], others[:, j])
+                    rows.append((case[0], case[1], h, *inside, *np.abs(forecasts - truth)))
+        for own, label in enumerate(("family given", "family unknown")):
+            print(
+                f"\n## {half}, {label}: {len(cases)} curves\n\n| learners | 2x | 4x | 8x |\n| --- | --- | --- | --- |"
+            )
+            for kind in (*KINDS, None):
+                cells = []
+                for h in HORIZONS:
+                    mine = np.array([r[3:] for r in rows if kind in (r[0], None) and r[2] == h], dtype=float)
+                    ours, best = np.median(mine[:, 2 + own]), np.median(mine[:, 4:], axis=0).min()
+                    cells.append(f"{100 * ours:.2f} / {100 * best:.2f} = {ours / best:.2f}, {mine[:, own].mean():.2f}")
+                print(f"| {kind or 'all'} | " + " | ".join(cells) + " |")
+            print("\n| n0 | 2x | 4x | 8x |\n| --- | --- | --- | --- |")
+            for x0 in STARTS:
+                inside = [[r[3 + own] for r in rows if r[1] == x0 and r[2] == h] for h in HORIZONS]
+                print(f"| {2**x0} | " + " | ".join(f"{np.mean(i):.2f}" for i in inside) + " |", flush=True)
+    print("\nmedian error in points: process / best law = ratio, coverage of 90 %")
 
 
 def rounds(folder: Path, count: int) -> None:
@@ -235,7 +255,7 @@ def rounds(folder: Path, count: int) -> None:
         n, scores, start = c["n"][use], c["scores"][use], int(c["n"][use][-1])
         here, done = start, False
         for left in (3, 2, 1):
-            f = sp.forecast_curve(n, scores, target=target)
+            f = sp.forecast_curve(n, scores, target=target, estimator=c["learner"])
             try:
                 plan = f.rounds(rounds=left)
             except sp.UnreachableError:
@@ -267,10 +287,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", default="table", choices=("fit", "table", "rounds"))
     parser.add_argument("--lcdb", type=Path, help="folder with database-accuracy.csv")
-    parser.add_argument("--count", type=int, help="observed curves that are used; 3000, 1500 and 200 by default")
+    parser.add_argument("--count", type=int, help="observed curves that are used; 9000, 3000 and 200 by default")
     options = parser.parse_args()
     if options.lcdb is None:
         raise SystemExit("needs the learning curves of LCDB: pip download --no-deps lcdb==0.1.0, unpack, pass --lcdb")
     warnings.simplefilter("ignore")
-    run, usual = {"fit": (fit, 3000), "table": (table, 1500), "rounds": (rounds, 200)}[options.what]
+    run, usual = {"fit": (fit, 9000), "table": (table, 3000), "rounds": (rounds, 200)}[options.what]
     run(options.lcdb, options.count or usual)

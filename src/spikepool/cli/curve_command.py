@@ -31,6 +31,10 @@ def forecast_curve(
     bounds: Annotated[
         str | None, typer.Option("--bounds", help="Smallest and largest score, such as 0,1; 'none' for neither.")
     ] = None,
+    estimator: Annotated[
+        str,
+        typer.Option("--estimator", help="Name of the model; that of a scikit-learn class selects the prior."),
+    ] = "the model",
     rounds: Annotated[int | None, typer.Option("--rounds", help="Plan so many rounds of labelling.")] = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
@@ -51,6 +55,7 @@ def forecast_curve(
             target=target,
             higher_is_better=not loss,
             bounds=_bounds(bounds),
+            estimator=estimator,
             score_name=name,
         )
     plan = None if rounds is None else found.rounds(rounds=rounds)

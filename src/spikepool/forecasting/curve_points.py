@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from spikepool.errors import InvalidInputError, ShapeError, SizeError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
+from spikepool.forecasting.learner_family import learner_family, learner_name
 from spikepool.forecasting.pilot_input import ForecastWarning
 from spikepool.forecasting.process_curve import FEWEST_SIZES, ProcessCurve, point_errors
 from spikepool.forecasting.result import CurveFit, Forecast
@@ -27,7 +28,7 @@ def forecast_curve(
     higher_is_better: bool = True,
     bounds: tuple[float | None, float | None] | None = None,
     level: float = 0.9,
-    estimator: str = "the model",
+    estimator: Any = "the model",
     score_name: str = "score",
 ) -> Forecast:
     """Forecast a learning curve from measured points.
@@ -51,8 +52,12 @@ def forecast_curve(
         Smallest and largest possible score, None for one that does not exist; (0, 1) by default, (0, None) for losses.
     level : float
         Level of the intervals.
-    estimator, score_name : str
-        Names for the sentences and the axes.
+    estimator : str or estimator
+        Name of the model for the sentences and the axes. An estimator of scikit-learn, its class, or the name of its
+        class also selects the prior of its family: curves of naive Bayes flatten before those of linear models, and
+        these before those of nearest neighbours, trees, ensembles and neural networks.
+    score_name : str
+        Name of the score.
 
     Returns
     -------
@@ -83,12 +88,13 @@ def forecast_curve(
         target = float(target)
         if not scale.low < target < scale.high:
             raise InvalidInputError(f"target must lie between {scale.low:g} and {scale.high:g}", target, "Pass bounds=")
-    curve = ProcessCurve(sizes, mean, None if error is None else np.diag(error**2), scale)
+    covariance = None if error is None else np.diag(error**2)
+    curve = ProcessCurve(sizes, mean, covariance, scale, family=learner_family(estimator))
     rows = int(sizes[-1])
     order = slice(None, None, -1)
     told = tuple(curve.warnings())
     result = Forecast(
-        estimator=str(estimator),
+        estimator=estimator if isinstance(estimator, str) else learner_name(estimator),
         score_name=str(score_name),
         task="curve",
         mse=None,

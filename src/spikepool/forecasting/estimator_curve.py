@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import InvalidInputError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
 from spikepool.forecasting.curve import fit_curve
+from spikepool.forecasting.learner_family import learner_family, learner_name
 from spikepool.forecasting.out_of_fold import measure_sizes
 from spikepool.forecasting.pilot import measure_pilot
 from spikepool.forecasting.pilot_input import PilotInput
@@ -67,7 +68,8 @@ def forecast_estimator(
             raise InvalidInputError(
                 f"target must lie between {scale.low:g} and {scale.high:g}", target, "Check the scorer"
             )
-    curve = points.curve(scale, _ridge(pilot, scale, rng) if points.linear else None)
+    family = learner_family(model) or ("linear" if points.linear else None)
+    curve = points.curve(scale, _ridge(pilot, scale, rng) if points.linear else None, family)
     assert curve.covariance is not None
     shares = None if pilot.labels is None else np.bincount(pilot.labels) / len(X)
     chance = {"accuracy": None if shares is None else float(shares.max()), "r2": 0.0}.get(name or "")
@@ -134,6 +136,4 @@ def _score_words(name: str | None, scoring: Any) -> str:
 
 def _model_name(model: Any) -> str:
     """Name of an estimator; of the last step of a pipeline."""
-    model = model.estimator if isinstance(model, OverTokens) else model
-    steps = getattr(model, "steps", None)
-    return type(steps[-1][1] if steps else model).__name__
+    return learner_name(model.estimator if isinstance(model, OverTokens) else model)

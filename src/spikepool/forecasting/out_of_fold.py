@@ -72,7 +72,12 @@ class MeasuredSizes:
     reuse: FloatArray
     linear: bool = False
 
-    def curve(self, scale: ScoreScale, guide: Callable[[FloatArray], FloatArray] | None = None) -> ProcessCurve:
+    def curve(
+        self,
+        scale: ScoreScale,
+        guide: Callable[[FloatArray], FloatArray] | None = None,
+        family: str | None = None,
+    ) -> ProcessCurve:
         """The points of a curve, with the covariance of their errors; V and c are taken on the transformed scale."""
         score, least = self.score, float(np.finfo(float).tiny)
         if np.isfinite(scale.low) and np.isfinite(scale.high):
@@ -89,7 +94,8 @@ class MeasuredSizes:
         logs = np.log(np.clip(jackknife / np.sqrt(np.outer(variance, variance)), 0.05, 1.0))
         rate = max(-float((logs * apart).sum() / (apart**2).sum()), 1e-3)
         parts = np.exp(-rate * apart) + TRAINED_SHARE * (1 + np.diag(np.maximum(self.reuse - 1, 0.0)))
-        return ProcessCurve(self.n, score, float(variance.mean()) * parts / np.outer(slope, slope), scale, guide)
+        covariance = float(variance.mean()) * parts / np.outer(slope, slope)
+        return ProcessCurve(self.n, score, covariance, scale, guide, family)
 
 
 class OutOfFold(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

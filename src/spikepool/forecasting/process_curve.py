@@ -36,6 +36,8 @@ class ProcessCurve:
     scale : ScoreScale
     guide : callable, optional
         Transformed scores of another model on the same rows, by size.
+    family : str, optional
+        Family of the learner (:mod:`spikepool.forecasting.learner_family`).
     """
 
     n: FloatArray
@@ -43,6 +45,7 @@ class ProcessCurve:
     covariance: FloatArray | None
     scale: ScoreScale
     guide: Callable[[FloatArray], FloatArray] | None = None
+    family: str | None = None
 
     @property
     def rows(self) -> float:
@@ -59,7 +62,7 @@ class ProcessCurve:
         """Posterior of the transformed score at `n`."""
         at = np.atleast_1d(np.asarray(n, dtype=np.float64))
         guide = None if self.guide is None else self.guide(np.concatenate([self.n, at]))
-        return posterior(self.n, *self._points, at, guide)
+        return posterior(self.n, *self._points, at, guide, self.family)
 
     def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Median, lower and upper end on the transformed scale."""

@@ -149,7 +149,7 @@ class Forecast:
     @property
     def where(self) -> str:
         """The estimator and what it is trained on, as the subject of a sentence."""
-        return "The curve" if self.task == "curve" else f"{_capital(self.estimator)} on these features"
+        return _capital(self.estimator) + ("" if self.task == "curve" else " on these features")
 
     @property
     def is_flat(self) -> bool:
@@ -199,11 +199,11 @@ class Forecast:
         measured = f"measured {self.score_name} {_short(own)}" + ("" if np.isnan(error) else f" ± {_short(error)}")
         if self.chance is not None:
             measured += f" (chance {_short(self.chance)})"
-        head = (
-            f"{len(self.measured_n)} measured sizes up to {self.pilot_rows:,} rows: {measured} at the largest"
-            if self.task == "curve"
-            else f"{self.estimator} on {self.pilot_rows:,} rows x {self.dimension:,} features, {kind}: {measured}"
-        )
+        on = f"on {self.pilot_rows:,} rows x {self.dimension:,} features, {kind}"
+        if self.task == "curve":
+            on = f"at {len(self.measured_n)} sizes up to {self.pilot_rows:,} rows"
+            measured += " at the largest"
+        head = f"{self.estimator} {on}: {measured}"
         word = "as usual" if check.ok else "worse than on the development tasks"
         found = [head, f"self-check: the curve meets the measured points to {met}: {word}"]
         if self.verdict == "at chance":

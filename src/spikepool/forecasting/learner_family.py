@@ -1,0 +1,58 @@
+"""Families of learners whose learning curves flatten at different sizes.
+
+A generative classifier is near its limit after about log d rows, a linear one after about d (Ng and Jordan 2001, "On
+discriminative vs. generative classifiers"), and learners whose number of parameters grows with the rows, such as
+nearest neighbours and trees, go on improving. The prior of a forecast curve has weights for each family
+(:mod:`spikepool.forecasting.curve_process`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+FAMILIES = ("generative", "linear", "flexible")
+
+# Modules of scikit-learn by family. Support vector machines, with any kernel, flatten as linear models do.
+_MODULES = {
+    "naive_bayes": "generative",
+    "discriminant_analysis": "generative",
+    "linear_model": "linear",
+    "svm": "linear",
+    "neighbors": "flexible",
+    "tree": "flexible",
+    "ensemble": "flexible",
+    "neural_network": "flexible",
+}
+
+
+def learner_name(model: Any) -> str:
+    """Name of the class of an estimator; of the last step of a pipeline."""
+    return _class(model).__name__
+
+
+def learner_family(model: Any) -> str | None:
+    """Family of a scikit-learn estimator, of its class, or of the class with that name; None where it is unknown."""
+    found = _named(model) if isinstance(model, str) else _class(model)
+    for base in () if found is None else found.__mro__:
+        package, _, rest = base.__module__.partition(".")
+        family = _MODULES.get(rest.partition(".")[0]) if package == "sklearn" else None
+        if family is not None:
+            return "linear" if base.__name__ == "LinearDiscriminantAnalysis" else family
+    return None
+
+
+def _class(model: Any) -> type:
+    steps = getattr(model, "steps", None)
+    last = steps[-1][1] if steps else model
+    return last if isinstance(last, type) else type(last)
+
+
+def _named(name: str) -> type | None:
+    """The class of scikit-learn with this name."""
+    if name.isidentifier():
+        for module in _MODULES:
+            found = getattr(importlib.import_module(f"sklearn.{module}"), name, None)
+            if isinstance(found, type):
+                return found
+    return None
