@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from sklearn.metrics import get_scorer, make_scorer
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestCentroid
@@ -220,3 +221,16 @@ def test_a_report_on_a_handful_of_noise_answers():
     plan = sp.report(np.random.default_rng(0).standard_normal((24, 5)), np.arange(24) % 2).plan
     assert plan.result is not None
     assert "escale" not in plan.advice
+
+
+def test_log_losses_are_guided_by_the_share_of_wrong_answers_of_ridge():
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 240)
+    X = rng.standard_normal((240, 20)) + 1.5 * np.eye(20)[y]
+    n = np.array([100.0, 240.0, 960.0])
+    of_accuracy, of_loss = (
+        sp.forecast(X, y, n=[480], estimator=LogisticRegression(), scoring=scoring, progress=False).curve.guide(n)
+        for scoring in ("accuracy", "neg_log_loss")
+    )
+    np.testing.assert_allclose(of_loss, -np.log(1 - norm.cdf(of_accuracy)), rtol=1e-9)
+    assert np.all(np.diff(of_loss) > 0)

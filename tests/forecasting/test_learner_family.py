@@ -6,7 +6,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -31,6 +31,7 @@ class Tuned(LogisticRegression):
         (Tuned(), "linear"),
         (SVC(kernel="rbf"), "linear"),
         (KNeighborsClassifier(), "flexible"),
+        (NearestCentroid(), "generative"),
         (HistGradientBoostingClassifier(), "flexible"),
         (MLPClassifier, "flexible"),
         ("RandomForestClassifier", "flexible"),

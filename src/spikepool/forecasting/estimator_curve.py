@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import log_ndtr
 
 from spikepool.errors import InvalidInputError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
@@ -99,11 +100,15 @@ def forecast_estimator(
 
 
 def _ridge(pilot: PilotInput, scale: ScoreScale, rng: np.random.Generator) -> Callable[[FloatArray], FloatArray]:
-    """Curve of ridge: probit of accuracy for scores in an interval, minus the logarithm of the error for others."""
+    """Curve of ridge: probit of accuracy for scores in an interval, minus the logarithm of the error for losses.
+
+    The error of a classifier is its share of wrong answers, to which log losses are nearly proportional; that of a
+    regression is its mean square.
+    """
     ridge = fit_curve(measure_pilot(pilot.X, pilot.Y, pilot.labels, pilot.groups, rng), rng, reweightings=0)
-    if np.isfinite(scale.low):
+    if np.isfinite(scale.low) or not ridge.classification:
         return lambda n: ridge.transformed(n)[:, 0]
-    return lambda n: np.asarray(-np.log(ridge.mse(n)[:, 0]))
+    return lambda n: np.asarray(-log_ndtr(-ridge.transformed(n)[:, 0]))
 
 
 def _default(classification: bool) -> Any:

@@ -24,6 +24,7 @@ _MODULES = {
     "ensemble": "flexible",
     "neural_network": "flexible",
 }
+_EXCEPTIONS = {"LinearDiscriminantAnalysis": "linear", "NearestCentroid": "generative"}
 
 
 def learner_name(model: Any) -> str:
@@ -38,7 +39,7 @@ def learner_family(model: Any) -> str | None:
         package, _, rest = base.__module__.partition(".")
         family = _MODULES.get(rest.partition(".")[0]) if package == "sklearn" else None
         if family is not None:
-            return "linear" if base.__name__ == "LinearDiscriminantAnalysis" else family
+            return _EXCEPTIONS.get(base.__name__, family)
     return None
 
 
