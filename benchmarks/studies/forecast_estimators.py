@@ -84,14 +84,14 @@ class Remembered(ClassifierMixin, BaseEstimator):
 
     fits: dict[int, Any] = {}  # noqa: RUF012  shared by all
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Remembered:
         """Fit, or remember."""
         key = hash((X.tobytes(), y.tobytes()))
         if key not in self.fits:
-            self.fits[key] = clone(self.model).fit(X, y)
+            self.fits[key] = clone(self.estimator).fit(X, y)
         self.fitted_, self.classes_ = self.fits[key], self.fits[key].classes_
         last = self.fitted_[-1] if hasattr(self.fitted_, "steps") else self.fitted_
         if hasattr(last, "coef_"):

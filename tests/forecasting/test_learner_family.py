@@ -5,6 +5,8 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.neural_network import MLPClassifier
@@ -29,6 +31,8 @@ class Tuned(LogisticRegression):
         (LinearDiscriminantAnalysis(), "linear"),
         (make_pipeline(StandardScaler(), LogisticRegression()), "linear"),
         (Tuned(), "linear"),
+        (GridSearchCV(make_pipeline(StandardScaler(), GaussianNB()), {}), "generative"),
+        (make_pipeline(StandardScaler(), OneVsRestClassifier(RandomForestClassifier())), "flexible"),
         (SVC(kernel="rbf"), "linear"),
         (KNeighborsClassifier(), "flexible"),
         (NearestCentroid(), "generative"),

@@ -29,24 +29,29 @@ _EXCEPTIONS = {"LinearDiscriminantAnalysis": "linear", "NearestCentroid": "gener
 
 def learner_name(model: Any) -> str:
     """Name of the class of an estimator; of the last step of a pipeline."""
-    return _class(model).__name__
+    return _class(_last(model)).__name__
 
 
 def learner_family(model: Any) -> str | None:
     """Family of a scikit-learn estimator, of its class, or of the class with that name; None where it is unknown."""
-    found = _named(model) if isinstance(model, str) else _class(model)
-    for base in () if found is None else found.__mro__:
+    model = _named(model) if isinstance(model, str) else _last(model)
+    for base in _class(model).__mro__:
         package, _, rest = base.__module__.partition(".")
         family = _MODULES.get(rest.partition(".")[0]) if package == "sklearn" else None
         if family is not None:
             return _EXCEPTIONS.get(base.__name__, family)
-    return None
+    inner = getattr(model, "estimator", None)  # of a search, a calibration, one model per class
+    return None if inner is None else learner_family(inner)
+
+
+def _last(model: Any) -> Any:
+    """The last step of a pipeline, or the estimator itself."""
+    steps = getattr(model, "steps", None)
+    return steps[-1][1] if steps else model
 
 
 def _class(model: Any) -> type:
-    steps = getattr(model, "steps", None)
-    last = steps[-1][1] if steps else model
-    return last if isinstance(last, type) else type(last)
+    return model if isinstance(model, type) else type(model)
 
 
 def _named(name: str) -> type | None:
