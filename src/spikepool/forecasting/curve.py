@@ -21,6 +21,7 @@ from scipy.special import ndtr, ndtri
 
 from spikepool.forecasting.crossing import ASKED, MULTIPLES, crossing
 from spikepool.forecasting.equivalents import equivalents
+from spikepool.forecasting.level_error import REWEIGHTINGS as REWEIGHTINGS
 from spikepool.forecasting.link import Link, fit_link
 from spikepool.forecasting.pilot import Pilot, weighted_mean
 from spikepool.forecasting.power_law import PowerLaw, fit_power_law
@@ -31,7 +32,6 @@ from spikepool.forecasting.width import band_variance
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
 
-REWEIGHTINGS = 30
 # Weight of the power law at the pilot; half of it is left at the largest size that is forecast by default.
 _POWER_LAW_WEIGHT = 0.25
 
@@ -105,7 +105,7 @@ class LearningCurve:
         sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
         together = self.transformed(np.append(sizes, self.pilot.rows))
         z, own = together[:-1], together[-1]
-        variance = band_variance(own, z, self.pilot.level_error, self.pilot.rows, self.classification)
+        variance = band_variance(own, z, self.pilot.level_variance, self.pilot.rows, self.classification)
         half = float(ndtri((1 + level) / 2)) * np.sqrt(variance)
         return z[:, 0], z[:, 0] - half, z[:, 0] + half
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from spikepool.data.description import Description
 from spikepool.data.provenance import labels_seen
 from spikepool.errors import ShapeError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
-from spikepool.forecasting.curve import REWEIGHTINGS, LearningCurve, fit_curve
+from spikepool.forecasting.curve import LearningCurve, fit_curve
+from spikepool.forecasting.level_error import REWEIGHTINGS
 from spikepool.forecasting.pilot import FRACTIONS, Pilot, explained, measure_pilot, weighted_mean
 from spikepool.forecasting.pilot_input import (
     MOST_ROWS,
@@ -26,6 +28,7 @@ from spikepool.forecasting.pilot_input import (
 from spikepool.forecasting.pooled_tokens import looks_at_labels, pool_pilot
 from spikepool.forecasting.process_curve import CLEAR
 from spikepool.forecasting.result import CurveFit, Forecast
+from spikepool.forecasting.score_scale import EDGE
 from spikepool.forecasting.token_rows import numbered_rows, over_tokens
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
@@ -222,8 +225,9 @@ def summarise(
     learned = float(gain.mean()) > _SIGNIFICANCE * float(gain.std(ddof=1)) / np.sqrt(pilot.rows) + 1e-9
     chance = 0.0 if pilot.shares is None else float(pilot.shares.max())
     if pilot.shares is not None:
-        own = pilot.level_error  # which accounts for groups
-        deviation = max(float(error[0]), float(np.sqrt(own.tested + own.trained)))
+        z = float(ndtri(np.clip(measured[0], EDGE, 1 - EDGE)))
+        own = np.exp(-(z**2) / 2) * np.sqrt(pilot.level_variance / (2 * np.pi))  # which accounts for groups
+        deviation = max(float(error[0]), float(own))
         # a few outliers may take all of the explained variance, and none of the accuracy
         learned = learned or float(measured[0]) - chance > CLEAR * deviation + 1e-9
     sizes = asked_sizes(n, pilot.rows)

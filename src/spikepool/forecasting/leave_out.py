@@ -108,3 +108,13 @@ def held_out_predictor(parts: Decomposition, Z: FloatArray, held_out: FloatArray
         return np.asarray(coordinates @ (share[:, None] * loadings))
 
     return predict
+
+
+def split_groups(groups: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """About `size` random rows in whole groups, and the rows of the other groups."""
+    number = np.unique(groups, return_inverse=True)[1]
+    order = rng.permutation(number.max() + 1)
+    before = np.concatenate([[0], np.cumsum(np.bincount(number)[order])[:-1]])
+    inside = np.empty(len(order), dtype=bool)
+    inside[order] = before < size  # whole groups until the size is reached
+    return np.flatnonzero(inside[number]), np.flatnonzero(~inside[number])

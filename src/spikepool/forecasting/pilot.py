@@ -11,8 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spikepool.forecasting.leave_out import chosen_penalty, decompose, held_out_predictor, leave_group_out
-from spikepool.forecasting.level_error import NO_ERROR, LevelError, level_error
+from spikepool.forecasting.leave_out import (
+    chosen_penalty,
+    decompose,
+    held_out_predictor,
+    leave_group_out,
+    split_groups,
+)
+from spikepool.forecasting.level_error import error_variance, probit_variance
 from spikepool.forecasting.margins import likely_right, margins
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.constants import constant
@@ -88,8 +94,8 @@ class Pilot:
         The pilot itself (leave-one-out) first, then smaller ones.
     gaussian : bool
         Whether rows look Gaussian, of one shape, within the classes.
-    level_error : LevelError
-        Variance of the leave-one-out accuracy, or of ln(MSE/var(y)).
+    level_variance : float
+        Variance over pilots of the probit of the leave-one-out accuracy, or of ln(MSE/var(y)).
     """
 
     rows: int
@@ -101,7 +107,7 @@ class Pilot:
     eigenvalues: FloatArray
     sizes: tuple[PilotSize, ...]
     gaussian: bool = False
-    level_error: LevelError = NO_ERROR
+    level_variance: float = 0.0
 
     @property
     def classes(self) -> int:
@@ -167,7 +173,6 @@ def measure_pilot(
     kept = np.arange(max(best - _PENALTIES_BESIDE, 0), min(best + _PENALTIES_BESIDE + 1, len(penalties)))
     number = np.unique(groups, return_inverse=True)[1]
     leaving = float(np.bincount(number)[number].mean())  # rows that leave with a row, itself included
-    error = level_error(parts, Y, labels, groups, float(penalties[chosen]))
     own = PilotSize(round(n - leaving), np.ones(n), excess[:, kept], excess[:, chosen], correct, likely)
 
     if d > parts.rank:  # the same inner products in fewer columns
@@ -180,7 +185,11 @@ def measure_pilot(
             progress.advance()
     shares = None if labels is None else np.bincount(labels) / n
     gaussian = labels is not None and _looks_gaussian(centred, labels)
-    return Pilot(n, d, shares, energy, row_norm, penalties[kept], parts.squared, tuple(sizes), gaussian, error)
+    if labels is None:
+        variance = error_variance(parts, Y, groups, float(penalties[chosen]))
+    else:
+        variance = probit_variance(X, Y, labels, groups, penalties, rng)
+    return Pilot(n, d, shares, energy, row_norm, penalties[kept], parts.squared, tuple(sizes), gaussian, variance)
 
 
 def _looks_gaussian(centred: FloatArray, labels: IntArray) -> bool:
@@ -219,7 +228,7 @@ def _measure_fraction(
     trained = []
     tests: list[tuple[IntArray, FloatArray]] = []
     for _ in range(_DRAWS):
-        train, test = _split(groups, size, rng)
+        train, test = split_groups(groups, size, rng)
         if len(test) == 0 or len(train) < 2:
             continue
         centre, mean = X[train].mean(axis=0), Y[train].mean(axis=0)
@@ -263,13 +272,3 @@ def _excess(f: FloatArray, centred: FloatArray) -> FloatArray:
 def _winner(f: FloatArray) -> IntArray:
     """Class of the largest fitted indicator; ties up to rounding go to the first class, not to the rounding."""
     return np.asarray(np.round(f, 9).argmax(axis=1))
-
-
-def _split(groups: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """About `size` training rows in whole groups, and the rows of the other groups to test."""
-    number = np.unique(groups, return_inverse=True)[1]
-    order = rng.permutation(number.max() + 1)
-    before = np.concatenate([[0], np.cumsum(np.bincount(number)[order])[:-1]])
-    inside = np.empty(len(order), dtype=bool)
-    inside[order] = before < size  # whole groups until the size is reached
-    return np.flatnonzero(inside[number]), np.flatnonzero(~inside[number])

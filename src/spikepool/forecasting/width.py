@@ -2,16 +2,16 @@ r"""How wide the intervals of a forecast are.
 
 Accuracy, on the probit scale z with the pilot at n0 rows:
 
-    var z(n) = [v_tested + v_trained]/phi(z(n0))² + var_reweighted(z(n) − z(n0)) + (10/n0) (z(n) − z(n0))²₊
+    var z(n) = (1 + b)² v + var_reweighted(rise given z(n0)) + (10/n0) rise²₊,        rise = z(n) − z(n0),
 
-The pilot's own level is uncertain as its rows are few, as tested and as trained ones
-(:mod:`spikepool.forecasting.level_error`); the rise from there is uncertain as the fit to these rows is (reweighted
-rows: the Bayesian bootstrap) and by a part of itself, because curves depart from the form that is fitted: a fifth of
-the rise from 200 rows, a tenth from 1000, whose own sizes show more of the form. A curve that still has far to rise
-therefore has a wide interval, and one that is flat has that of its level.
+with v the variance of the pilot's own level (:mod:`spikepool.forecasting.level_error`), not below the binomial one, and
+b the slope of the rise in the level over reweighted rows (the Bayesian bootstrap): a pilot that looks too good by
+chance also expects too large a rise. What the rise does beyond that over reweighted rows is its own error of fit. The
+last part is there because curves depart from the form that is fitted: by a fifth of the rise from 200 rows, a tenth
+from 1000, whose own sizes show more of the form. A curve that still has far to rise therefore has a wide interval, and
+one that is flat has that of its level.
 
-The same holds for a regression with z = −ln(MSE/var(y)), whose level has the jackknife's variance without a density,
-times a factor for residuals with heavy tails.
+The same holds for a regression with z = −ln(MSE/var(y)), whose level has the jackknife's variance.
 """
 
 from __future__ import annotations
@@ -19,25 +19,28 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from spikepool.forecasting.level_error import LevelError
 from spikepool.kit.arrays import FloatArray
 
-# Variance of the rise as a part of its square, times n0. By likelihood .057, .017 and .017 of the square from 200, 500
-# and 1000 rows. With one part for all sizes, .03, the intervals held .98 of tasks they had not been chosen on at 1000
-# rows. Less than the whole training variance would fit as well on average (.5 by likelihood), but clinc150 with its
-# many small classes is then covered in .8 at 200 rows.
+# Variance of the rise as a part of its square, times n0. By likelihood 0, .03 and .02 of the square from 200, 500 and
+# 1000 rows of the development corpora; one part for all sizes, .015, is likelier there, but covers .5 of fifty classes
+# of four rows each (.8 with this one).
 RISE_VARIANCE = 10.0
 
 
-def band_variance(own: FloatArray, z: FloatArray, level: LevelError, rows: int, accuracy: bool) -> FloatArray:
+def band_variance(own: FloatArray, z: FloatArray, level_variance: float, rows: int, accuracy: bool) -> FloatArray:
     """Variance of z at each size, from z (draws,) of the pilot's size and z (sizes, draws), the first draw the fit."""
-    variance = (level.tested + level.trained) * level.tails
+    counted = 0.0
     if accuracy:
         edge = 0.5 / rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
         share = float(np.clip(ndtr(own[0]), edge, 1 - edge))
-        density = float(np.exp(-(ndtri(share) ** 2) / 2) / np.sqrt(2 * np.pi))
-        variance = (max(level.tested, share * (1 - share) / rows) + level.trained) / density**2
-    rise = z - own
+        counted = share * (1 - share) / rows * 2 * np.pi * np.exp(float(ndtri(share)) ** 2)
+    rise, level = z - own, own[1:] - own[1:].mean()
+    known = float(level @ level) / (len(level) - 1)
+    # a level that hardly varies, as that of a pilot without errors, does not show how the rise follows it
+    slope = rise[:, 1:] @ level / (len(level) - 1) / max(known, counted, 1e-300)
     return np.asarray(
-        variance + rise[:, 1:].var(axis=1, ddof=1) + RISE_VARIANCE / rows * np.maximum(rise[:, 0], 0) ** 2
+        (1 + slope) ** 2 * max(level_variance, counted)
+        + rise[:, 1:].var(axis=1, ddof=1)
+        - slope**2 * known
+        + RISE_VARIANCE / rows * np.maximum(rise[:, 0], 0) ** 2
     )
