@@ -289,12 +289,14 @@ def table(out: Path) -> list[str]:
         "| kind | half | truth at 2x, 4x, 8x | mean forecast | mean error | coverage | width | flagged |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for cover, name, _, truth, score, flagged, width in rows:
+    for cover, name, inside, truth, score, flagged, width in rows:
+        spread = inside.mean(axis=1).std(ddof=1) / np.sqrt(len(inside))  # the sizes of one pilot depend on each other
         told = " ".join(f"{t:.3f}" for t in truth)
         said = " ".join(f"{s:.3f}" for s in score.mean(axis=0))
         error = np.abs(score - truth).mean()
         lines.append(
-            f"| {name} | {half_of(name)} | {told} | {said} | {error:.3f} | {cover:.2f} | {width:.3f} | {flagged:.2f} |"
+            f"| {name} | {half_of(name)} | {told} | {said} | {error:.3f} | {cover:.2f} ± {spread:.2f} | {width:.3f} "
+            f"| {flagged:.2f} |"
         )
     for half in ("development", "set-aside"):
         mine = [r for r in rows if half_of(r[1]) == half]

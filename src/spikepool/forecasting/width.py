@@ -23,7 +23,7 @@ from spikepool.kit.arrays import FloatArray
 
 # Variance of the rise as a part of its square, times n0. By likelihood 0, .03 and .02 of the square from 200, 500 and
 # 1000 rows of the development corpora; one part for all sizes, .015, is likelier there, but covers .5 of fifty classes
-# of four rows each (.8 with this one).
+# of four rows each (.83 with this one).
 RISE_VARIANCE = 10.0
 
 
