@@ -18,7 +18,7 @@ from spikepool.forecasting.leave_out import (
     leave_group_out,
     split_groups,
 )
-from spikepool.forecasting.level_error import error_variance, probit_variance
+from spikepool.forecasting.level_error import heavy_tails, level_variance
 from spikepool.forecasting.margins import likely_right, margins
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.constants import constant
@@ -162,13 +162,15 @@ def measure_pilot(
     energy = ((Y - level) ** 2).sum(axis=1)
     excess = np.empty((n, len(penalties)))
     chosen = chosen_penalty(parts, Y - level, penalties)
-    correct, likely = np.zeros(n), np.zeros(n)
+    correct, likely, tails = np.zeros(n), np.zeros(n), 1.0
     for j, penalty in enumerate(penalties):
         f = leave_group_out(parts, Y, groups, float(penalty))
         excess[:, j] = _excess(f - level, Y - level)
         if j == chosen and labels is not None:
             correct = (_winner(f) == labels).astype(np.float64)
             likely = likely_right(margins(f, labels))
+        elif j == chosen:
+            tails = heavy_tails(Y - f)
     best = int(excess.mean(axis=0).argmin())
     kept = np.arange(max(best - _PENALTIES_BESIDE, 0), min(best + _PENALTIES_BESIDE + 1, len(penalties)))
     number = np.unique(groups, return_inverse=True)[1]
@@ -185,10 +187,7 @@ def measure_pilot(
             progress.advance()
     shares = None if labels is None else np.bincount(labels) / n
     gaussian = labels is not None and _looks_gaussian(centred, labels)
-    if labels is None:
-        variance = error_variance(parts, Y, groups, float(penalties[chosen]))
-    else:
-        variance = probit_variance(X, Y, labels, groups, penalties, rng)
+    variance = tails * level_variance(X, Y, labels, groups, penalties, rng)
     return Pilot(n, d, shares, energy, row_norm, penalties[kept], parts.squared, tuple(sizes), gaussian, variance)
 
 

@@ -11,7 +11,7 @@ last part is there because curves depart from the form that is fitted: by a fift
 from 1000, whose own sizes show more of the form. A curve that still has far to rise therefore has a wide interval, and
 one that is flat has that of its level.
 
-The same holds for a regression with z = −ln(MSE/var(y)), whose level has the jackknife's variance.
+The same holds for a regression with z = −ln(MSE/var(y)), without the binomial variance.
 """
 
 from __future__ import annotations
