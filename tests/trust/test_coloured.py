@@ -250,7 +250,7 @@ def test_a_flat_part_of_a_spectrum_is_fitted_as_flat():
 
     def spread(work):
         draws = [Draw(np.ones(n), n, d, rng) for _ in range(work.round_draws)]
-        return float(np.log(population_spectrum(values, n, draws, work.rounds, work.step)).std())
+        return float(np.log(population_spectrum(values, n, draws, work.rounds, work.fitted)).std())
 
     sample = float(np.log(values).std())
     assert sample > 0.5

@@ -3,8 +3,9 @@
 No formula holds for such features. They are simulated: three hypotheses about the scales of the rows, for each the
 population spectrum that gives the eigenvalues observed, weighted by how well random halves of its draws agree as the
 halves of the data do. Draws of as many rows then say how far the sample's spans are from the population's; draws of
-more rows say what these would bring. Resampling of the rows themselves, which assumes no model but is biased when the
-rows are few for k, has a weight that grows with n/k.
+more rows say what these would bring. Where every eigenvalue is fitted, the fit is repeated on draws from itself, whose
+overlaps are known: its errors there are those of the interval. Elsewhere resampling of the rows themselves, which
+assumes no model but is biased when the rows are few for k, has a weight that grows with n/k.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.statistics import NORMAL_90, SIGNIFICANCE
 from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes, share_of_loss
-from spikepool.trust.effort import effort
+from spikepool.trust.effort import Effort, effort
 from spikepool.trust.levels import flat_levels
 from spikepool.trust.population import FLOOR, corrected, population_spectrum
 from spikepool.trust.row_scales import candidates
@@ -45,8 +46,9 @@ class Simulated:
     overlap, half_width : numpy.ndarray of shape (len(ks),)
         Expected overlaps, and half-widths of their 90 % intervals on the scale arcsin sqrt.
     lower : numpy.ndarray of shape (len(ks),)
-        Added in quadrature below: how much lower the overlaps of the flattest spectrum are that explains the sample, as
-        far as halves of its draws agree as the halves of the data do.
+        Added in quadrature below, where every eigenvalue is fitted: how much lower the overlaps are of the flattest
+        spectrum that explains the sample, as far as halves of its draws agree as the halves of the data do; and the
+        distance to resampling, which overestimates overlaps where spans are ill-defined.
     one_level : bool
         Whether that spectrum is flat: rows of equal variances explain the eigenvalues.
     single : numpy.ndarray of shape (draws, max(ks))
@@ -139,52 +141,55 @@ def simulate(
     hypotheses = _distinct(scales)
     for name, s in hypotheses.items():
         rounds = drawn_of[name] = [Draw(s, n, d, rng) for _ in range(work.round_draws)]
-        worlds[name] = _World(s, population_spectrum(sample.values, n, rounds, work.rounds, work.step))
+        worlds[name] = _World(s, population_spectrum(sample.values, n, rounds, work.rounds, work.fitted))
         halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, rng)
         differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
         advance(60 // len(hypotheses))
     weights = _weights(differences, work.draws)
     best = max(weights, key=lambda name: weights[name])
-    votes, spans, single, around = [], [], [], []
+    votes, samples = [], []
     for name, weight in weights.items():
         times = max(2, round(work.draws * weight))
-        worlds[name], drawn, again = _drawn(worlds[name], sample, times, work.redrawn, rng)
+        worlds[name], drawn = _drawn(worlds[name], sample, times, work, drawn_of[name], rng)
         votes += [weight / times] * times
-        spans += [o for o, _ in drawn]
-        single += [o for _, o in drawn + again]
-        around += [o for o, _ in again]
+        samples.append(drawn)
         advance(40 // len(weights))
-    vote_of = np.array(votes)
-    model = vote_of @ angle(np.array(spans))
+    vote_of, single = np.array(votes), [o for one in samples for o in one.single]
+    own, response, scattered = (
+        np.concatenate([getattr(one, what) for one in samples]) for what in ("own", "response", "scattered")
+    )
+    model = vote_of @ own
     # an eigenvalue scatters by sqrt((E[y⁴] − 1)/n) of itself, with E[y⁴] = 3 E[s²] for the scores y of simulated rows
     kurtosis = float(sum(weights[name] * np.mean(worlds[name].scales ** 2) for name in weights))
     widening = math.sqrt(max((sample.fourth - 1) / (3 * kurtosis - 1), 1.0))
     # the scatter of the sample and of the spectrum fitted to it, and the distance between the hypotheses; the truth is
     # one more draw beside the m that estimate mean and variance
-    redrawn, m = angle(np.array(around or spans)), 1 / float(vote_of @ vote_of)
-    variance = widening**2 * (m + 1) / (m - 1) * (vote_of @ (redrawn - model) ** 2)
+    m = 1 / float(vote_of @ vote_of)
+    variance = widening**2 * (m + 1) / (m - 1) * (vote_of @ (scattered - model) ** 2)
     # what the simulation is seen to miss between halves, it may miss here
     simulated_halves = np.asarray(sum(weights[name] * halves[name] for name in weights))
     variance = variance + (angle(observed) - angle(simulated_halves)) ** 2
-    centre = model
+    centre, lower, one_level = model, np.zeros(len(ks)), False
     if sample.resampled is not None and sample.resampled_single is not None:
         # a mixture of two predictions has the variance between them as well
         share, resampled = n / (n + work.resampling_rows * ks), angle(sample.resampled.mean(axis=0))
-        centre = (1 - share) * model + share * resampled
-        variance = variance + share * (1 - share) * (resampled - model) ** 2
+        between = share * (1 - share) * (resampled - model) ** 2
+        if work.fitted:
+            lower = NORMAL_90 * np.sqrt(between)
+        else:
+            centre, variance = (1 - share) * model + share * resampled, variance + between
         single += list(sample.resampled_single)
     expected = overlap_of(centre)
-    lower, one_level = np.zeros(len(ks)), False
-    if work.flattened:
-        level, cuts = flat_levels(sample.values, worlds[best].tau, drawn_of[best])
+    if work.fitted:
+        level, cuts = flat_levels(sample.values, worlds[best].tau, drawn_of[best], widening)
         one_level = len(cuts) == 2
         flat = _World(worlds[best].scales, level)
         found = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[best]]
         difference = float(np.abs(_half_overlaps(flat, n, ks, work.halves, rng) - observed)[steady].mean())
         vote = math.exp(-max(difference - differences[best], 0.0) / (2 * _HALVES_SCALE))
-        lower = vote * np.maximum(centre - angle(np.array(found)).mean(axis=0), 0.0)
+        lower = np.hypot(lower, vote * np.maximum(centre - angle(np.array(found)).mean(axis=0), 0.0))
     # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
-    missed = np.log(np.maximum(1 - expected, FLOOR) / np.maximum(1 - overlap_of(vote_of @ redrawn), FLOOR))
+    missed = np.log(np.maximum(1 - expected, FLOOR) / np.maximum(1 - overlap_of(model + vote_of @ response), FLOOR))
     kept = np.ones(len(ks))
     if collection is not None:
         parts = [Draw(worlds[best].scales, n, d, rng) for _ in range(work.draws)]
@@ -220,25 +225,57 @@ def simulate(
     )
 
 
-_Overlaps = list[tuple[FloatArray, FloatArray]]
+@dataclass(frozen=True)
+class _Drawn:
+    """Samples drawn from a hypothesis; overlaps (draws, len(ks)) on the angle.
+
+    Attributes
+    ----------
+    own : numpy.ndarray
+        Overlaps with the fitted spectrum's components.
+    response : numpy.ndarray
+        How much the overlaps of the spectrum redrawn from each sample differ from those of the fitted one.
+    scattered : numpy.ndarray
+        The prediction with its error: a draw of the overlap that the sample at hand may have.
+    single : list of numpy.ndarray
+        Squared cosines of single components.
+    """
+
+    own: FloatArray
+    response: FloatArray
+    scattered: FloatArray
+    single: list[FloatArray]
 
 
 def _drawn(
-    world: _World, sample: Sample, times: int, redrawn: bool, rng: np.random.Generator
-) -> tuple[_World, _Overlaps, _Overlaps]:
-    """Overlaps of samples drawn from the fitted spectrum, and from the redrawn ones that the hypothesis then has."""
+    world: _World, sample: Sample, times: int, work: Effort, rounds: list[Draw], rng: np.random.Generator
+) -> tuple[_World, _Drawn]:
+    """Draw samples from the fitted spectrum, and the spectra that might have been fitted instead."""
     n, ks, count = sample.n_effective, sample.ks, int(sample.ks[-1])
     draws = [Draw(world.scales, n, len(world.tau), rng) for _ in range(times)]
     found = [overlaps_with_axes(draw.leading(world.tau, count), ks) for draw in draws]
-    if not redrawn:
-        return world, found, []
-    spectra = tuple(corrected(world.tau, sample.values, draw.eigenvalues(world.tau), n) for draw in draws)
-    # a spectrum redrawn from one draw is seen through the next
-    again = [
-        overlaps_with_axes(draw.leading(tau, count), ks)
-        for draw, tau in zip(draws[1:] + draws[:1], spectra, strict=True)
-    ]
-    return _World(world.scales, world.tau, spectra), found, again
+    own, single = angle(np.array([o for o, _ in found])), [o for _, o in found]
+    response = np.zeros_like(own)
+    if not work.redrawn:
+        return world, _Drawn(own, response, own, single)
+    drawn = [draw.eigenvalues(world.tau) for draw in draws]
+    spectra = tuple(
+        population_spectrum(values, n, rounds, work.rounds, shrunken=True)
+        if work.fitted
+        else corrected(world.tau, sample.values, values, n)
+        for values in drawn
+    )
+    # a spectrum redrawn from one draw is seen through the next ones
+    others = min(work.curve_draws, times - 1) if work.fitted else 1
+    for i, tau in enumerate(spectra):
+        for j in range(i + 1, i + 1 + others):
+            spans, cosines = overlaps_with_axes(draws[j % times].leading(tau, count), ks)
+            response[i] += (angle(spans) - own[j % times]) / others
+            if j == i + 1:
+                single.append(cosines)
+    # the error of a refit is known; one that was not repeated is as likely to be of the other sign
+    scattered = own - response if work.fitted else np.roll(own, -1, axis=0) + response
+    return _World(world.scales, world.tau, spectra), _Drawn(own, response, scattered, single)
 
 
 def _distinct(scales: dict[str, FloatArray]) -> dict[str, FloatArray]:

@@ -20,14 +20,16 @@ class Effort:
     ----------
     splits, resamples : int
         Random halves of the rows, and resamples of them.
-    rounds, round_draws, step : int, int and float
-        Rounds of the population spectrum, draws of each, and the power of its correction.
+    rounds, round_draws : int
+        Rounds of the population spectrum, and draws of each.
     halves, draws, curve_draws : int
-        Simulated halves (each is compared with every other), samples, and samples at each other number of rows.
+        Simulated halves (each is compared with every other), samples, and samples that show the overlaps of a refitted
+        spectrum, or of another number of rows.
     resampling_rows : int
         Rows for each component at which resampling and simulation have equal weight.
-    flattened : bool
-        Whether the flattest spectrum is sought as well, which shows how ill-defined spans may be.
+    fitted : bool
+        Whether every eigenvalue is fitted, from shrunken ones. Then the fit is repeated on its own draws, and the
+        flattest spectrum is sought as well; resampling widens the interval and does not move the prediction.
     redrawn : bool
         Whether samples are drawn from redrawn spectra as well, which show the error of the fitted one.
     multiples : tuple of float
@@ -39,21 +41,19 @@ class Effort:
     resamples: int
     rounds: int
     round_draws: int
-    step: float
     halves: int
     draws: int
     curve_draws: int
     resampling_rows: int
     redrawn: bool
     multiples: tuple[float, ...]
-    flattened: bool = False
+    fitted: bool = False
 
 
-FULL = Effort(4, 10, 2, 2, 1.0, 4, 10, 4, 50, True, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0))
-LEAST = Effort(1, 3, 1, 2, 1.0, 2, 4, 1, 50, False, (0.5, 1.0, 2.0, 4.0))
-# Where rows are enough for every eigenvalue to be fitted, the spectrum is followed further: after two rounds a flat
-# part of it still falls, and its spans seem better known than they are. Resampled rows share that, and say less.
-FITTED = replace(FULL, rounds=6, round_draws=6, step=2.0, resampling_rows=300, flattened=True)
+FULL = Effort(4, 10, 2, 2, 4, 10, 4, 50, True, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0))
+LEAST = Effort(1, 3, 1, 2, 2, 4, 1, 50, False, (0.5, 1.0, 2.0, 4.0))
+# Rows enough for every eigenvalue to be fitted. Resampled rows show a flat part as better known than it is.
+FITTED = replace(FULL, rounds=1, round_draws=6, resampling_rows=300, fitted=True)
 # Dimension up to which that is quick.
 _QUICK_DIMENSION = 600
 # Multiple of the rows up to which is planned.

@@ -26,7 +26,9 @@ from spikepool.trust.sample import SPANS
 _NEIGHBOURS = 7
 
 
-def flat_levels(values: FloatArray, tau: FloatArray, draws: Sequence[Draw]) -> tuple[FloatArray, list[int]]:
+def flat_levels(
+    values: FloatArray, tau: FloatArray, draws: Sequence[Draw], widening: float = 1.0
+) -> tuple[FloatArray, list[int]]:
     """Population eigenvalues (d,) in levels, and the ranks at which levels begin, with d at the end.
 
     Parameters
@@ -37,6 +39,8 @@ def flat_levels(values: FloatArray, tau: FloatArray, draws: Sequence[Draw]) -> t
         Fitted population eigenvalues; a level is their mean.
     draws : sequence of Draw
         Draws of as many rows as the sample has.
+    widening : float
+        Factor by which the eigenvalues of the sample scatter more than those of the draws.
     """
     floor = FLOOR * float(values[0])
     observed = np.log(np.maximum(values, floor))
@@ -55,7 +59,7 @@ def flat_levels(values: FloatArray, tau: FloatArray, draws: Sequence[Draw]) -> t
         rest = observed - drawn.mean(axis=0)
         # few draws know the scatter of one eigenvalue badly, and that of its neighbours is nearly the same
         scatter = uniform_filter1d(drawn.var(axis=0, ddof=1), _NEIGHBOURS, mode="nearest") * (1 + 1 / len(draws))
-        beyond = np.abs(rest) / np.sqrt(np.maximum(scatter, 0.0) + 1e-24)
+        beyond = np.abs(rest) / (widening * np.sqrt(np.maximum(scatter, 0.0) + 1e-24))
         whole = [(float(beyond[a:b].max()), a, b) for a, b in itertools.pairwise(cuts) if b - a > 1]
         worst, a, b = max(whole, default=(0.0, 0, 0))
         if worst <= clear or len(cuts) > SPANS[-1]:

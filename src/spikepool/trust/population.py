@@ -1,9 +1,10 @@
 """The population spectrum behind sample eigenvalues: what, seen through as many rows, gives the ones observed.
 
-Sample eigenvalues spread more than those of the population. The spread is undone by simulation: starting from the
-sample eigenvalues, ``tau_i <- tau_i · (lambda_i / (geometric mean of the drawn lambda_i))^step``. Few rounds: each adds
-the noise of its draws, and of a spectrum that falls steadily the bias is smaller than that after two. A flat part needs
-more, and larger steps, since sample eigenvalues hardly answer to small differences within it.
+Sample eigenvalues spread more than those of the population. The spread is undone by simulation:
+``tau_i <- tau_i · lambda_i / (geometric mean of the drawn lambda_i)``. Few rounds: each adds the noise of its draws.
+The start matters more, since sample eigenvalues hardly depend on small differences within a flat part. Where every
+eigenvalue is fitted, it is the spectrum of :mod:`spikepool.trust.shrinkage`, which is flat there, and one round
+suffices; elsewhere it is that of the sample.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from scipy.optimize import brentq
 from spikepool.kit.arrays import FloatArray
 from spikepool.trust.draws import Draw
 from spikepool.trust.effort import fitted_eigenvalues
+from spikepool.trust.shrinkage import shrunken_eigenvalues
 
 FLOOR = 1e-12  # of the largest eigenvalue: what is below is rounding
 
 
 def population_spectrum(
-    values: FloatArray, n: int, draws: Sequence[Draw], rounds: int = 2, step: float = 1.0
+    values: FloatArray, n: int, draws: Sequence[Draw], rounds: int = 2, shrunken: bool = False
 ) -> FloatArray:
     """Population eigenvalues (d,), descending, with the trace of the sample's.
 
@@ -36,25 +38,26 @@ def population_spectrum(
     draws : sequence of Draw
         Draws of as many rows; the same ones serve every round.
     rounds : int
-    step : float
-        Power of the correction.
+    shrunken : bool
+        Whether to start from the shrunken eigenvalues; every eigenvalue must be fitted.
     """
     observed = np.maximum(values, FLOOR * values[0])
-    tau = _with_tail(observed, fitted_eigenvalues(n, len(values)), float(values.sum()))
+    start = shrunken_eigenvalues(observed, n) if shrunken else observed
+    tau = _with_tail(start, fitted_eigenvalues(n, len(values)), float(values.sum()))
     for _ in range(rounds):
         drawn = np.mean([np.log(np.maximum(draw.eigenvalues(tau), FLOOR * values[0])) for draw in draws], axis=0)
-        tau = corrected(tau, values, np.exp(drawn), n, step)
+        tau = corrected(tau, values, np.exp(drawn), n)
     return tau
 
 
-def corrected(tau: FloatArray, values: FloatArray, drawn: FloatArray, n: int, step: float = 1.0) -> FloatArray:
-    """One round: each of `tau` times the ratio, to a power, of the eigenvalue observed to that drawn.
+def corrected(tau: FloatArray, values: FloatArray, drawn: FloatArray, n: int) -> FloatArray:
+    """One round: each of `tau` times the ratio of the eigenvalue observed to that drawn.
 
     With the eigenvalues of a single draw it is a spectrum that could have been fitted instead: their scatter around
     `tau` is that of the fit.
     """
     floor = FLOOR * values[0]
-    ratio = (np.maximum(values, floor) / np.maximum(drawn, floor)) ** step
+    ratio = np.maximum(values, floor) / np.maximum(drawn, floor)
     fitted = fitted_eigenvalues(n, len(values))
     return _with_tail(np.sort((tau * ratio)[:fitted])[::-1], fitted, float(values.sum()), len(values))
 
