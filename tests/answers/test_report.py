@@ -223,3 +223,11 @@ def test_one_bar_is_shown_for_the_whole(digits, monkeypatch):
     assert len(opened) == 1
     with pytest.raises(sp.InvalidInputError, match="progress"):
         sp.report(X[:150], progress="yes")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_rows_of_noise_are_called_noise(seed):
+    """The advice for 24 rows of 5 features had been to rescale them."""
+    found = sp.report(np.random.default_rng(seed).standard_normal((24, 5)))
+    assert "No component stands out" in found.trust.verdict
+    assert "scale" not in found.trust.advice
