@@ -278,7 +278,7 @@ def test_plot_shows_points_curve_band_and_target(digits_forecast):
     ax = Figure().subplots()
     assert digits_forecast.plot(ax) is ax
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert {"forecast", "target 0.92", "90 % interval"} <= set(labels)
+    assert {"forecast of ridge", "target 0.92", "90 % interval"} <= set(labels)
     assert ax.get_xscale() == "log"
     np.testing.assert_allclose(ax.lines[0].get_ydata(), digits_forecast.curve_score)
 

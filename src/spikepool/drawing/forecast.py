@@ -18,7 +18,7 @@ def draw_forecast(forecast: Any, ax: Any = None) -> Any:
     level = f"{forecast.level * 100:.0f} %"
     low, high = forecast.curve_interval.T
     ax.fill_between(forecast.curve_n, low, high, color=CURVE, alpha=0.2, lw=0, label=f"{level} interval")
-    ax.plot(forecast.curve_n, forecast.curve_score, color=CURVE, lw=1.8, label="forecast")
+    ax.plot(forecast.curve_n, forecast.curve_score, color=CURVE, lw=1.8, label=f"forecast of {forecast.estimator}")
     ax.plot(forecast.n, forecast.score, "o", color=CURVE, ms=5)
     ax.errorbar(
         forecast.measured_n,

@@ -172,7 +172,7 @@ class Forecast:
             if low is not None and low <= self.pilot_rows * ASKED[-1]:
                 line += f", though the interval allows it from {_rounded(low)} rows on"
             remedy = (
-                "train on other data"
+                "try another model or other data"
                 if self.task == "curve"
                 else "try other features (layer, encoder) or another model"
             )
@@ -199,11 +199,10 @@ class Forecast:
         measured = f"measured {self.score_name} {_short(own)}" + ("" if np.isnan(error) else f" ± {_short(error)}")
         if self.chance is not None:
             measured += f" (chance {_short(self.chance)})"
-        on = f"on {self.pilot_rows:,} rows x {self.dimension:,} features, {kind}"
+        head = f"{self.estimator} on {self.pilot_rows:,} rows x {self.dimension:,} features, {kind}: {measured}"
         if self.task == "curve":
-            on = f"at {len(self.measured_n)} sizes up to {self.pilot_rows:,} rows"
-            measured += " at the largest"
-        head = f"{self.estimator} {on}: {measured}"
+            sizes = f"{len(self.measured_n)} sizes up to {self.pilot_rows:,} rows"
+            head = f"{_capital(self.estimator)} at {sizes}: {measured} at the largest"
         word = "as usual" if check.ok else "worse than on the development tasks"
         found = [head, f"self-check: the curve meets the measured points to {met}: {word}"]
         if self.verdict == "at chance":
