@@ -123,7 +123,14 @@ def test_a_power_law_is_continued(rising):
     assert record["required_samples"][1] == best
     assert "90 % interval" in str(f)
     assert "<table" in f._repr_html_()
-    assert f.plot().get_xscale() == "log"
+
+
+def test_plot_names_score_and_model(rising):
+    pytest.importorskip("matplotlib")
+    ax = sp.forecast_curve(*rising, estimator="RandomForestClassifier", score_name="f1_macro").plot()
+    assert ax.get_xscale() == "log"
+    assert ax.get_ylabel().startswith("f1_macro")
+    assert "forecast of RandomForestClassifier" in [text.get_text() for text in ax.get_legend().get_texts()]
 
 
 def test_repeats_narrow_the_interval_and_losses_are_turned(rising):

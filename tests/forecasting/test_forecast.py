@@ -270,8 +270,7 @@ def test_default_sizes_and_silence(digits):
 
 
 def test_plot_shows_points_curve_band_and_target(digits_forecast):
-    import matplotlib
-
+    matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 

@@ -93,8 +93,7 @@ def test_more_steps_than_dimensions(drawn):
 
 
 def test_plot_and_refusals():
-    import matplotlib
-
+    matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     m = model()
     found = m.spectrum_density(W, rng=0, probes=1, steps=30)

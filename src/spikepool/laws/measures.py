@@ -62,7 +62,10 @@ def lanczos_measure(apply: Apply, start: FloatArray, steps: int) -> tuple[FloatA
             basis[k + 1] = v / off[k]
     from scipy.linalg import eigh_tridiagonal
 
-    nodes, vectors = eigh_tridiagonal(diagonal[:n], off[: n - 1])
+    try:
+        nodes, vectors = eigh_tridiagonal(diagonal[:n], off[: n - 1])
+    except np.linalg.LinAlgError:  # clustered nodes, with some versions of LAPACK
+        nodes, vectors = eigh_tridiagonal(diagonal[:n], off[: n - 1], lapack_driver="stev")
     return nodes, norm**2 * vectors[0] ** 2
 
 
