@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri
 
 from spikepool.forecasting.crossing import ASKED, MULTIPLES, crossing
 from spikepool.forecasting.equivalents import equivalents
-from spikepool.forecasting.level_error import REWEIGHTINGS as REWEIGHTINGS
+from spikepool.forecasting.level_error import REWEIGHTINGS
 from spikepool.forecasting.link import Link, fit_link
 from spikepool.forecasting.pilot import Pilot, weighted_mean
 from spikepool.forecasting.power_law import PowerLaw, fit_power_law

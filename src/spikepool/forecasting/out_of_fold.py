@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
 from spikepool.errors import InvalidInputError, SizeError
-from spikepool.forecasting.curve import REWEIGHTINGS
+from spikepool.forecasting.level_error import REWEIGHTINGS
 from spikepool.forecasting.pilot import FEWEST_TRAINED, FRACTIONS
 from spikepool.forecasting.pilot_input import FOLDS, PilotInput
 from spikepool.forecasting.process_curve import FEWEST_SIZES, ProcessCurve
