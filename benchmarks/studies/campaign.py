@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 import spikepool as sp
-from spikepool.world.frequencies import zipf_frequencies
-from spikepool.world.seeds import child_seed
+from spikepool.world.tokens import child_seed, zipf_frequencies
 
 DRAWS = 8
 NOISES = ("gaussian", "rademacher", "uniform", "laplace", "student-t")

@@ -50,9 +50,9 @@ from spikepool.pooling.learned import LearnedPoolingRegressor as LearnedPoolingR
 from spikepool.pooling.loading import load as load
 from spikepool.pooling.spectral import SpectralPooling as SpectralPooling
 from spikepool.pooling.write_pooled import write_pooled as write_pooled
-from spikepool.simulation.results import SimulationResult as SimulationResult
 from spikepool.simulation.ridge import RidgeClassifier as RidgeClassifier
 from spikepool.simulation.ridge import simulate_ridge as simulate_ridge
+from spikepool.simulation.simulate import SimulationResult as SimulationResult
 from spikepool.sweeps import sweep as sweep
 from spikepool.tables import CheckpointComparison as CheckpointComparison
 from spikepool.tables import TableComparison as TableComparison
@@ -83,11 +83,11 @@ from spikepool.world.correlation import equicorrelation as equicorrelation
 from spikepool.world.correlation import markov_correlation as markov_correlation
 from spikepool.world.correlation import prefix_correlation as prefix_correlation
 from spikepool.world.correlation import spiked_correlation as spiked_correlation
-from spikepool.world.frequencies import zipf_frequencies as zipf_frequencies
 from spikepool.world.heads import HeadMix as HeadMix
 from spikepool.world.heads import layered_weights as layered_weights
 from spikepool.world.heads import optimal_heads as optimal_heads
 from spikepool.world.signs import sign_sampler as sign_sampler
+from spikepool.world.tokens import zipf_frequencies as zipf_frequencies
 from spikepool.world.weights import causal_crossover as causal_crossover
 from spikepool.world.weights import causal_weights as causal_weights
 from spikepool.world.weights import gains as gains

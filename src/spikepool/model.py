@@ -12,7 +12,7 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.simulation import classes as class_simulation
 from spikepool.simulation import drawn, simulate
 from spikepool.simulation.density import SpectrumDensity, spectrum_density
-from spikepool.simulation.results import SimulationResult
+from spikepool.simulation.simulate import SimulationResult
 from spikepool.theory import classes as class_theory
 from spikepool.theory import detection, fluctuations, given_tokens, learned_attention, planning, uncentred
 from spikepool.theory import ridge as ridge_theory

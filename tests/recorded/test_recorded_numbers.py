@@ -11,6 +11,9 @@ HERE = Path(__file__).parent
 spec = importlib.util.spec_from_file_location("recorded_cases", HERE / "cases.py")
 cases = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(cases)
+# Other processors and BLAS builds round differently in the last digits; products of a table that is never drawn follow
+# one another, each drawn around the last, and carry that difference along.
+TOLERANCE = {"simulations": 1e-9}
 KEPT = json.loads((HERE / "numbers.json").read_text(encoding="utf-8"))
 
 
@@ -37,6 +40,5 @@ def test_result_is_the_kept_one(name):
         if isinstance(value, (str, bool)) or value is None:
             assert found[place] == value, place
         else:
-            # other processors and BLAS builds round differently in the last digits
-            assert found[place] == pytest.approx(value, rel=1e-11, abs=1e-12), place
+            assert found[place] == pytest.approx(value, rel=TOLERANCE.get(name, 1e-11), abs=1e-12), place
     assert np.isfinite([v for v in kept.values() if isinstance(v, (int, float)) and v < np.inf]).all()

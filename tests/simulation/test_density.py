@@ -50,7 +50,7 @@ def drawn(monkeypatch):
 def test_against_the_completed_table(drawn, options):
     """Shares of the eigenvalues within four standard errors of a probe's scatter, and what the steps do not resolve."""
     m = model(**options)
-    probes = 12
+    probes = 48
     found = m.spectrum_density(W, rng=3, probes=probes, steps=40)
     S = completed_spectrum(m, drawn[0])
     values = np.linalg.eigvalsh(S)

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 import spikepool as sp
-from spikepool.simulation.lazy_gaussian import LazyGaussian
-from spikepool.simulation.rotated_table import RotatedTable
+from spikepool.simulation.lazy_gaussian import LazyGaussian, RotatedTable
 from spikepool.simulation.simulate import simulate_draw
 from spikepool.simulation.top_pairs import top_pairs, top_pairs_together
 from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource, apply_together

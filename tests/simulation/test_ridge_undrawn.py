@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.simulation import ridge_undrawn
-from spikepool.simulation.ridge_undrawn import held_out_scores
+from spikepool.simulation import ridge as ridge_undrawn
+from spikepool.simulation.ridge import held_out_scores
 from spikepool.simulation.undrawn import UndrawnSource
 
 R = sp.prefix_correlation(T=6, L=3)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spikepool.simulation.secular import top_pairs
+from spikepool.simulation.dense import top_pairs
 
 
 def dense(theta, U, G, c, mu):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import spikepool as sp
 from spikepool.model import ClassModel
-from spikepool.world.class_sampling import class_sampler
+from spikepool.world.class_tables import class_sampler
 
 R = sp.prefix_correlation(10, 4)
 MEANS = np.array([[2.0, -1.0, -1.0, 0.5], [0.0, 1.5, -1.5, 0.0], [0.3, 0.0, 0.0, 1.5]])

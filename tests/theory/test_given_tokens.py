@@ -7,14 +7,11 @@ import pytest
 
 import spikepool as sp
 from spikepool.theory.given_tokens import predict_exact, predict_tokens
-from spikepool.theory.noise_law import Noise
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.token_usage import sample_usage
-from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
-from spikepool.world.class_centring import Projection
-from spikepool.world.frequencies import zipf_frequencies
-from spikepool.world.pooling_matrix import token_matrix
-from spikepool.world.tokens import draw_tokens
+from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum
+from spikepool.world.pooling_matrix import Projection, token_matrix
+from spikepool.world.tokens import draw_tokens, zipf_frequencies
 
 R = sp.prefix_correlation(T=10, L=3)
 

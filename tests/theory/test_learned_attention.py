@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.theory.learned_attention import profile_loss
-from spikepool.theory.learned_given_tokens import given_tokens_loss
+from spikepool.theory.learned_attention import given_tokens_loss, profile_loss
 
 WORLD = {"alpha": 0.5, "kappa": 0.3, "covariance": 0.6, "strength": 2.0, "delta": 0.6, "ratio": 0.47, "ridge": 0.3}
 

@@ -13,7 +13,7 @@ from spikepool.kit.progress import Progress
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, compare, mean_and_error
 from spikepool.reproduce.setting import PREFIX, weights_for
-from spikepool.simulation.learn_weights import learn_weights
+from spikepool.simulation.ridge import learn_weights
 from spikepool.theory.ridge import ridge_prediction
 from spikepool.world.correlation import prefix_correlation
 from spikepool.world.sampling import Sample

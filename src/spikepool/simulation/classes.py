@@ -23,14 +23,12 @@ from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
 from spikepool.kit.showing import html_table, mean_table, record
 from spikepool.kit.threads import Map, task_threads
-from spikepool.simulation.rotated_table import RotatedTable
+from spikepool.simulation.lazy_gaussian import RotatedTable
 from spikepool.simulation.top_pairs import DENSE_LIMIT, DENSE_SIDE, largest, not_separated, stack
 from spikepool.simulation.undrawn import TOLERANCE, UndrawnTable
-from spikepool.world.class_centring import Projection
-from spikepool.world.class_sampling import ClassSampler, class_sampler
-from spikepool.world.class_tables import ClassWorld
-from spikepool.world.pooling_matrix import PoolingMatrix, token_matrix
-from spikepool.world.seeds import child_seed, seed_sequence
+from spikepool.world.class_tables import ClassSampler, ClassWorld, class_sampler
+from spikepool.world.pooling_matrix import PoolingMatrix, Projection, token_matrix
+from spikepool.world.tokens import child_seed, seed_sequence
 
 # Directions of the class means shorter than this, relative to the longest, are rounding.
 _RANK_TOLERANCE = 1e-12
@@ -109,7 +107,7 @@ def simulate_classes(
 ) -> ClassSimulation:
     """Top `k` eigenpairs of S (K by default) over independent draws of table, classes and tokens.
 
-    Classes are drawn by :func:`spikepool.world.class_sampling.class_sampler`. With ``table_drawn=True`` table and S are
+    Classes are drawn by :func:`spikepool.world.class_tables.class_sampler`. With ``table_drawn=True`` table and S are
     formed, and S is decomposed in full: meant for d of a few thousand at most. By default neither is.
     """
     w = check.weight_vector(w, world.T)

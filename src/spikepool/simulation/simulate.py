@@ -5,12 +5,15 @@ Only the top eigenpairs are wanted most of the time, and they come from a Krylov
 Gaussian these are drawn instead of the table (:mod:`spikepool.simulation.undrawn`), exactly in law: the cost is
 O((N·T + V·k) k) for k products, whatever d. Other noise laws, and weights that are a function of the table, take a
 drawn table (:mod:`spikepool.simulation.drawn`).
+
+:class:`SimulationResult` has the top eigenpairs of every draw and the route by which they were found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,16 +24,96 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
+from spikepool.kit.showing import html_table, mean_table, record
+from spikepool.kit.statistics import standard_error
 from spikepool.kit.threads import Map, task_threads
 from spikepool.simulation import drawn
-from spikepool.simulation.request import Weights, check_grid, named_weights
-from spikepool.simulation.results import GridResult, SimulationResult
+from spikepool.simulation.drawn import Weights, check_grid, named_weights
 from spikepool.simulation.top_pairs import top_pairs_together
 from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource, apply_together
 from spikepool.world.sampling import draw_sample, table_dtype
-from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.tokens import pooling_weights, token_bytes
+from spikepool.world.tokens import child_seed, pooling_weights, seed_sequence, token_bytes
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """Top eigenpairs over independent draws.
+
+    Attributes
+    ----------
+    eigenvalues : numpy.ndarray of shape (trials, k)
+        Largest eigenvalues of S, descending.
+    alignments : numpy.ndarray of shape (trials, k)
+        Squared cosine of each of their eigenvectors with u.
+    table_drawn : bool
+        The route: whether tables were drawn, or only their products.
+    """
+
+    eigenvalues: FloatArray
+    alignments: FloatArray
+    table_drawn: bool
+
+    @property
+    def alignment(self) -> FloatArray:
+        """Alignment of the top eigenvector with u in each trial, (trials,)."""
+        return self.alignments[:, 0]
+
+    @property
+    def eigenvalue(self) -> FloatArray:
+        """Largest eigenvalue in each trial, (trials,)."""
+        return self.eigenvalues[:, 0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: every eigenpair of every trial, and the route."""
+        return record(self)
+
+    def _repr_html_(self) -> str:
+        return html_table(*mean_table(self.eigenvalues, self.alignments), title=f"{len(self.alignments)} draws")
+
+    def plot(self, ax: Any = None, *, predicted: float | None = None) -> Any:
+        """Alignment of the top eigenvector in each draw, with their mean, beside a prediction; returns the axes."""
+        from spikepool.drawing.predictions import draw_trials
+
+        return draw_trials(self.alignments[:, :1], ax, predicted=None if predicted is None else [predicted])
+
+
+@dataclass(frozen=True)
+class GridResult:
+    """Top eigenpairs for several weights and signal strengths that share their draws.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the weights.
+    mus : numpy.ndarray of shape (m,)
+        Signal strengths.
+    eigenvalues, alignments : numpy.ndarray of shape (weights, m, trials, k)
+        As in :class:`SimulationResult`.
+    table_drawn : bool
+        As there.
+    """
+
+    names: tuple[str, ...]
+    mus: FloatArray
+    eigenvalues: FloatArray
+    alignments: FloatArray
+    table_drawn: bool
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, by_mu in zip(self.names, self.alignments[..., 0], strict=True):
+            cells = [f"{draws.mean():.4g} ± {standard_error(draws):.1g}" for draws in by_mu]
+            rows.append((name, *cells))
+        title = f"Alignment of the top eigenvector, {self.alignments.shape[2]} draws"
+        return html_table(("weights", *(f"mu = {mu:.4g}" for mu in self.mus)), rows, title=title)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Alignment of the top eigenvector against mu, for each of the weights; returns the axes."""
+        from spikepool.drawing.predictions import draw_grid
+
+        return draw_grid(self.mus, self.alignments[..., 0], self.names, ax)
+
 
 # Token positions from which threads are worth their overhead.
 _THREADED_SIZE = 1 << 21

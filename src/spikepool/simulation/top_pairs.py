@@ -2,7 +2,7 @@
 
 For one mu the space is that of S(mu) at the hidden direction u. For many, S(mu) is a rank-two change of its noise
 part, in the span of u and one more vector g: one block Krylov space started at [u, g] serves every mu
-(:mod:`spikepool.simulation.secular`). Small problems, and the rare one where the Krylov space stops early, are
+(:mod:`spikepool.simulation.dense`). Small problems, and the rare one where the Krylov space stops early, are
 decomposed densely on the smaller Gram side.
 """
 
@@ -17,7 +17,8 @@ import numpy as np
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
-from spikepool.simulation import dense, secular
+from spikepool.simulation import dense
+from spikepool.simulation import dense as secular
 from spikepool.simulation.krylov import Excess, KrylovSpace, krylov_space, krylov_spaces
 from spikepool.simulation.pooled_noise import PooledNoise
 

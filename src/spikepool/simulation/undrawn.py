@@ -1,6 +1,6 @@
 """The pooled noise of a draw whose table is never drawn.
 
-Tokens are drawn as always. The Gaussian table answers products only (:mod:`spikepool.simulation.rotated_table` for
+Tokens are drawn as always. The Gaussian table answers products only (:mod:`spikepool.simulation.lazy_gaussian` for
 isotropic noise, :mod:`spikepool.simulation.lazy_gaussian` with a covariance), and everything else enters around them:
 the noise's covariance on the left as A^{1/2}, the centring of classes on the right as a projection of the argument,
 the signal through the pooled latents, the centring of S through those of the sequences. All weightings of a draw
@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.threads import Map, serial_map
-from spikepool.simulation.lazy_gaussian import LazyGaussian
+from spikepool.simulation.lazy_gaussian import LazyGaussian, RotatedTable
 from spikepool.simulation.pooled_noise import PooledNoise
-from spikepool.simulation.rotated_table import RotatedTable
-from spikepool.world.class_centring import Projection
-from spikepool.world.pooling_matrix import PoolingMatrix
+from spikepool.world.pooling_matrix import PoolingMatrix, Projection
 from spikepool.world.sampling import Sample, coloring, draw_direction, noise_seed
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.tokens import TokenSampler, pooled_latents

@@ -16,7 +16,7 @@ from spikepool.errors import InvalidInputError, ShapeError, SizeError, WeightsEr
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.model import SequenceModel
-from spikepool.simulation.request import maximal_rank, usual_pairs
+from spikepool.simulation.drawn import maximal_rank, usual_pairs
 from spikepool.simulation.simulate import takes_drawn_table
 from spikepool.world.weights import NAMED_WEIGHTS, named_weights
 

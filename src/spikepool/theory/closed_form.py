@@ -17,8 +17,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
-from spikepool.theory.noise_edge import Sizes
-from spikepool.theory.prediction import Outlier, Prediction
+from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.validity import few_tokens, near_threshold, neighbours, small_sizes, validity_of
 from spikepool.world.sequences import SequenceWorld
 

@@ -1,6 +1,6 @@
 """Is there a signal at all? Tests on the top eigenvalue and on the trace of S, their p-values and their power.
 
-*Top eigenvalue.* Its law under noise alone is that of :mod:`spikepool.theory.noise_edge`. Above the transition the
+*Top eigenvalue.* Its law under noise alone is that of :mod:`spikepool.theory.prediction`. Above the transition the
 outlier is normal around lambda(x) with the standard deviation of :mod:`spikepool.theory.fluctuations`. Below it the top
 eigenvalue follows the same law as under noise alone, and the power is the level.
 

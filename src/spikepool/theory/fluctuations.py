@@ -51,7 +51,7 @@ from spikepool.theory.validity import (
     validity_of,
 )
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.sign_blocks import sign_blocks
+from spikepool.world.signs import sign_blocks
 
 # Draws behind E[(w'xi)^4] when the signs are not made of blocks; its relative error of about 0.5 % is far below
 # what the fourth moment contributes to the standard deviations.

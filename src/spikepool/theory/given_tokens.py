@@ -15,16 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import InvalidInputError, ShapeError, TokenError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.theory.noise_edge import Sizes
-from spikepool.theory.noise_law import Noise
-from spikepool.theory.population_match import population_matches
 from spikepool.theory.population_usage import population_usage
-from spikepool.theory.prediction import Outlier, Prediction
+from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
-from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
+from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum, population_matches
 from spikepool.theory.validity import near_threshold, neighbours, small_sizes, unresolved, validity_of
-from spikepool.world.class_centring import Projection
-from spikepool.world.pooling_matrix import token_matrix
+from spikepool.world.pooling_matrix import Projection, token_matrix
 from spikepool.world.sequences import TABLES, SequenceWorld
 from spikepool.world.tokens import draw_tokens, pooling_weights
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.measures import non_negative
 from spikepool.theory.general_spikes import Measure
-from spikepool.theory.token_usage import Usage
-from spikepool.theory.usage_pairs import TOP, TopPairs
+from spikepool.theory.token_usage import TOP, TopPairs, Usage
 
 # Distinct token frequencies beyond this many are binned.
 _GROUPS = 1000

@@ -11,22 +11,76 @@ there is one more. By inertia that is so, with D(z) = z g_u(z) g_b(z) at mu = 1 
 
 For uniform tokens it is the threshold of the closed form, zero where the table's own class means leave the bulk. A
 frequent token does not change it by being an outlier: that outlier is there without the classes too.
+
+The covariance A of the table's noise as predictions see it: its law, and its measure at the signal's direction.
+
+Which outlier of the population an outlier of the sample becomes as sequences are added.
+
+Both are eigenvectors for the same table, so the one is followed to the other by what they are made of among the tokens:
+the usage's eigenvectors, and the direction of the classes off them. Ranks would not do: a frequent token that a sample
+happens to hold above the signal may lie below it in the limit.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
 
+from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.roots import dips_below
 from spikepool.laws.atomic import AtomicLaw
+from spikepool.laws.base import SpectralLaw
+from spikepool.laws.discretise import discretise
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
-from spikepool.theory.noise_law import Noise
 from spikepool.theory.token_usage import Usage
+
+
+class Noise:
+    """Law of the noise covariance A, its measure at u, and its eigenvalues one by one where they are known."""
+
+    def __init__(self, covariance: Any, d: int, direction: ArrayLike | None) -> None:
+        self.d = d
+        self.values: FloatArray | None = None
+        u = None if direction is None else check.finite_array(direction, "direction", ndim=1)
+        if u is not None and (len(u) != d or not u.any()):
+            raise ShapeError(f"direction must be a non-zero vector of length d = {d}", u, "Match d")
+        if covariance is None:
+            self.law: SpectralLaw = AtomicLaw([1.0])
+            self.left = Measure(np.ones(1), np.ones((1, 1)))
+            return
+        if isinstance(covariance, SpectralLaw):
+            if u is not None:
+                raise InvalidInputError(
+                    "a direction needs a noise covariance, not the law of its eigenvalues",
+                    remedy="Pass the covariance matrix, or leave the direction out",
+                )
+            self.law = covariance
+            atoms = discretise(covariance)
+            self.left = Measure(atoms.values, np.sqrt(atoms.weights)[:, None])
+            return
+        A = check.finite_array(covariance, "noise")
+        if A.ndim not in (1, 2) or len(A) != d:
+            raise ShapeError(f"noise must be ({d},) or ({d}, {d})", A, "Match d")
+        if A.ndim == 1:
+            values, coordinates = A, u
+            if A.min() < 0:
+                raise InvalidInputError("noise has a negative variance", float(A.min()), "Pass variances >= 0")
+        else:
+            values, basis = np.linalg.eigh(check.symmetric_psd(A, "noise"))
+            values = np.maximum(values, 0.0)
+            coordinates = None if u is None else basis.T @ u
+        if coordinates is None:
+            coordinates = np.full(d, 1 / np.sqrt(d))
+        self.values = np.asarray(values, dtype=np.float64)
+        self.law = AtomicLaw(self.values)
+        self.left = Measure(self.values, (coordinates / np.linalg.norm(coordinates))[:, None])
+
 
 Kind = Literal["signal", "mean", "usage", "noise"]
 
@@ -301,3 +355,33 @@ def isolated(values: FloatArray, weights: FloatArray, singles: int, bound: float
         if gap[k - 1]:
             count = k
     return count
+
+
+def population_matches(sample: UsageSpectrum, population: UsageSpectrum) -> list[int | None]:
+    """For each outlier of `sample` its match among those of `population`; None where it ends in the bulk.
+
+    The assignment has the largest sum of squared cosines; what an outlier holds outside all outliers of the population
+    counts for the bulk.
+    """
+    count = len(sample.outliers)
+    similar = (sample.profiles().T @ _axes(sample).T @ _axes(population) @ population.profiles()) ** 2
+    # an isolated eigenvalue of the noise covariance is the same one for any number of sequences: match these by rank
+    of_noise = [np.flatnonzero([kind == "noise" for kind in s.kinds()]) for s in (sample, population)]
+    similar[of_noise[0]], similar[:, of_noise[1]] = 0.0, 0.0
+    ranks = min(map(len, of_noise))
+    similar[of_noise[0][:ranks], of_noise[1][:ranks]] = 1.0
+    bulk = np.full((count, count), -1.0)
+    np.fill_diagonal(bulk, 1 - similar.sum(axis=1))
+    _, chosen = linear_sum_assignment(np.hstack([similar, bulk]), maximize=True)
+    return [int(j) if j < similar.shape[1] else None for j in chosen]
+
+
+def _axes(spectrum: UsageSpectrum) -> FloatArray:
+    """Directions (V + 1, len(top) + 1) of the profiles among tokens.
+
+    Latents that do not come from the tokens lie outside all of them: the last coordinate.
+    """
+    usage = spectrum.usage
+    size = float(np.linalg.norm(usage.remainder))
+    last = np.append(usage.remainder / size, 0.0) if usage.of_tokens and size > 0 else np.eye(usage.V + 1)[-1]
+    return np.column_stack([np.vstack([usage.top.vectors, np.zeros(len(usage.top))]), last])

@@ -15,8 +15,7 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.sign_votes import sign_sum_probability
 from spikepool.kit.statistics import standard_error
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.sign_blocks import SignBlocks, sign_blocks, sign_patterns
-from spikepool.world.signs import sign_sampler
+from spikepool.world.signs import SignBlocks, sign_blocks, sign_patterns, sign_sampler
 
 # Sums over all sign patterns are done outright up to this many free signs, by Fourier inversion beyond.
 _ENUMERATED_SIGNS = 16

@@ -1,4 +1,4 @@
-"""The sparse token-weight matrix W, as products with it: the one home of "which sequence uses which token how much"."""
+"""The sparse token-weight matrix W, as products with it, and the projection off the class means of a table."""
 
 from __future__ import annotations
 
@@ -97,3 +97,18 @@ def ordered_sum(parts: Sequence[Any]) -> FloatArray:
     for part in parts[1:]:
         total += part
     return total
+
+
+class Projection:
+    """P, the projection off the class means; the identity without class-centring."""
+
+    def __init__(self, signs: NDArray[Any] | None) -> None:
+        self._classes = [] if signs is None else [np.flatnonzero(signs == c) for c in np.unique(signs)]
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """P x, along the first axis."""
+        if self._classes:
+            x = x.copy()
+            for rows in self._classes:
+                x[rows] -= x[rows].mean(axis=0)
+        return x

@@ -1,4 +1,7 @@
-"""The data of a model: a two-class embedding table and correlated positions, checked once."""
+"""The data of a model: a two-class embedding table and correlated positions, checked once.
+
+:class:`PooledSizes` is what every model of pooled sequences has: sizes, their ratios, and the gains of weights.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,36 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import CorrelationError, DomainError, InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.world.sizes import PooledSizes
+
+
+class PooledSizes:
+    """Embedding dimension d, vocabulary V, number of sequences N, and the positional correlation R, proved."""
+
+    d: int
+    V: int
+    N: int
+    R: FloatArray
+
+    @property
+    def T(self) -> int:
+        """Sequence length."""
+        return len(self.R)
+
+    @property
+    def delta(self) -> float:
+        """Aspect ratio d/V."""
+        return self.d / self.V
+
+    @property
+    def gamma(self) -> float:
+        """Aspect ratio d/N."""
+        return self.d / self.N
+
+    def gains(self, w: ArrayLike) -> tuple[float, float]:
+        """Signal gain alpha = w'Rw and noise gain kappa = w'w; R was proved when the model was made."""
+        w = check.weight_vector(w, self.T)
+        return max(float(w @ self.R @ w), 0.0), float(w @ w)
+
 
 TABLES = ("sampled", "class_centered")
 LATENTS = ("signs", "gaussian")

@@ -5,6 +5,8 @@ that is, when it lies in the (affine image of the) cut polytope; a unit diagonal
 not enough. R is first reduced: positions of correlation ±1 are one position, and positions joined by no chain of
 non-zero correlations are independent. Each remaining block takes the first construction that fits: a Markov chain, one
 common factor, thresholded Gaussians, and a mixture of sign vectors found by linear programming.
+
+Where R is made of blocks that share one sign (:func:`sign_blocks`), the law of the signs is explicit.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from spikepool.errors import CorrelationError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
+from spikepool.kit.validation import IDENTITY_TOLERANCE
 from spikepool.world._cut_polytope import check_triangles, find_mixture
 
 SignArray = NDArray[np.int8]
@@ -224,3 +227,53 @@ def _threshold(root: FloatArray, n: int, rng: np.random.Generator) -> SignArray:
 def _mixture(vectors: SignArray, weights: FloatArray, n: int, rng: np.random.Generator) -> SignArray:
     # a random global sign makes the law symmetric without changing the correlation
     return vectors[rng.choice(len(weights), size=n, p=weights)] * _coin(1, n, rng)
+
+
+@dataclass(frozen=True)
+class SignBlocks:
+    """Positions grouped in blocks: ``xi_t = sign_t * s_block(t)`` with independent uniform signs s.
+
+    Attributes
+    ----------
+    block : ndarray of int, shape (T,)
+        Block of each position, numbered from 0 in order of appearance.
+    sign : ndarray, shape (T,)
+        ±1: sign of the position relative to the first one of its block.
+    """
+
+    block: NDArray[np.intp]
+    sign: FloatArray
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return int(self.block.max()) + 1
+
+    def totals(self, w: FloatArray) -> FloatArray:
+        """Weight of each block in ``w'xi = sum_b totals_b s_b``."""
+        result: FloatArray = np.zeros(self.count)
+        np.add.at(result, self.block, w * self.sign)
+        return result
+
+
+def sign_blocks(R: FloatArray) -> SignBlocks | None:
+    """The blocks of `R` when its entries are all 0 or ±1 (prefix model, identity, ...), else None.
+
+    R fixes only pair correlations; the law meant is the one :func:`spikepool.sign_sampler` draws, independent blocks.
+    """
+    rounded = np.rint(R)
+    if float(np.abs(R - rounded).max()) > IDENTITY_TOLERANCE or float(np.abs(rounded).max()) > 1:
+        return None
+    first = np.argmax(rounded != 0, axis=0)
+    sign = rounded[first, np.arange(len(R))]
+    same = first[:, None] == first[None, :]
+    if not np.array_equal(np.where(same, np.outer(sign, sign), 0.0), rounded):
+        return None
+    _, block = np.unique(first, return_inverse=True)
+    return SignBlocks(block.astype(np.intp), sign)
+
+
+def sign_patterns(count: int) -> FloatArray:
+    """All 2^count sign vectors, one per row."""
+    bits: NDArray[Any] = (np.arange(1 << count)[:, None] >> np.arange(count)[None, :]) & 1
+    return 1.0 - 2.0 * bits

@@ -1,7 +1,8 @@
-"""Drawing of token ids and the latents behind them, without the table.
+"""Seeds, token frequencies, and drawing of token ids and the latents behind them, without the table.
 
 Latents and choices of tokens come from two independent streams, so that at large sizes each has its own thread and
-the numbers are the same. Ids are 32-bit integers, written once, in place.
+the numbers are the same. Ids are 32-bit integers, written once, in place. A seed is whatever numpy
+takes as one; its children belong to a key rather than to an order of calls.
 """
 
 from __future__ import annotations
@@ -18,9 +19,30 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.threads import thread_count
-from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.signs import sign_sampler
+
+
+def seed_sequence(rng: Any) -> np.random.SeedSequence:
+    """A SeedSequence from whatever ``numpy.random.default_rng`` takes.
+
+    From what has a state of its own (a Generator, BitGenerator or RandomState) 128 bits are drawn, which advances it.
+    """
+    if isinstance(rng, np.random.SeedSequence):
+        return rng
+    if isinstance(rng, (np.random.Generator, np.random.BitGenerator, np.random.RandomState)):
+        words = check.generator(rng).integers(0, 1 << 32, size=4, dtype=np.uint64)
+        return np.random.SeedSequence(words.tolist())
+    try:
+        return np.random.SeedSequence(rng)
+    except (TypeError, ValueError) as err:
+        raise check.bad_rng(rng) from err
+
+
+def child_seed(root: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
+    """The child of `root` at `key`; unlike ``spawn`` it does not depend on how many were made before."""
+    return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *key), pool_size=root.pool_size)
+
 
 # Keys of the streams of a draw; those of direction and noise are 0 and 1 (:mod:`spikepool.world.sampling`).
 _LATENT, _TOKENS = 2, 3
@@ -168,3 +190,28 @@ def pooled_latents(latent: NDArray[Any], w: FloatArray) -> FloatArray:
     """Pooled latent ``b_n = sum_t w_nt xi_nt`` of each sequence, (N,), for weights (T,) or (N, T)."""
     parts = [np.sum(latent[rows] * (w if w.ndim == 1 else w[rows]), axis=1) for rows in sequence_blocks(*latent.shape)]
     return np.concatenate(parts)
+
+
+def zipf_frequencies(V: int, s: float = 1.0) -> NDArray[np.float64]:
+    """Zipf's law, ``f_v ∝ (rank of v)^(−s)``, with unit sum.
+
+    Tokens 2k and 2k+1, one of each class, share the rank k+1, so that both classes are used equally often.
+
+    Parameters
+    ----------
+    V : int
+        Size of the vocabulary, even.
+    s : float
+        Exponent, at least 0; 0 gives uniform frequencies, natural language is near 1.
+
+    Examples
+    --------
+    >>> from spikepool.world.tokens import zipf_frequencies
+    >>> zipf_frequencies(6, 1.0).round(3)
+    array([0.273, 0.273, 0.136, 0.136, 0.091, 0.091])
+    """
+    V = check.vocabulary_size(V)
+    exponent = check.non_negative(s, "s")
+    require_memory(24 * V, f"frequencies of {V} tokens", "Lower V")
+    f = (np.arange(V) // 2 + 1.0) ** -exponent
+    return np.asarray(f / f.sum())
