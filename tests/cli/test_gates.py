@@ -221,3 +221,19 @@ def test_names_of_tensors_cannot_forge_lines_or_break_pictures(run, tmp_path):
             assert out.stat().st_size > 1000
     code, said, _ = run("spectrum", path, "--tensor", names[1])
     assert "\x1b" not in said
+
+
+def test_factors_of_an_adapter_are_weights_like_any_others(run, tmp_path):
+    factors = {"q.lora_A.weight": noise(40, 120), "q.lora_B.weight": noise(90, 40), "wte.weight": noise(120, 40)}
+    whole = save(tmp_path / "a.safetensors", factors)
+    code, out, _ = run("spectrum", whole, "--all", "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert {weight["name"] for weight in answer["weights"]} == set(factors)
+    assert "2 tensors are factors of a LoRA adapter" in answer["notes"][0]
+    assert run("spectrum", whole, "--all", "--fail-if", "outliers>=0")[0] == 3
+    for name in factors:
+        values = factors[name].copy()
+        values.flat[0] = np.nan
+        broken = save(tmp_path / "b.safetensors", {**factors, name: values})
+        assert run("spectrum", broken, "--all")[0] == 3, name

@@ -306,13 +306,6 @@ class Refused(Exception):
     """A command ended with one of its documented exit codes."""
 
 
-def upload(path: Path) -> None:
-    from spikepool.explorer.uploads import upload_task
-
-    for kind in ("features", "table"):
-        upload_task({"kind": kind, "paths": {"data": str(path)}}, lambda *a: None)
-
-
 def doors(folder: Path) -> dict[str, Callable[[Path], None]]:
     np.save(folder / "rows.npy", small())
     np.save(folder / "y.npy", np.arange(ROWS) % 2)
@@ -324,7 +317,6 @@ def doors(folder: Path) -> dict[str, Callable[[Path], None]]:
         "spectrum": command("spectrum", "PATH", "--all"),
         "compare": command("compare", "PATH", "PATH", "--all"),
         "labels": command("forecast", folder / "rows.npy", "--labels", "PATH"),
-        "upload": upload,
     }
 
 

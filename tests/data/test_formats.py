@@ -69,12 +69,6 @@ def test_a_format_registered_once_is_read_by_every_door(toy, tmp_path, capsys):
     assert sp.TableSpectrum.from_file(table, null_draws=0).shape_ == (300, 40)
     assert sp.compare_tables(table, table).change == 0
     assert sp.compare_checkpoints(table, table).weights[0].drift == 0
-    from spikepool.explorer.uploads import check_upload, upload_task
-
-    assert check_upload({"kind": "features", "name": "f.toy"}).parts[-1].ending == ".toy"
-    found = upload_task({"kind": "features", "paths": {"data": str(features)}}, lambda *a: None)
-    assert found["shape"] == [N, D]
-    assert upload_task({"kind": "table", "paths": {"data": str(table)}}, lambda *a: None)["shape"] == [300, 40]
     for arguments in (
         ("diagnose", features),
         ("forecast", features, "-y", labels),

@@ -11,7 +11,7 @@ from hostile import corpus
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("zarr")
-DOORS = ("diagnose", "forecast", "pool", "report", "spectrum", "compare", "labels", "upload")
+DOORS = ("diagnose", "forecast", "pool", "report", "spectrum", "compare", "labels")
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,6 @@ PARTS = {
         "RequiredSamples",
         "RequiredSignal",
     ),
-    "AdapterWeight",
     "Measures",
     "WeightDelta",
 }

@@ -12,17 +12,14 @@ pytest.importorskip("dash", reason="the explorer needs dash")
 
 from spikepool.explorer import Settings, create_app
 
-UPLOAD_LIMIT = 400_000
-
 
 @pytest.fixture(scope="module")
-def application(tmp_path_factory):
+def application():
     """An app with small limits, and its Flask test client."""
-    folder = tmp_path_factory.mktemp("uploads")
-    settings = Settings(temporary_folder=folder, max_upload_bytes=UPLOAD_LIMIT, max_trials=20)
+    settings = Settings(max_trials=20)
     app = create_app(settings)
     services = app.server.extensions["spikepool"]
-    yield SimpleNamespace(app=app, services=services, client=app.server.test_client(), folder=folder, settings=settings)
+    yield SimpleNamespace(app=app, services=services, client=app.server.test_client(), settings=settings)
     services.close()
 
 
@@ -31,9 +28,7 @@ def site(application):
     """The same app behind the production server, on a free port of loopback."""
     from waitress.server import create_server
 
-    server = create_server(
-        application.app.server, host="127.0.0.1", port=0, threads=8, max_request_body_size=UPLOAD_LIMIT + 2**20
-    )
+    server = create_server(application.app.server, host="127.0.0.1", port=0, threads=8)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     yield SimpleNamespace(url=f"http://127.0.0.1:{server.effective_port}", **vars(application))

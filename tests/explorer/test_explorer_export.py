@@ -7,13 +7,10 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-import upload_files as files
 
-import spikepool as sp
 from spikepool.drawing import palette
 from spikepool.explorer import figures
 from spikepool.explorer.export import to_csv, to_json, to_python
-from spikepool.explorer.export_answers import to_csv as answers_csv
 from spikepool.explorer.simulate import check_simulation, simulate_task
 from spikepool.explorer.theory import solve_query
 
@@ -182,38 +179,3 @@ def test_the_page_takes_its_shades_from_the_one_palette():
     for name, style in palette.METHODS.items():
         own = "custom" if name == "learned" else name
         assert (figures.COLORS["light"][own], figures.COLORS["dark"][own]) == (style.on_light, style.on_dark)
-
-
-def test_every_number_of_an_analysis_is_a_line_of_the_table():
-    """The table read back by the csv module holds what the JSON holds, each value under its own name."""
-    X, y = files.labelled_tokens()
-    record = sp.report(X, y, target=0.95, random_state=0).to_dict()
-    rows = list(csv.DictReader(io.StringIO(answers_csv(record))))
-    assert len({tuple(row[name] for name in ("answer", "series", "index", "field")) for row in rows}) == len(rows)
-
-    def values(**wanted):
-        return [row["value"] for row in rows if all(row[name] == text for name, text in wanted.items())]
-
-    plan = record["plan"]["result"]
-    assert [float(v) for v in values(answer="plan", series="result", field="accuracy")] == plan["accuracy"]
-    candidates = record["choose"]["result"]["candidates"]
-    assert values(answer="choose", series="result.candidates", field="name") == [c["name"] for c in candidates]
-    spans = record["trust"]["result"]["spans"]
-    assert [float(v) for v in values(answer="trust", series="result.spans", field="interval", index="0.1")] == [
-        spans[0]["interval"][1]
-    ]
-    assert values(answer="trust", field="verdict", series="")[0] == record["trust"]["verdict"]
-    assert values(answer="", field="source") == [record["source"]]
-
-    def leaves(value):
-        if isinstance(value, (dict, list)):
-            return sum(leaves(part) for part in (value.values() if isinstance(value, dict) else value))
-        return 1
-
-    assert len(rows) == leaves(record)
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x"])
-def test_words_are_no_formulas_in_a_spreadsheet(text):
-    assert answers_csv({"source": text}).splitlines()[1] == f",,,source,'{text}"
-    assert answers_csv({"n": -1.5, "none": None}).splitlines()[1:] == [",,,n,-1.5", ",,,none,"]

@@ -8,6 +8,7 @@ import explorer_tasks as tasks
 import psutil
 import pytest
 
+from spikepool.explorer import jobs as explorer_jobs
 from spikepool.explorer.jobs import BusyError, Job, JobRunner, WorkerError
 
 DEADLINE = 60.0
@@ -116,11 +117,8 @@ def test_line_is_bounded_and_moves_up(tmp_path):
     try:
         first = runner.submit(tasks.forever, {})
         second = runner.submit(tasks.echo, {"n": 2})
-        folder = tmp_path / "refused"
-        folder.mkdir()
         with pytest.raises(BusyError, match="busy"):
-            runner.submit(tasks.echo, {}, folder=folder)
-        assert not folder.exists()
+            runner.submit(tasks.echo, {})
         assert started(first)
         assert second.status == "waiting"
         runner.cancel(first.id)
@@ -164,23 +162,6 @@ def test_a_job_nobody_asks_about_is_stopped():
         assert followed.status == "running"
     finally:
         runner.close()
-
-
-def test_folder_lives_as_long_as_the_job(runner, tmp_path):
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "a.txt").write_text("hello")
-    job = runner.submit(tasks.read_folder, {"path": str(folder / "a.txt")}, folder=folder)
-    assert job.finished.wait(DEADLINE)
-    assert job.result["text"] == "hello"
-    assert job.result["niceness"] > os.nice(0)
-    assert not folder.exists()
-    other = tmp_path / "cancelled"
-    other.mkdir()
-    job = runner.submit(tasks.forever, {}, folder=other)
-    assert started(job)
-    runner.cancel(job.id)
-    assert not other.exists()
 
 
 def test_finished_results_are_forgotten_in_order():
@@ -229,3 +210,13 @@ def test_a_simulation_says_how_long_it_will_take():
     assert _working(job, "Simulating") == "Simulating: draw 1 of 3 (44 s)"
     job.status = "waiting"
     assert "Waiting" in _working(job, "Simulating")
+
+
+@pytest.mark.parametrize(("available", "expected"), [(4 * 2**30, 2), (40 * 2**30, 6), (16 * 2**30, 3.2), (None, 6)])
+def test_workers_share_the_memory_that_is_available(available, expected, monkeypatch):
+    runner = JobRunner(running=4, waiting=1, seconds=1, memory_bytes=6 * 2**30, idle_seconds=1, kept=1)
+    try:
+        monkeypatch.setattr(explorer_jobs, "available_bytes", lambda: available)
+        assert runner._share() == pytest.approx(expected * 2**30, rel=1e-6)
+    finally:
+        runner.close()

@@ -64,7 +64,7 @@ def test_other_machines_need_a_token():
         Settings(token="white space is not it")
 
 
-@pytest.mark.parametrize("name", ["threads", "max_upload_bytes", "job_seconds", "max_running"])
+@pytest.mark.parametrize("name", ["threads", "max_trials", "job_seconds", "max_running"])
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_limits_must_be_limits(name, value):
     with pytest.raises(InvalidInputError, match=name):
@@ -72,17 +72,16 @@ def test_limits_must_be_limits(name, value):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/data", "/_dash-layout", "/_dash-dependencies", "/export/spikepool.csv", "/assets/explorer.js"]
+    "path", ["/", "/glossary", "/_dash-layout", "/_dash-dependencies", "/export/spikepool.csv", "/assets/explorer.js"]
 )
 def test_without_the_token_nothing_is_answered(guarded, path):
     assert guarded.server.test_client().get(path).status_code == 401
     assert guarded.server.test_client().get(path + "?token=wrong-token-wrong").status_code == 401
 
 
-def test_callbacks_and_uploads_need_the_token_too(guarded):
+def test_callbacks_need_the_token_too(guarded):
     client = guarded.server.test_client()
     assert client.post(CALLBACK, json={}).status_code == 401
-    assert client.post("/upload?kind=table&name=a.npy", data=b"x").status_code == 401
     # a token in the address is for opening the page, not for changing things
     assert client.post(f"{CALLBACK}?token={TOKEN}", json={}).status_code == 401
 
@@ -151,13 +150,12 @@ def test_names_of_this_machine_are_accepted(application, host):
     ],
 )
 def test_requests_of_other_pages_are_refused(application, headers):
-    for path in (CALLBACK, "/upload?kind=table&name=a.npy"):
-        answer = application.client.post(path, data=b"{}", headers={"Host": "localhost:8050", **headers})
-        assert answer.status_code == 403
+    answer = application.client.post(CALLBACK, data=b"{}", headers={"Host": "localhost:8050", **headers})
+    assert answer.status_code == 403
 
 
 def test_headers(application):
-    for path in ("/", "/_dash-layout", "/export/spikepool.csv", "/nothing/here", "/upload"):
+    for path in ("/", "/_dash-layout", "/export/spikepool.csv", "/nothing/here"):
         headers = application.client.get(path).headers
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["X-Frame-Options"] == "DENY"
@@ -230,7 +228,16 @@ def test_a_body_that_is_not_json_is_refused(application, data):
     assert application.client.post(CALLBACK, data=data, content_type="application/json").status_code == 400
 
 
-def test_a_callback_has_a_largest_size(application, theory_output):
+def test_files_are_not_accepted(application):
+    """Nothing but callbacks may be posted, and the page has no field for a file."""
+    assert application.client.post("/upload?kind=table&name=a.npy", data=b"x").status_code in (404, 405)
+    for path in ("/_dash-layout", "/_dash-dependencies", "/assets/explorer.js"):
+        assert "upload" not in application.client.get(path).get_data(as_text=True).lower()
+    posts = [str(rule) for rule in application.app.server.url_map.iter_rules() if "POST" in rule.methods]
+    assert posts == [CALLBACK_PATH]
+
+
+def test_a_request_has_a_largest_size(application, theory_output):
     body = as_request(theory_body("x" * 300_000), theory_output)
     assert application.client.post(CALLBACK, json=body).status_code == 413
 

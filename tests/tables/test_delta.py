@@ -1,4 +1,4 @@
-"""Differences of weights and adapters: planted changes are named rightly, and noise is not a signal."""
+"""Differences of weights: planted changes are named rightly, and noise is not a signal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 import spikepool as sp
 from spikepool.data.table_input import as_table
-from spikepool.tables.adapters import adapter_spectrum, lora_pairs, product_singular_values, used_rank
 from spikepool.tables.delta import examine
 
 V, D = 600, 120
@@ -155,92 +154,12 @@ def test_comparison_has_a_fitted_difference():
     assert (merged.change_kind.kind, merged.change_kind.rank) == ("low rank", 1)
 
 
-def adapter(rng, rank, used, strength, noise, m=300, n=200):
-    """LoRA factors whose B holds `used` strong columns in general position, over noise."""
-    A = rng.uniform(-1, 1, (rank, n)) * np.sqrt(3 / n)
-    mixing = np.linalg.qr(rng.standard_normal((rank, rank)))[0][:, :used]
-    B = noise * rng.standard_normal((m, rank)) + strength * rng.standard_normal((m, used)) @ mixing.T
-    return A, B
-
-
-@pytest.mark.parametrize("used", [1, 3, 6])
-def test_used_rank_of_an_adapter(used):
-    right = 0
-    for seed in range(40):
-        A, B = adapter(np.random.default_rng(seed), 8, used, 1.0, 0.1)
-        right += used_rank(product_singular_values(B, A), (300, 200)) == used
-    assert right >= 38
-
-
-@pytest.mark.parametrize("rank", [4, 8])
-def test_directions_of_similar_size_are_not_split(rank):
-    """Trained directions whose sizes differ by up to a factor of three are not told apart from each other."""
-    split = 0
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        A = rng.uniform(-1, 1, (rank, 200))
-        B = (
-            rng.standard_normal((300, rank))
-            * rng.uniform(1, 3, rank)
-            @ np.linalg.qr(rng.standard_normal((rank,) * 2))[0]
-        )
-        split += used_rank(product_singular_values(B, A), (300, 200)) != 0
-    assert split <= 2
-
-
-def test_noise_in_an_adapter_uses_nothing():
-    none = [
-        used_rank(product_singular_values(*adapter(np.random.default_rng(s), 16, 1, 0.0, 1.0)[::-1]), (300, 200))
-        for s in range(40)
-    ]
-    assert np.mean([k == 0 for k in none]) > 0.97
-
-
-def test_singular_values_without_the_product():
-    A, B = adapter(np.random.default_rng(0), 6, 2, 1.0, 0.2)
-    expected = np.linalg.svd(B @ A, compute_uv=False)[:6]
-    np.testing.assert_allclose(product_singular_values(B, A), expected, rtol=1e-10)
-
-
-def test_adapter_files_of_peft(tmp_path):
-    safetensors = pytest.importorskip("safetensors.numpy")
-    rng = np.random.default_rng(0)
-    A, B = adapter(rng, 8, 2, 1.0, 0.05)
-    base = rng.standard_normal((300, 200)).astype(np.float32)
-    prefix = "base_model.model.layers.0.q_proj"
-    safetensors.save_file(
-        {
-            f"{prefix}.lora_A.weight": A.astype(np.float32),
-            f"{prefix}.lora_B.weight": B.astype(np.float32),
-            "base_model.model.layers.0.v_proj.lora_A.weight": A.astype(np.float32),
-            "base_model.model.layers.0.v_proj.lora_B.weight": np.zeros((300, 8), dtype=np.float32),
-        },
-        tmp_path / "adapter_model.safetensors",
-    )
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_alpha": 16, "r": 8}))
-    safetensors.save_file(
-        {"layers.0.q_proj.weight": base, "layers.0.v_proj.weight": base}, tmp_path / "base.safetensors"
-    )
-    path = tmp_path / "adapter_model.safetensors"
-    assert len(lora_pairs(path)) == 2
-    found = adapter_spectrum(path, tmp_path / "base.safetensors")
-    first, second = found.weights
-    assert (first.used, first.rank, first.scale) == (2, 8, 2.0)
-    assert first.relative_norm == pytest.approx(2 * np.linalg.norm(B @ A) / np.linalg.norm(base), rel=1e-5)
-    assert second.verdict == "did nothing"
-    assert "1 of them unchanged" in found.summary()
-    assert json.loads(json.dumps(found.to_dict()))["weights"][0]["used"] == 2
-
-
 def test_commands(tmp_path, capsys):
     pytest.importorskip("typer")
     safetensors = pytest.importorskip("safetensors.numpy")
     from spikepool.cli import main
 
     rng = np.random.default_rng(1)
-    A, B = adapter(rng, 8, 2, 1.0, 0.05)
-    names = {"w.lora_A.weight": A.astype(np.float32), "w.lora_B.weight": B.astype(np.float32)}
-    safetensors.save_file(names, tmp_path / "adapter.safetensors")
     W = weight(rng)
     safetensors.save_file({"w": W, "x": W}, tmp_path / "a.safetensors")
     safetensors.save_file(
@@ -252,9 +171,6 @@ def test_commands(tmp_path, capsys):
             main([str(a) for a in arguments])
         return stopped.value.code or 0, capsys.readouterr().out
 
-    code, text = run("spectrum", tmp_path / "adapter.safetensors")
-    assert code == 0
-    assert "2 of 8 directions used" in " ".join(text.split())
     code, text = run("compare", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--tensor", "w", "--delta")
     assert code == 0
     assert "2 direction(s) stand out" in text
@@ -276,5 +192,3 @@ def test_commands(tmp_path, capsys):
     _, text = run(*pair)
     assert "Verdict: OK. The largest drift is 0.1" in text
     assert "as after rounding. Next: nothing to do." in text
-    code, text = run("spectrum", tmp_path / "adapter.safetensors", "--csv")
-    assert next(csv.DictReader(text.splitlines()))["used"] == "2"

@@ -53,7 +53,6 @@ def spectrum(
     tensor: Annotated[str | None, typer.Option("--tensor", help="Which tensor of the file.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List the tensors of the file and exit.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Every 2-D weight of the file, in one table.")] = False,
-    base: Annotated[str | None, typer.Option("--base", help="The model that an adapter belongs to.")] = None,
     held_out: Annotated[bool, typer.Option("--held-out", help="With --all: test each bulk on held-out rows.")] = False,
     fast: Annotated[bool, typer.Option("--fast", help="With --all: counts and norms only.")] = False,
     transpose: Transpose = False,
@@ -68,7 +67,7 @@ def spectrum(
     """Spectrum of an embedding table or another weight: bulk, edge, outliers, and whether the fit can be relied on.
 
     With --all the bulks are tested on held-out rows only if --held-out or a condition asks for it.
-    A file of LoRA pairs (lora_A, lora_B) is analysed as an adapter: directions that are used, and weights unchanged.
+    The factors of a LoRA adapter are judged as weights of their own.
 
     --fail-if knows: outliers, outlier_share, edge, largest, rank, frobenius, spectral, stable_rank, effective_rank,
     condition, alpha, trusted, stable, p_value, heldout_error, row_share; with --all also failed, missing, skipped,
@@ -91,11 +90,6 @@ def spectrum(
     if list_only:
         _list(file, as_json)
         return
-    if tensor is None and _is_adapter(file):
-        _adapter(file, base, out, as_json, as_csv)
-        return
-    if base is not None:
-        raise InvalidInputError("--base goes with an adapter", file, "Drop it, or pass a file of LoRA pairs")
     if every:
         from spikepool.tables.every_weight import every_weight
 
@@ -127,28 +121,6 @@ def _csv(fits: dict[str, TableSpectrum], results: dict[str, dict[str, Any]]) -> 
     """A line for each weight with all its values."""
     rows = [[one_line(name), *fits[name].shape_, *values.values()] for name, values in results.items()]
     print_csv(["weight", "rows", "columns", *SPECTRUM_VALUES], rows)
-
-
-def _is_adapter(file: str) -> bool:
-    from spikepool.tables.adapters import lora_pairs
-
-    return bool(lora_pairs(file))
-
-
-def _adapter(file: str, base: str | None, out: Path | None, as_json: bool, as_csv: bool) -> None:
-    """The LoRA pairs of a file, in one table."""
-    from spikepool.tables.adapters import CSV_HEADER, HEADER, adapter_spectrum
-
-    found = adapter_spectrum(file, base)
-    if as_json:
-        print_json(found.to_dict())
-    elif as_csv:
-        print_csv(CSV_HEADER, found.records())
-    else:
-        rows = [[one_line(row[0]), *row[1:]] for row in found.rows()]
-        print_table(f"Adapter {file}", list(HEADER), rows)
-        print("\n".join([*found.notes, f"Verdict: {found.summary()}"]))
-    write_out(out, f"Adapter {file}", lambda: found.plot().figure, found._repr_html_, quiet=as_json or as_csv)
 
 
 def _fit(file: str, tensor: str | None, transpose: bool, tokenizer: str | None, **parameters: Any) -> TableSpectrum:
@@ -216,7 +188,8 @@ def _all_weights(file: str, found: EveryWeight, gates: Gates, out: Path | None, 
             for name, values in results.items()
         ]
         reasons = {kind: getattr(found, kind) for kind in found.counts}
-        print_json({"weights": records, **reasons, "counts": found.counts, "verdict": verdict, "gates": results})
+        answer = {"weights": records, **reasons, "notes": found.about, "counts": found.counts, "verdict": verdict}
+        print_json({**answer, "gates": results})
     elif as_csv:
         _csv(fits, results)
     else:

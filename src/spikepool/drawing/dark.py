@@ -1,4 +1,4 @@
-"""Pictures on a dark page: an SVG whose colours follow the reader's scheme, or one that is given.
+"""Pictures on a dark page: an SVG whose colours follow the reader's scheme.
 
 Each colour of the palette has a counterpart for a dark ground, and greys are turned over. Every other colour is left as
 it is: it comes from a colour map, where it stands for a number.
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 
 from spikepool.drawing import palette
-from spikepool.kit import validation as check
 
 SURFACE = palette.SCREENS["dark"].surface
 _GREY_SPAN = (0x18, 0xEC)  # greys of a dark page: what was white, what was black
@@ -44,15 +43,6 @@ def themed(svg: str) -> str:
     values = "; ".join(f"--on-{colour[1:]}: {dark}" for colour, dark in sorted(used.items()))
     style = f"<style>@media screen and (prefers-color-scheme: dark) {{ svg.themed {{ {values} }} }}</style>"
     return re.sub(r"^<svg([^>]*)>", rf'<svg class="themed" style="fill: {ink}"\1>{style}', body, count=1)
-
-
-def in_theme(svg: str, theme: str) -> str:
-    """`svg` in the colours of one theme, "light" or "dark", whatever the reader's scheme."""
-    check.choice(theme, "theme", ("light", "dark"))
-    if theme == "light":
-        return svg
-    body = _recoloured(svg, lambda colour, dark: dark)
-    return re.sub(r"^<svg", f'<svg style="fill: {dark_colour(palette.SVG_INK)}"', body, count=1)
 
 
 def _recoloured(svg: str, replace: Callable[[str, str], str]) -> str:

@@ -124,20 +124,6 @@ def draw_comparison(found: Any) -> Any:
     return figure
 
 
-def draw_adapters(values: dict[str, Any], ax: Any = None) -> Any:
-    """Singular values of the changes that adapters make, a line per weight."""
-    from spikepool.drawing.plotting import own_axes
-
-    ax = own_axes(ax)
-    for name, found in values.items():
-        positive = found[found > 0]
-        ax.semilogy(np.arange(1, len(positive) + 1), positive, marker="o", markersize=3, label=name)
-    ax.set(xlabel="direction", ylabel="singular value of the change")
-    if len(values) <= 10:
-        ax.legend(fontsize=7)
-    return ax
-
-
 def draw_shares(shares: dict[str, tuple[int, float]]) -> Any:
     """Figure of many weights, one bar each in the order given: outliers, and the share of the variance they hold."""
     require("matplotlib", "plot")

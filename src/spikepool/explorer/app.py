@@ -97,8 +97,7 @@ def serve(
     settings : Settings, optional
         Limits; `host` and `token` above take the place of its own.
     """
-    from spikepool.explorer.security import COOKIE
-    from spikepool.explorer.strangers import refuse_strangers
+    from spikepool.explorer.security import MAX_REQUEST_BYTES
 
     waitress = require("waitress", "explore")
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
@@ -119,13 +118,10 @@ def serve(
             host=host,
             port=port,
             threads=settings.threads,
-            # room for the request line and headers beside the largest upload
-            max_request_body_size=settings.upload_limit + 2**20,
+            max_request_body_size=MAX_REQUEST_BYTES,
             channel_timeout=60,
             ident="spikepool",
         )
-        if settings.token is not None:
-            refuse_strangers(server, COOKIE, settings.token)
         _announce(settings, server.effective_port if hasattr(server, "effective_port") else port, open_browser)
         with _termination_as_interrupt():
             server.run()
@@ -137,7 +133,7 @@ def serve(
 
 @contextmanager
 def _termination_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end the server as Ctrl-C does, so that its workers and their files go with it."""
+    """Let SIGTERM end the server as Ctrl-C does, so that its workers go with it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals belong to the main thread
         return

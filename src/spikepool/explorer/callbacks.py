@@ -20,8 +20,6 @@ from spikepool.explorer.simulate import check_simulation, simulate_task
 from spikepool.explorer.state import State as PageState
 from spikepool.explorer.state import StateError, parse_query, shortest
 from spikepool.explorer.theory import Panels, solve
-from spikepool.explorer.upload_view import present
-from spikepool.explorer.uploads import upload_task
 from spikepool.explorer.verdict import verdict
 
 _LOGGER = logging.getLogger(__name__)
@@ -38,7 +36,6 @@ def register(app: dash.Dash, services: Services) -> None:
     _register_state(app)
     _register_theory(app, services)
     _register_simulation(app, services)
-    _register_upload(app, services)
 
 
 def _register_page_script(app: dash.Dash) -> None:
@@ -56,33 +53,15 @@ def _register_page_script(app: dash.Dash) -> None:
         *(Input(id, "value") for id in CONTROLS),
         Input("custom", "data"),
     )
-    script("showPage", Output("explore-page", "hidden"), Output("data-page", "hidden"), Input("address", "pathname"))
     script("theme", Output("theme", "data"), Input("theme-button", "n_clicks"))
     script("bars", Output("bars-frame", "title"), Input("bars", "data"))
     script(
         "exports",
         *(Output(f"export-{kind}", "href") for kind in ("png", "svg", "csv", "json", "py")),
-        Output("explore-link", "href"),
         Input("query", "data"),
         Input("shown-job", "data"),
     )
     script("copyLink", Output("copy-note", "children"), Input("copy-link", "n_clicks"))
-    script(
-        "uploadHelp",
-        Output("upload-help", "children"),
-        Output("upload-more", "hidden"),
-        Output("upload-command", "children"),
-        Input("upload-kind", "value"),
-    )
-    script(
-        "upload",
-        Output("upload-send", "title"),
-        Input("upload-send", "n_clicks"),
-        State("upload-kind", "value"),
-        State("upload-target", "value"),
-    )
-    kinds = ("html", "json", "csv")
-    script("answerExports", *(Output(f"answers-{kind}", "href") for kind in kinds), Input("upload-job", "data"))
 
 
 def control_values(state: PageState) -> list[Any]:
@@ -94,8 +73,8 @@ def control_values(state: PageState) -> list[Any]:
 
 
 def _register_state(app: dash.Dash) -> None:
-    def load(search: object, pathname: object, present_query: object) -> list[Any]:
-        if present_query is not None and (pathname == "/data" or search == f"?{present_query}"):
+    def load(search: object, present_query: object) -> list[Any]:
+        if present_query is not None and search == f"?{present_query}":
             raise PreventUpdate
         try:
             state, problem = parse_query(search or ""), ""
@@ -109,7 +88,6 @@ def _register_state(app: dash.Dash) -> None:
         Output("link-problem", "children"),
         Output("link-problem", "hidden"),
         Input("address", "search"),
-        State("address", "pathname"),
         State("query", "data"),
     )(load)
 
@@ -248,38 +226,3 @@ def _start_simulation(services: Services, query: object, draws: object, previous
     except SpikepoolError as err:
         return [None, True, False, True, "0", str(err), no_update]
     return [job.id, False, True, False, "0", "Starting…", no_update]
-
-
-def _register_upload(app: dash.Dash, services: Services) -> None:
-    def follow(_t: object, _c: object, theme: object, job_id: object) -> list[Any]:
-        job = services.jobs.find(job_id)
-        if job is None or job.task is not upload_task:
-            if ctx.triggered_id == "theme":
-                raise PreventUpdate
-            return [True, False, True, "0", "", "The server no longer knows this upload.", False, no_update, no_update]
-        if ctx.triggered_id == "upload-cancel":
-            services.jobs.cancel(job_id)
-            return [True, False, True, "0", "Cancelled; the file was deleted.", "", True, no_update, no_update]
-        if _running(job):
-            return [False, True, False, f"{job.progress:.4f}", _working(job, "Working"), "", True, no_update, no_update]
-        if job.result is None:
-            return [True, False, True, "0", "", job.error or "Failed.", False, True, no_update]
-        shade = theme if isinstance(theme, str) and theme in figures.THEMES else "light"
-        return [True, False, True, "1", "Done.", "", True, False, present(job.result, shade)]
-
-    app.callback(
-        Output("upload-tick", "disabled"),
-        Output("upload-send", "disabled"),
-        Output("upload-cancel", "disabled"),
-        Output("upload-progress", "value"),
-        Output("upload-note", "children"),
-        Output("upload-problem", "children"),
-        Output("upload-problem", "hidden"),
-        Output("upload-result", "hidden"),
-        Output("upload-answers", "children"),
-        Input("upload-tick", "n_intervals"),
-        Input("upload-cancel", "n_clicks"),
-        Input("theme", "data"),
-        State("upload-job", "data"),
-        prevent_initial_call=True,
-    )(follow)

@@ -94,11 +94,10 @@ def card(id: str, title: str, body: list[Any], *, extra: list[Any] | None = None
     )
 
 
-def graph(id: str, figure: dict[str, Any] | None = None) -> dcc.Graph:
+def graph(id: str) -> dcc.Graph:
     """A chart that follows the width of its card."""
     return dcc.Graph(
         id=id,
-        figure=figure,
         className="graph",
         responsive=True,
         config={"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False},

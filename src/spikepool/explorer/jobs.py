@@ -13,14 +13,12 @@ import logging
 import multiprocessing
 import os
 import secrets
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from spikepool.errors import SpikepoolError
@@ -55,7 +53,6 @@ class Job:
 
     task: Task
     payload: dict[str, Any]
-    folder: Path | None = None
     id: str = field(default_factory=lambda: secrets.token_urlsafe(18))
     status: str = "waiting"
     progress: float = 0.0
@@ -111,16 +108,16 @@ class JobRunner:
 
             forkserver.ensure_running()
 
-    def submit(self, task: Task, payload: dict[str, Any], *, folder: Path | None = None) -> Job:
-        """Put a job in line; `folder` is removed when the job ends, however it ends.
+    def submit(self, task: Task, payload: dict[str, Any]) -> Job:
+        """Put a job in line.
 
         Raises
         ------
         BusyError
-            When the line is full; `folder` is then removed at once.
+            When the line is full.
         """
         running, waiting, *_, kept = self._limits
-        job = Job(task, payload, folder)
+        job = Job(task, payload)
         with self._lock:
             active = [other for other in self._jobs.values() if not other.finished.is_set()]
             full = self._closed or len(active) >= running + waiting
@@ -130,7 +127,6 @@ class JobRunner:
                     del self._jobs[id]
                 self._jobs[job.id] = job
         if full:
-            _remove(folder)
             raise BusyError("The server is busy", f"{len(active)} jobs", "Wait until one of them ends and try again")
         self._wake()
         return job
@@ -273,13 +269,7 @@ class JobRunner:
             process.join()
         if pipe is not None:
             pipe.close()
-        _remove(job.folder)
         job.finished.set()
-
-
-def _remove(folder: Path | None) -> None:
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _work(pipe: Connection, task: Task, payload: dict[str, Any], memory_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""The page: controls on the left, the verdict and the panels on the right; a second page for uploads."""
+"""The page: controls on the left, the verdict and the panels on the right."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def page(settings: Settings) -> html.Div:
             dcc.Store(id="drawn"),
             dcc.Store(id="job"),
             dcc.Store(id="shown-job"),
-            dcc.Store(id="upload-job"),
             dcc.Interval(id="tick", interval=POLL_MILLISECONDS, disabled=True),
-            dcc.Interval(id="upload-tick", interval=POLL_MILLISECONDS, disabled=True),
             _header(),
             html.Main(
                 id="explore-page",
@@ -42,7 +40,6 @@ def page(settings: Settings) -> html.Div:
                     html.Div(className="results", children=_results(settings)),
                 ],
             ),
-            html.Main(id="data-page", className="data", hidden=True, children=_data_page(settings)),
             html.Footer(
                 [f"spikepool {__version__}", html.Span(" · "), "Nothing you enter leaves this server."],
                 className="footer",
@@ -60,8 +57,8 @@ def _header() -> html.Header:
                 className="nav",
                 **{"aria-label": "Pages"},
                 children=[
-                    dcc.Link("Explore", href="/", id="explore-link"),
-                    dcc.Link("Your data", href="/data", id="data-link"),
+                    html.A("Explore", href="/", **{"aria-current": "page"}),
+                    html.A("Glossary", href="/glossary", target="_blank"),
                 ],
             ),
             html.Button(
@@ -220,106 +217,3 @@ def _results(settings: Settings) -> list[Any]:
             ],
         ),
     ]
-
-
-def _data_page(settings: Settings) -> list[Any]:
-    limit = settings.upload_limit
-    kinds = {"features": "Features or tokens", "table": "Embedding table"}
-    return [
-        html.Section(
-            className="card intro",
-            children=[
-                html.H1("Three questions about your data"),
-                html.P(
-                    "Which pooling to choose, which components to trust, and what more labelled rows will bring: "
-                    "upload token embeddings or pooled features, with labels if you have them. Or an embedding table, "
-                    "for its bulk and outliers. Files are read in a separate process and deleted afterwards."
-                ),
-                html.Div(
-                    className="upload-form",
-                    children=[
-                        html.Div(
-                            className="control",
-                            role="group",
-                            **{"aria-label": "Kind of file"},
-                            children=[
-                                dcc.RadioItems(
-                                    id="upload-kind",
-                                    options=[{"label": label, "value": value} for value, label in kinds.items()],
-                                    value="features",
-                                    className="segments",
-                                    inline=True,
-                                ),
-                                html.P(id="upload-help", className="note"),
-                            ],
-                        ),
-                        # the file fields are made by the page's script: it sends the files as a plain body
-                        html.Div(id="upload-drop", className="drop", **{"data-limit": str(limit)}),
-                        html.Div(
-                            id="upload-more",
-                            className="more",
-                            children=[
-                                html.Div(id="upload-labels-place"),
-                                html.Div(id="upload-mask-place"),
-                                html.Div(
-                                    className="control-head",
-                                    children=[
-                                        html.Label("Accuracy to plan for", htmlFor="upload-target"),
-                                        hint("target", "the accuracy to plan for"),
-                                        dcc.Input(
-                                            id="upload-target", type="number", step="any", value=0.9, className="field"
-                                        ),
-                                    ],
-                                ),
-                            ],
-                        ),
-                        html.P(
-                            className="note",
-                            id="upload-limit",
-                            children=[
-                                f"At most {_size(limit)} here. For more, on your own machine: ",
-                                html.Code(id="upload-command"),
-                            ],
-                        ),
-                        html.Div(
-                            className="buttons",
-                            children=[
-                                html.Button("Analyse", id="upload-send", type="button", className="button primary"),
-                                html.Button(
-                                    "Cancel", id="upload-cancel", type="button", className="button", disabled=True
-                                ),
-                            ],
-                        ),
-                        html.Progress(
-                            id="upload-progress", max="1", value="0", className="progress", **{"aria-label": "Analysis"}
-                        ),
-                        html.P(id="upload-note", className="note", role="status"),
-                        html.P(id="upload-problem", className="problem", role="alert", hidden=True),
-                    ],
-                ),
-            ],
-        ),
-        html.Div(
-            id="upload-result",
-            hidden=True,
-            children=[
-                html.Div(
-                    className="buttons",
-                    children=[
-                        html.A("Report (HTML)", id="answers-html", className="button", href="#"),
-                        html.A("Every number (JSON)", id="answers-json", className="button", href="#"),
-                        html.A("Every number (CSV)", id="answers-csv", className="button", href="#"),
-                    ],
-                ),
-                html.Div(id="upload-answers", className="answers"),
-            ],
-        ),
-    ]
-
-
-def _size(limit: int) -> str:
-    """Bytes in the unit a reader knows."""
-    for unit, size in (("GB", 2**30), ("MB", 2**20), ("kB", 2**10)):
-        if limit >= size:
-            return f"{limit / size:.3g} {unit}"
-    return f"{limit} bytes"

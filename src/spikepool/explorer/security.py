@@ -5,7 +5,7 @@
 * Elsewhere every request, callbacks included, must carry the token: as a cookie, or once as ``?token=``, which sets
   the cookie and redirects to the address without it.
 * A request that changes something must come from a page of this server.
-* A callback request that is too large is refused. Callbacks take values of any type; a request that Dash itself cannot
+* A request that is too large is refused. Callbacks take values of any type; a request that Dash itself cannot
   read, because the page would never send it, is answered 400.
 """
 
@@ -24,7 +24,7 @@ from spikepool.explorer.settings import Settings
 
 COOKIE = "spikepool_token"
 CALLBACK_PATH = "/_dash-update-component"
-MAX_CALLBACK_BYTES = 256 * 1024
+MAX_REQUEST_BYTES = 256 * 1024
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 _LOGGER = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ def secure(server: Flask, settings: Settings, script_hashes: list[str]) -> None:
     server : flask.Flask
         The server under the Dash app.
     settings : Settings
-        Address, token and upload limit.
+        Address and token.
     script_hashes : list of str
         Hashes of the inline scripts that Dash itself puts on the page.
     """
-    server.config["MAX_CONTENT_LENGTH"] = settings.upload_limit
+    server.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
     policy = "; ".join(
         (
             "default-src 'self'",
@@ -65,7 +65,7 @@ def secure(server: Flask, settings: Settings, script_hashes: list[str]) -> None:
 
     @server.before_request
     def refuse() -> Response | None:
-        return _check_host(settings) or _check_token(settings) or _check_origin() or _check_callback_size()
+        return _check_host(settings) or _check_token(settings) or _check_origin() or _check_size()
 
     @server.after_request
     def harden(response: Response) -> Response:
@@ -136,7 +136,7 @@ def _check_origin() -> Response | None:
     return None
 
 
-def _check_callback_size() -> Response | None:
-    if request.path == CALLBACK_PATH and (request.content_length or 0) > MAX_CALLBACK_BYTES:
+def _check_size() -> Response | None:
+    if (request.content_length or 0) > MAX_REQUEST_BYTES:
         return _answer(413, "The request is too large.")
     return None

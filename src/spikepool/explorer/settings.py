@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 from spikepool.errors import DomainError, InvalidInputError
 
@@ -39,9 +38,6 @@ class Settings:
         Independent draws of one simulation.
     max_simulation_cells : int
         Largest ``d (V + N)`` of a simulation: the numbers held in memory for one draw.
-    max_upload_bytes : int or None
-        Most bytes of one upload; by default a gibibyte on loopback, where the files are the user's own anyway, and
-        64 mebibytes elsewhere. See :attr:`upload_limit`.
     job_seconds : float
         A worker that runs longer is killed.
     job_memory_bytes : int
@@ -50,8 +46,6 @@ class Settings:
         A worker whose page has not asked for progress this long is killed: the page is gone.
     kept_results : int
         Finished results kept for pages and exports.
-    temporary_folder : pathlib.Path or None
-        Where the folders of uploads are made; the system's default when None.
     """
 
     host: str = "127.0.0.1"
@@ -61,12 +55,10 @@ class Settings:
     max_waiting: int = 8
     max_trials: int = 50
     max_simulation_cells: int = 20_000_000
-    max_upload_bytes: int | None = None
     job_seconds: float = 300.0
     job_memory_bytes: int = 6 * 2**30
     idle_seconds: float = 60.0
     kept_results: int = 64
-    temporary_folder: Path | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -87,13 +79,6 @@ class Settings:
             )
         if not self.is_loopback and self.token is None:
             raise InvalidInputError("a server that other machines can reach needs a token", self.host, "Pass token=...")
-
-    @property
-    def upload_limit(self) -> int:
-        """Most bytes of one upload."""
-        if self.max_upload_bytes is not None:
-            return self.max_upload_bytes
-        return 2**30 if self.is_loopback else 64 * 2**20
 
     @property
     def is_loopback(self) -> bool:

@@ -25,6 +25,8 @@ from spikepool.tables.spectrum import TableSpectrum
 UNLIKE, FEWEST_ALIKE = 10.0, 4
 # Share of the rank that a weight may lack: the row of a padding token is often zero.
 LOST_RANK = 0.05
+# Factors of low-rank adapters, as peft and kohya name them.
+_LORA = re.compile(r"(^|\.)lora_(embedding_)?(A|B|down|up)(\.|$)")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class EveryWeight:
         Matrices that have no bulk: too small, or constant.
     constant : list of str
         Those of them whose rows are all equal.
+    about : list of str
+        Notes about the file as a whole.
     """
 
     fits: dict[str, TableSpectrum] = field(default_factory=dict)
@@ -52,6 +56,7 @@ class EveryWeight:
     skipped: dict[str, str] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
     constant: list[str] = field(default_factory=list)
+    about: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -60,8 +65,9 @@ class EveryWeight:
 
     @property
     def notes(self) -> list[str]:
-        """A line for each tensor without a spectrum."""
-        return [f"{name} {kind}: {reason}" for kind in self.counts for name, reason in getattr(self, kind).items()]
+        """Notes about the file, and a line for each tensor without a spectrum."""
+        tensors = [f"{name} {kind}: {reason}" for kind in self.counts for name, reason in getattr(self, kind).items()]
+        return [*self.about, *tensors]
 
     def ordered(self) -> list[str]:
         """Names of the fits by what stands out: lost rank first, then the share of the variance in outliers."""
@@ -154,6 +160,11 @@ def every_weight(file: Any, *, held_out: bool = False, fast: bool = False, progr
     settings: dict[str, Any] = {} if held_out else {"repetitions": 0}
     settings |= {"stability": False, "influential": 0} if fast else {}
     found = EveryWeight()
+    if factors := sum(bool(_LORA.search(tensor.name)) for tensor in tensors):
+        found.about.append(
+            f"{factors} tensors are factors of a LoRA adapter; each is judged as a weight of its own. To see what the "
+            "adapter changes, merge it into its model and run compare --delta"
+        )
     for tensor in tensors:
         if tensor.problem and tensor.dtype == "missing":
             found.missing[tensor.name] = tensor.problem

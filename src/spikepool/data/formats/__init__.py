@@ -2,7 +2,7 @@
 
 A format says how it is recognised by content, how it is opened as rows, how its tensors are listed and what it may
 hold. Everything that opens data asks here: poolings, `diagnose`, `forecast`, `report`, tables, comparisons, the command
-line and uploads. Files that run code when they are read (pickles) are refused here, once.
+line. Files that run code when they are read (pickles) are refused here, once.
 
 To add a format, write a module of this package that calls :func:`register`, or call it from your own code.
 """

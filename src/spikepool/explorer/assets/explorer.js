@@ -168,9 +168,9 @@
   }
 
   own.exports = function (query, job) {
-    if (!query) return Array(6).fill(same());
+    if (!query) return Array(5).fill(same());
     const tail = "?state=" + encodeURIComponent(query) + (job ? "&job=" + encodeURIComponent(job) : "");
-    return [...["png", "svg", "csv", "json", "py"].map((kind) => "/export/spikepool." + kind + tail), "/?" + query];
+    return ["png", "svg", "csv", "json", "py"].map((kind) => "/export/spikepool." + kind + tail);
   };
 
   own.copyLink = async function (clicks) {
@@ -184,15 +184,7 @@
     }
   };
 
-  /* ---- pages and theme ---- */
-  own.showPage = function (pathname) {
-    const data = pathname === "/data";
-    document.getElementById("data-link").toggleAttribute("aria-current", data);
-    document.getElementById("explore-link").toggleAttribute("aria-current", !data);
-    own.prepareUpload();
-    return [data, !data];
-  };
-
+  /* ---- theme ---- */
   const { key: KEY, dark, current: currentTheme } = window.spikepoolTheme;
   dark.addEventListener("change", function () {
     document.documentElement.dataset.theme = currentTheme();
