@@ -49,7 +49,7 @@ def test_a_learned_pooling_does_not_flatter_the_forecast():
 def test_text_json_and_notebook_say_the_same(found):
     text, page, shown = str(found), found.to_html(), found._repr_html_()
     back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert list(back) == ["spikepool", "source", "notes", "choose", "trust", "plan"]
+    assert list(back) == ["schema", "spikepool", "source", "notes", "choose", "trust", "plan"]
     assert "400 rows of 8 tokens x 8, 10 classes" in text
     import html
 

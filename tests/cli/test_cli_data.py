@@ -48,19 +48,20 @@ def test_pool_writes_the_features_of_the_library(run, files, tmp_path):
 
 def test_labels_that_are_used_twice_are_mentioned(run, files, tmp_path):
     """Features of learned weights with the same labels: a warning, and the tokens' own forecast has none."""
+    pytest.importorskip("pyarrow")
     given = (files / "tokens.npy", "--labels", files / "y.npy", "--pooling")
-    features = ("forecast", tmp_path / "P.npy", "--labels", files / "y.npy")
-    assert "spikepool forecast" in run("pool", *given, "query", "--out", tmp_path / "P.npy")[1]
+    features = ("forecast", tmp_path / "P.parquet", "--labels", files / "y.npy")
+    assert "spikepool forecast" in run("pool", *given, "query", "--out", tmp_path / "P.parquet")[1]
     assert "used twice" in run(*features)[2]
     assert any("used twice" in text for text in json.loads(run(*features, "--json")[1])["warnings"])
     with pytest.warns(UserWarning, match="used twice"):
-        twice = sp.forecast(tmp_path / "P.npy", files / "y.npy", n=[300])
+        twice = sp.forecast(tmp_path / "P.parquet", files / "y.npy", n=[300])
     code, out, err = run("forecast", *given, "query", "--n", "300", "--json")
     assert code == 0, err
     answer = json.loads(out)
     assert not any("used twice" in text for text in answer["warnings"])
     assert answer["score"][0] < twice.score[0] + 0.02
-    run("pool", *given, "mean", "--out", tmp_path / "P.npy", "--overwrite")
+    run("pool", *given, "mean", "--out", tmp_path / "P.parquet", "--overwrite")
     assert "used twice" not in run(*features)[2]
 
 

@@ -234,7 +234,7 @@ def test_a_replaced_model_is_the_old_or_the_new_one(tmp_path, monkeypatch):
     assert sp.load(tmp_path / "m").decision_ == "last"
     assert (tmp_path / "m" / "notes.txt").read_text() == "mine"
     (tmp_path / "theirs").mkdir()
-    with pytest.raises(InvalidInputError, match="the folder exists"):
+    with pytest.raises(InvalidInputError, match="exists and is not a saved model"):
         new.save(tmp_path / "theirs", overwrite=True)
 
 
@@ -242,11 +242,11 @@ def test_an_interrupted_export_keeps_the_old_file(tmp_path, monkeypatch):
     onnx = pytest.importorskip("onnx")
     X, y, _ = sequences(60)
     model = sp.LearnedPoolingClassifier(pooling="mean").fit(X, y)
-    (tmp_path / "m.onnx").write_bytes(b"old")
+    old = model.to_onnx(tmp_path / "m.onnx").read_bytes()
     monkeypatch.setattr(onnx, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        model.to_onnx(tmp_path / "m.onnx")
-    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("m.onnx", b"old")]
+        model.to_onnx(tmp_path / "m.onnx", overwrite=True)
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("m.onnx", old)]
 
 
 def interrupted(*arguments, **options):

@@ -11,11 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError
 from spikepool.kit.files import write_text
 from spikepool.kit.showing import html_page, html_table, html_text, plain, to_json
 
 ENDINGS = (".html", ".htm", ".json")
+SCHEMA = "spikepool.report/1"
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,13 @@ class DataReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         answers = {name: answer.to_dict() for name, answer in self.answers.items()}
-        return {"spikepool": self.version, "source": self.source, "notes": list(self.notes), **answers}
+        return {
+            "schema": SCHEMA,
+            "spikepool": self.version,
+            "source": self.source,
+            "notes": list(self.notes),
+            **answers,
+        }
 
     def plot(self) -> Any:
         """Figure with the main picture of each answer, one below the other."""
@@ -170,11 +178,15 @@ class DataReport:
         """Verdicts, advice and numbers for a notebook; pictures with :meth:`plot`."""
         return "".join(_section(name, answer, pictures=False) for name, answer in self.answers.items())
 
-    def save(self, path: Any) -> Path:
-        """Write the report as a page (.html) or as numbers (.json); returns the path."""
+    def save(self, path: Any, *, overwrite: bool = False) -> Path:
+        """Write the report as a page (.html) or as numbers (.json); returns the path.
+
+        An existing file is refused; with `overwrite` an earlier report is replaced.
+        """
         file = Path(path)
         if file.suffix.lower() not in ENDINGS:
             raise InvalidInputError("a report is saved as .html or .json", str(path), "Choose one of these endings")
+        check_target(file, "report" if file.suffix.lower() == ".json" else "page", overwrite=overwrite)
         text = to_json(self.to_dict()) if file.suffix.lower() == ".json" else self.to_html()
         write_text(file, text)
         return file

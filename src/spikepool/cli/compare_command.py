@@ -42,6 +42,7 @@ def compare(
     allow: Allow = None,
     baseline: Baseline = None,
     out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="With --all: comma-separated values.")] = False,
     as_json: opt.Json = False,
 ) -> None:
@@ -55,7 +56,7 @@ def compare(
     from spikepool.errors import InvalidInputError
     from spikepool.tables import compare_tables, open_table
 
-    out = checked_out(out, inputs=(first, second, tokenizer, None if baseline is None else str(baseline)))
+    out = checked_out(out, overwrite, (first, second, tokenizer, None if baseline is None else str(baseline)))
     if as_csv and (as_json or not every):
         raise InvalidInputError("--csv goes with --all, without --json", remedy="Drop one, or add --all")
     if every:

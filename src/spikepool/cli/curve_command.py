@@ -37,6 +37,7 @@ def forecast_curve(
     ] = "the model",
     rounds: Annotated[int | None, typer.Option("--rounds", help="Plan so many rounds of labelling.")] = None,
     out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
     """Forecast a learning curve from measured points, and the rows for a target."""
@@ -44,7 +45,7 @@ def forecast_curve(
 
     from spikepool.forecasting.curve_points import forecast_curve as ask
 
-    out = checked_out(out)
+    out = checked_out(out, overwrite, [str(curve)])
     sizes, scores, name = _read(curve)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are printed with the forecast

@@ -52,7 +52,7 @@ def pool(
         list[str] | None,
         typer.Option("--out", "-o", help="Features (.npy, .parquet, .zarr), picture or page to write; repeatable."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace features that exist already.")] = False,
+    overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
@@ -60,14 +60,16 @@ def pool(
 
     Without labels the weights come from the spectrum alone, and the mean stays unless the evidence is significant.
     """
-    from spikepool.data.provenance import note_labels_seen
     from spikepool.data.writing import check_output
+    from spikepool.errors import InvalidInputError
     from spikepool.pooling.catalogue import poolings
     from spikepool.pooling.write_pooled import write_pooled
 
     inputs = (tokens, labels, mask, groups)
     features = [name for name in out or [] if name.lower().rstrip("/").endswith(FEATURE_FILES)]
-    shown = [checked_out(Path(name), FEATURE_FILES, inputs) for name in out or [] if name not in features]
+    if len(set(out or [])) < len(out or []):
+        raise InvalidInputError("--out names one place twice", remedy="Drop one")
+    shown = [checked_out(Path(name), overwrite, inputs, FEATURE_FILES) for name in out or [] if name not in features]
     for name in features:
         if "://" not in name:
             existing_folder(Path(name))
@@ -79,9 +81,8 @@ def pool(
     learned = getattr(poolings().get(fitted.decision_), "learned", False)
     for name in features:
         write_pooled(fitted, rows, name, observed, overwrite=overwrite)
-        note_labels_seen(name, fitted.decision_, learned)
     if as_json:
-        print_json(_pooling_record(fitted, rows.shape, features))
+        print_json({**_pooling_record(fitted, rows.shape, features), "labels_seen": learned})
     else:
         print(fitted.summary())
         most = getattr(fitted, "max_samples", None)
@@ -95,6 +96,7 @@ def pool(
             print(
                 "The weights have seen the labels of these rows: for a forecast pass the tokens, "
                 f"spikepool forecast {tokens} --pooling {fitted.decision_}"
+                + (" (an npy file cannot record this)" if any(name.endswith(".npy") for name in features) else "")
             )
     body = html_text(fitted.summary())
     for path in shown:
@@ -171,13 +173,14 @@ def diagnose(
     ] = None,
     column: reading.Column = None,
     out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Which principal components of pooled features are real, and how many rows would make them so."""
     from spikepool.trust.diagnosis import diagnose as ask
 
-    out = checked_out(out, inputs=(features, groups))
+    out = checked_out(out, overwrite, (features, groups))
     rows = reading.open_input(features, column, "features")
     chosen = reading.group_values(groups, rows.shape[0])
     with _warnings_as_lines(as_json):
@@ -219,24 +222,19 @@ def forecast(
     mask: reading.Mask = None,
     column: reading.Column = None,
     out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Accuracy that more labelled rows will bring, and the rows for a target, from the pilot at hand."""
-    from dataclasses import replace
-
-    from spikepool.data.provenance import labels_seen
     from spikepool.forecasting.forecast import forecast as ask
 
-    out = checked_out(out, inputs=(features, labels, groups, mask))
+    out = checked_out(out, overwrite, (features, labels, groups, mask))
     sizes = None if rows is None else [int(value) for value in opt.parse_numbers(rows, "--n")]
     table = reading.open_input(features, column, "features" if pooling is None else "tokens", label_column)
     y = reading.required_labels(features, labels, label_column, table.shape[0])
     chosen = reading.group_values(groups, table.shape[0])
-    told = labels_seen(features)
     with _warnings_as_lines(as_json):
-        if told is not None:
-            warnings.warn(told, UserWarning, stacklevel=2)
         found = ask(
             table,
             y,
@@ -249,8 +247,6 @@ def forecast(
             standardize=standardize,
             random_state=seed,
         )
-    if told is not None:
-        found = replace(found, warnings=(told, *found.warnings))
     if as_json:
         print_json(found.to_dict())
     else:
@@ -281,6 +277,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="Page (.html) or numbers (.json) to write.")] = Path(
         "report.html"
     ),
+    overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
@@ -296,7 +293,7 @@ def report(
 
     if out.suffix.lower() not in (".html", ".htm", ".json"):
         raise InvalidInputError("--out must end in .html or .json", str(out), "Choose one of these")
-    checked_out(out, (".json",), (data, labels, mask, groups))
+    checked_out(out, overwrite, (data, labels, mask, groups), (".json",))
     options: dict[str, Any] = {"target": target, "task": task, "random_state": seed}
     if text_column is not None or (column is None and holds_texts(data)):
         found = ask(
@@ -319,7 +316,7 @@ def report(
             groups=reading.group_values(groups, rows.shape[0]),
             **options,
         )
-    found.save(out)
+    found.save(out, overwrite=overwrite)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -32,10 +32,11 @@ def predict(
     exact: Exact = False,
     seed: opt.Seed = 0,
     out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
     """Bulk edge, outliers, alignment and thresholds for given pooling weights."""
-    out = checked_out(out)
+    out = checked_out(out, overwrite, options.files())
     model = options.model()
     named = options.named_weights(model)
     predictions = {name: model.predict(w, exact=exact, rng=seed) for name, w in named.items()}
@@ -111,13 +112,14 @@ def simulate(
     exact: Exact = False,
     seed: opt.Seed = 0,
     out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
     """Draw data sets and compare the top eigenpair of S with the prediction."""
     from spikepool.kit import validation as check
 
     check.size(trials, "trials", minimum=2)
-    out = checked_out(out)
+    out = checked_out(out, overwrite, options.files())
     model = options.model()
     drawn = {}
     predictions: dict[str, Prediction] = {}

@@ -42,6 +42,9 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of a table; null where there is no finite number.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Root of every random stream.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an output that exists, if this command has written it.")
+]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Picture (.png, .svg, .pdf) or page (.html) to write.")]
 
 
@@ -83,6 +86,10 @@ class ModelOptions:
     def described_correlation(self) -> str:
         """The correlation as it is written on the command line; a default that fits T when none was given."""
         return f"prefix:{max(1, min(DEFAULT_PREFIX, self.T))}" if self.correlation is None else self.correlation
+
+    def files(self) -> list[str]:
+        """Values that may name files: inputs, which no output replaces."""
+        return [*([] if self.correlation is None else [self.correlation]), *self.weights]
 
     def fields(self, model: SequenceModel) -> dict[str, Any]:
         """The model's fields for JSON output; the correlation by its description."""

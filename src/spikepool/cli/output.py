@@ -46,9 +46,11 @@ def print_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     writer.writerows([header, *rows])
 
 
-def checked_out(out: Path | None, also: tuple[str, ...] = (), inputs: Sequence[str | None] = ()) -> Path | None:
-    """`out` if its ending names a picture, a page or one of `also` and it is not an input; checked before work."""
-    from spikepool.data.same_place import refuse_overlap
+def checked_out(
+    out: Path | None, overwrite: bool, inputs: Sequence[str | None] = (), also: tuple[str, ...] = ()
+) -> Path | None:
+    """`out` if its ending names a picture, a page or one of `also` and it may be written; checked before work."""
+    from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError, require
 
     if out is None:
@@ -59,7 +61,9 @@ def checked_out(out: Path | None, also: tuple[str, ...] = (), inputs: Sequence[s
             f"--out must end in {', '.join(known[:-1])} or {known[-1]}", str(out), "Choose one of these"
         )
     existing_folder(out)
-    refuse_overlap(out, [name for name in inputs if name], store=False)
+    kinds = {**{ending: ending[1:] for ending in PICTURES}, **dict.fromkeys(PAGES, "page"), ".json": "report"}
+    kind = kinds[out.suffix.lower()]
+    check_target(out, kind, overwrite=overwrite, inputs=[name for name in inputs if name])
     if out.suffix.lower() not in also:
         require("matplotlib", "plot")
     return out

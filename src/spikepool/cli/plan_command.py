@@ -35,6 +35,7 @@ def plan(
     options: opt.ModelOptions,
     alignment: Alignment = 0.8,
     out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
     """How many sequences, what signal strength or what vocabulary a target alignment needs, and the trade-offs.
@@ -44,7 +45,7 @@ def plan(
     from spikepool.kit import validation as check
 
     check.fraction(alignment, "alignment", closed=False)
-    out = checked_out(out)
+    out = checked_out(out, overwrite, options.files())
     model = options.model()
     named = options.named_weights(model)
     needs = {name: _requirements(model, w, alignment) for name, w in named.items()}

@@ -31,6 +31,7 @@ def sweep(
     workers: Annotated[int | None, typer.Option("--workers", help="Local processes; 0 for none.")] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Compute failed cells again.")] = False,
     out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
     """Run the sweep a TOML file describes; with a store, a rerun resumes where it stopped."""
@@ -39,7 +40,7 @@ def sweep(
     require("xarray", "sweeps")
     from spikepool.sweeps import load_spec, run
 
-    out = checked_out(out)
+    out = checked_out(out, overwrite, [str(spec), store])
     dataset = run(load_spec(spec), store=store, scheduler=scheduler, workers=workers, retry_failed=retry_failed)
     if as_json:
         print_json(dataset.to_dict(data="list"))
@@ -85,6 +86,7 @@ def reproduce(
     full: Annotated[bool, typer.Option("--full", help="Beyond the paper's sizes, with more trials.")] = False,
     scheduler: Scheduler = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the report and data sets.")] = Path("reports"),
+    overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
     table: Annotated[Path | None, typer.Option("--table", help="Embedding-table file for figure 7.")] = None,
     list_figures: Annotated[bool, typer.Option("--list", help="List the figures and exit.")] = False,
@@ -108,7 +110,7 @@ def reproduce(
         return
     chosen = select(figures)
     settings = Settings(full=full, seed=seed, scheduler=scheduler, store=out / "stores", table=table)
-    report = make_report(chosen, settings, out)
+    report = make_report(chosen, settings, out, overwrite=overwrite)
     if as_json:
         print_json(report.summary())
     else:

@@ -61,6 +61,7 @@ def spectrum(
     allow: Allow = None,
     baseline: Baseline = None,
     out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as comma-separated values.")] = False,
     as_json: opt.Json = False,
 ) -> None:
@@ -77,7 +78,7 @@ def spectrum(
     from spikepool.errors import InvalidInputError
 
     gates = Gates.parse(fail_if, (*SPECTRUM_VALUES, *(COUNTS if every else ())), allow, baseline)
-    out = checked_out(out, inputs=(file, tokenizer, None if baseline is None else str(baseline)))
+    out = checked_out(out, overwrite, (file, tokenizer, None if baseline is None else str(baseline)))
     for flag, given in (("--tensor", tensor is not None), ("--transpose", transpose), ("--out", out is not None)):
         if given and (list_only or (every and flag != "--out")):
             raise InvalidInputError(f"{flag} does not go with {'--list' if list_only else '--all'}", remedy="Drop one")

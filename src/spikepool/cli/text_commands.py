@@ -51,11 +51,11 @@ def encode(
     as_json: opt.Json = False,
 ) -> None:
     """Token embeddings of texts, with mask and token strings. A run that was killed goes on where it was."""
-    from spikepool.data.same_place import refuse_overlap
+    from spikepool.data.targets import refuse_overlap
     from spikepool.texts.encoding import encode as run
     from spikepool.texts.files import read_text_table
 
-    refuse_overlap(str(out), [data])
+    refuse_overlap(out, [data, encoder])
     table = read_text_table(data, text=text_column)
     found = run(table.texts, encoder, asked_layers(layers), max_tokens, out=out)
     record = {"shape": list(found.X.shape), "layers": list(found.layers), "encoder": found.encoder, "out": str(out)}
@@ -77,21 +77,19 @@ def fit(
     layers: Layers = None,
     max_tokens: MaxTokens = 128,
     task: Annotated[str, typer.Option("--task", help="auto, classification or regression.")] = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that exists already.")] = False,
+    overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Fit a classifier (or regressor) on labelled texts and save it, with its encoder's settings, in a folder."""
     from spikepool.data.labels import decided_task
-    from spikepool.data.same_place import refuse_overlap
+    from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
-    from spikepool.pooling.saving import check_target
     from spikepool.texts.files import read_text_table
     from spikepool.texts.text_model import TextSettings, default_layers, embedded, save_text_model
 
-    check_target(out, overwrite)
-    refuse_overlap(str(out), [data])
+    check_target(out, "model", overwrite=overwrite, inputs=[data, encoder])
     table = read_text_table(data, text_column, label_column, group_column)
     if table.labels is None:
         raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
@@ -124,11 +122,11 @@ def apply(
     text_column: TextColumn = None,
     encoder: Annotated[str | None, typer.Option("--encoder", help="Where the encoder is, if not where it was.")] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="A column for every class.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists already.")] = False,
+    overwrite: opt.Overwrite = False,
 ) -> None:
     """Predict the labels of new texts. The columns of the input are kept; predictions and probabilities are added."""
     from spikepool.data.columns import read_records
-    from spikepool.data.same_place import refuse_overlap
+    from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.kit.files import replacing_file
     from spikepool.pooling.loading import load
@@ -137,9 +135,7 @@ def apply(
 
     if out.suffix.lower() not in (".csv", ".jsonl"):
         raise InvalidInputError("--out must end in .csv or .jsonl", str(out), "Choose one of these")
-    refuse_overlap(str(out), [data, str(model)])
-    if out.exists() and not overwrite:
-        raise InvalidInputError("the output exists already", str(out), "Choose another name, or pass --overwrite")
+    check_target(out, out.suffix.lower()[1:], overwrite=overwrite, inputs=[data, model, encoder])
     settings = load_settings(model)
     fitted = load(model)
     names = column_names(data)
@@ -200,16 +196,25 @@ def export(
     sentence_transformers: Annotated[
         Path | None, typer.Option("--sentence-transformers", help="Folder that sentence-transformers loads.")
     ] = None,
+    overwrite: opt.Overwrite = False,
 ) -> None:
-    """Write a saved model for other programs: ONNX, or a folder for sentence-transformers."""
+    """Write a saved model for other programs: ONNX, or a folder for sentence-transformers.
+
+    --overwrite replaces an ONNX file of spikepool; an existing folder is never replaced.
+    """
+    from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.loading import load
 
     if onnx is None and sentence_transformers is None:
         raise InvalidInputError("nothing to write", remedy="Pass --onnx FILE or --sentence-transformers FOLDER")
+    for kind, out in (("onnx", onnx), ("folder", sentence_transformers)):
+        if out is not None:
+            others = [other for other in (onnx, sentence_transformers) if other not in (None, out)]
+            check_target(out, kind, overwrite=overwrite, inputs=[model, *others])
     fitted = load(model)
     if onnx is not None:
-        fitted.to_onnx(onnx)
+        fitted.to_onnx(onnx, overwrite=overwrite)
         print(f"ONNX: {onnx}")
     if sentence_transformers is not None:
         _sentence_transformer(fitted, model, sentence_transformers)

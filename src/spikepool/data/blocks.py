@@ -26,6 +26,8 @@ from spikepool.kit.arrays import FloatArray
 CHUNK_BYTES = 48 * 2**20
 # Blocks of tables, in bytes as float64: the same reasons, and the covariance is held beside them.
 BLOCK_BYTES = 2**24
+# Attribute of stored features that names the pooling which made them, if it has learned from their labels.
+LEARNED_POOLING = "spikepool_learned_pooling"
 
 
 class BlockSource(ABC):
@@ -43,7 +45,11 @@ class BlockSource(ABC):
     portable : bool
         Whether a copy of this object reads the same rows in another process or on another machine, at the cost of
         the chunk alone.
+    learned_pooling : str or None
+        The pooling that made these features, if the file says that it has learned from the labels of the rows.
     """
+
+    learned_pooling: str | None = None
 
     def __init__(
         self, name: str, shape: Sequence[int], dtype: Any, borders: Sequence[int], *, portable: bool = False

@@ -7,9 +7,10 @@ a call has written itself is ever removed.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool.data.blocks import LEARNED_POOLING
 from spikepool.data.locations import Location, locate, named_errors
-from spikepool.data.same_place import refuse_overlap
+from spikepool.data.targets import refuse_existing, refuse_overlap, starts_as
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.files import making_parents, replacing_file, replacing_folder
@@ -27,6 +29,7 @@ from spikepool.kit.files import making_parents, replacing_file, replacing_folder
 WRITTEN_BYTES = 16 * 2**20
 DTYPES = ("float16", "float32", "float64")
 ENDINGS = (".npy", ".parquet", ".pq", ".zarr")
+Attributes = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -49,22 +52,28 @@ class Output:
     kind: str
     dtype: str
 
-    def write(self, rows: Iterable[FloatArray], n: int, width: int) -> None:
-        """Write all the rows, which arrive in blocks."""
+    def write(self, rows: Iterable[FloatArray], n: int, width: int, learned_pooling: str | None = None) -> None:
+        """Write all the rows, which arrive in blocks.
+
+        `learned_pooling` names a pooling that has learned from the labels of the rows. Parquet and Zarr files keep it
+        (see :attr:`spikepool.data.blocks.BlockSource.learned_pooling`); npy files have no place for it.
+        """
+        attributes = {} if learned_pooling is None else {LEARNED_POOLING: learned_pooling}
         step = min(n, max(1, WRITTEN_BYTES // (width * np.dtype(self.dtype).itemsize)))
         blocks = (block.astype(self.dtype) for block in _reblocked(rows, step))
         if self.location is not None:
             upload = _upload_zarr if self.kind == "zarr" else _upload_parquet
-            upload(self.location, blocks, n, width, self.dtype, step)
+            upload(self.location, blocks, n, width, self.dtype, step, attributes)
             return
         assert self.path is not None
         with making_parents(self.path):
             if self.kind == "zarr":
                 with replacing_folder(self.path) as folder:
-                    _zarr(_Folder(folder), blocks, n, width, self.dtype, step)
+                    _zarr(_Folder(folder), blocks, n, width, self.dtype, step, attributes)
             else:
                 with replacing_file(self.path) as temporary, temporary.open("wb") as file:
-                    (_npy if self.kind == "npy" else _parquet)(file, blocks, n, width, self.dtype, step)
+                    write = _npy if self.kind == "npy" else _parquet
+                    write(file, blocks, n, width, self.dtype, step, attributes)
 
 
 def check_output(out: Any, dtype: str = "float32", *, overwrite: bool = False, inputs: Iterable[Any] = ()) -> Output:
@@ -76,7 +85,7 @@ def check_output(out: Any, dtype: str = "float32", *, overwrite: bool = False, i
         Path (npy, Parquet, Zarr) or URL (Parquet, Zarr).
     dtype : str
     overwrite : bool
-        Replace a file, or a Zarr array; never a Zarr group or another folder.
+        Replace a file of the same format, or a Zarr array; never a Zarr group or another folder.
     inputs : iterable
         What the output is made from. An output that is one of them, or lies above or inside one, is refused.
     """
@@ -97,7 +106,8 @@ def check_output(out: Any, dtype: str = "float32", *, overwrite: bool = False, i
         require("zarr", "sweeps") if kind == "zarr" else require("pyarrow", "parquet")
     location = locate(text, {"use_listings_cache": False})
     if location.local is not None:
-        _check_present(_local_content(location.local, kind), text, kind, overwrite)
+        if os.path.lexists(location.local):
+            _check_present(_local_content(location.local, kind), text, kind, overwrite)
         return Output(location.local, None, kind, dtype)
     with named_errors(text, "write"):
         bucket = location.path.partition("/")[0]
@@ -109,12 +119,11 @@ def check_output(out: Any, dtype: str = "float32", *, overwrite: bool = False, i
 
 
 def _local_content(path: Path, kind: str) -> str:
-    """What is at the target: "", "file", "array" or "other"."""
-    if not path.exists():
-        return ""
-    if path.is_file() and kind != "zarr":
-        return "file"
-    if not path.is_dir() or kind != "zarr":
+    """What is at the target: "" (an empty folder), "same" (what is written here) or "other"."""
+    if kind != "zarr":
+        with path.open("rb") if path.is_file() else nullcontext() as file:
+            return "same" if file is not None and starts_as(kind, file.read(8)) else "other"
+    if not path.is_dir():
         return "other"
     names = sorted(item.name for item in path.iterdir())
     return _zarr_content(names, lambda: (path / "zarr.json").read_bytes())
@@ -123,30 +132,28 @@ def _local_content(path: Path, kind: str) -> str:
 def _remote_content(location: Location, kind: str) -> str:
     fs, path = location.fs, location.path
     if kind != "zarr":
-        return "file" if fs.isfile(path) else ""
+        if not fs.exists(path):
+            return ""
+        return "same" if fs.isfile(path) and starts_as(kind, fs.cat_file(path, 0, 8)) else "other"
     found = fs.find(path) if fs.exists(path) else []
     names = sorted({item[len(path) :].lstrip("/").partition("/")[0] for item in found})
     return _zarr_content(names, lambda: fs.cat_file(location.child("zarr.json")))
 
 
 def _zarr_content(names: list[str], metadata: Callable[[], bytes]) -> str:
-    """A Zarr array and nothing else is an "array"; an empty folder is nothing; everything else is kept."""
+    """A Zarr array and nothing else is the "same"; an empty folder is nothing; everything else is kept."""
     if not names:
         return ""
     if "zarr.json" in names:
-        return "array" if set(names) <= {"zarr.json", "c"} and b'"group"' not in metadata() else "other"
+        return "same" if set(names) <= {"zarr.json", "c"} and b'"group"' not in metadata() else "other"
     plain = all(name in (".zarray", ".zattrs") or name.replace(".", "").isdigit() for name in names)
-    return "array" if ".zarray" in names and plain else "other"
+    return "same" if ".zarray" in names and plain else "other"
 
 
 def _check_present(content: str, text: str, kind: str, overwrite: bool) -> None:
-    if content == "other":
-        what = "a folder that holds more than one Zarr array" if kind == "zarr" else "something that is not a file"
-        raise InvalidInputError(f"the output is {what}, which is never replaced", text, "Choose another name")
-    if content and not overwrite:
-        raise InvalidInputError(
-            "there is something at the output already", text, "Pass overwrite=True (--overwrite) to replace it"
-        )
+    if content:
+        name = {"npy": "an npy file", "parquet": "a Parquet file", "zarr": "one Zarr array"}[kind]
+        refuse_existing(text, content == "same", name, overwrite)
 
 
 class _Folder:
@@ -161,32 +168,43 @@ class _Folder:
         file.write_bytes(content)
 
 
-def _npy(file: Any, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int) -> None:
+def _npy(
+    file: Any, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int, attributes: Attributes
+) -> None:
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (n, width)}
     np.lib.format.write_array_header_1_0(file, header)
     for block in blocks:
         file.write(np.ascontiguousarray(block).data)
 
 
-def _parquet(file: Any, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int) -> None:
+def _parquet(
+    file: Any, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int, attributes: Attributes
+) -> None:
     """One column ``features`` of lists of `width` numbers."""
     pa, pq = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
     kind = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), width)
-    with pq.ParquetWriter(file, pa.schema([("features", kind)])) as writer:
+    schema = pa.schema([("features", kind)], metadata=attributes)
+    with pq.ParquetWriter(file, schema) as writer:
         for block in blocks:
             lists = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), width)
-            writer.write_table(pa.table({"features": lists}), row_group_size=step)
+            writer.write_table(pa.table({"features": lists}, schema), row_group_size=step)
 
 
 def _upload_parquet(
-    location: Location, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int
+    location: Location,
+    blocks: Iterable[FloatArray],
+    n: int,
+    width: int,
+    dtype: str,
+    step: int,
+    attributes: Attributes,
 ) -> None:
     with named_errors(location.url, "write"):
         location.fs.makedirs(location.path.rpartition("/")[0], exist_ok=True)
         file = location.fs.open(location.path, "wb", autocommit=False)
     try:
         with named_errors(location.url, "write"):
-            _parquet(file, blocks, n, width, dtype, step)
+            _parquet(file, blocks, n, width, dtype, step, attributes)
             file.close()
             file.commit()
     except BaseException:
@@ -198,7 +216,13 @@ def _upload_parquet(
 
 
 def _zarr(
-    put: Callable[[str, bytes], None], blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int
+    put: Callable[[str, bytes], None],
+    blocks: Iterable[FloatArray],
+    n: int,
+    width: int,
+    dtype: str,
+    step: int,
+    attributes: Attributes,
 ) -> None:
     """An (n, width) Zarr array (version 3), object by object; the metadata, without which it cannot be opened, last."""
     zarr = require("zarr", "sweeps")
@@ -209,6 +233,7 @@ def _zarr(
         chunks=(step, width),
         dtype=dtype,
         dimension_names=["row", "feature"],
+        attributes=attributes,
         config={"write_empty_chunks": True},
     )
     metadata = files.pop("zarr.json").to_bytes()
@@ -221,7 +246,15 @@ def _zarr(
     put("zarr.json", metadata)
 
 
-def _upload_zarr(location: Location, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int) -> None:
+def _upload_zarr(
+    location: Location,
+    blocks: Iterable[FloatArray],
+    n: int,
+    width: int,
+    dtype: str,
+    step: int,
+    attributes: Attributes,
+) -> None:
     """Objects of a new array in place; of one that replaces another, under a temporary name first."""
     fs = location.fs
     old = fs.find(location.path) if fs.exists(location.path) else []
@@ -236,7 +269,7 @@ def _upload_zarr(location: Location, blocks: Iterable[FloatArray], n: int, width
             fs.pipe_file(path, content)
 
     try:
-        _zarr(put, blocks, n, width, dtype, step)
+        _zarr(put, blocks, n, width, dtype, step, attributes)
         if old:
             moved = [location.path + path[len(base) :] for path in written]
             with named_errors(location.url, "write"):

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from spikepool.data.description import Description
-from spikepool.data.provenance import labels_seen
+from spikepool.data.locations import is_path
+from spikepool.data.opening import open_blocks
 from spikepool.errors import ShapeError
 from spikepool.forecasting.asked import asked_sizes, curve_fields
 from spikepool.forecasting.curve import LearningCurve, fit_curve
@@ -185,10 +186,14 @@ def read(
 ) -> tuple[PilotInput, tuple[str, ...]]:
     """The pilot, pooled if it is tokens, and what to say of it."""
     check.flag(standardize, "standardize")
-    seen = labels_seen(C)
+    C = open_blocks(C, name="C") if is_path(C) else C
+    learned = getattr(C, "learned_pooling", None)
     C, y, groups, mask, told = take_part(C, y, groups, mask)
-    if seen is not None:
-        told += (seen,)
+    if learned is not None:
+        told += (
+            f"these features were pooled by {learned}, which has learned from the labels of these rows: scores are too "
+            "high, because the labels are used twice; forecast from the tokens with pooling= (--pooling) instead",
+        )
     if pooling is not None:
         C = pool_pilot(pooling, C, y, mask=mask, groups=groups)
         if looks_at_labels(pooling):

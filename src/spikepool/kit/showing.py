@@ -28,6 +28,7 @@ PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="spikepool">
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; --ink: #1c1e21; --page: #ffffff; --muted: #5f6670; --line: #d8dce2; --card: #f6f7f9;

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.files import replacing_file
@@ -217,8 +218,9 @@ def _linear(pooling: Any, coef: FloatArray, g: Graph, tokens: Tokens, mask: str)
     return g.op("Mul", found, g.cast(g.op("Greater", g.total(g.cast(mask), 1), g.const(0.5))))
 
 
-def write_onnx(estimator: Any, path: Any) -> Path:
+def write_onnx(estimator: Any, path: Any, *, overwrite: bool = False) -> Path:
     """Write the model; see :meth:`LearnedPooling.to_onnx`."""
+    target = check_target(path, "onnx", overwrite=overwrite)
     g = Graph()
     helper, kinds = g.onnx.helper, g.onnx.TensorProto
     d, table = estimator._d, estimator.table
@@ -268,6 +270,6 @@ def write_onnx(estimator: Any, path: Any) -> Path:
     if hasattr(estimator, "classes_"):
         helper.set_model_props(model, {"classes": "\n".join(map(str, estimator.classes_))})
     g.onnx.checker.check_model(model)
-    with replacing_file(path) as temporary:
+    with replacing_file(target) as temporary:
         g.onnx.save(model, str(temporary))
-    return Path(path)
+    return target

@@ -17,18 +17,19 @@ class Portable:
         check_is_fitted(self, "weights_")
         return save(self, folder, overwrite=overwrite)
 
-    def to_onnx(self, path: Any) -> Any:
+    def to_onnx(self, path: Any, *, overwrite: bool = False) -> Any:
         """Write the fitted model as an ONNX file.
 
         Inputs are ``tokens``, float32 (n, T, d), and ``mask``, bool (n, T), true where a token is observed; n and T are
         free. With several layers ``tokens`` is (n, layers, T, d) in the order of ``layers_``; with a table it holds
         int64 ids (n, T). Outputs are ``label``, the index into ``classes_``, and ``probabilities`` (n, K); those of a
-        regressor are ``values`` (n,).
+        regressor are ``values`` (n,). An existing file is refused; with `overwrite` one that this method wrote is
+        replaced.
         """
         from spikepool.pooling.onnx_export import write_onnx
 
         check_is_fitted(self, "weights_")
-        return write_onnx(self, path)
+        return write_onnx(self, path, overwrite=overwrite)
 
     def to_sentence_transformers(
         self, folder: Any, encoder: Any = "minilm", layers: Any = None, max_tokens: int = 128

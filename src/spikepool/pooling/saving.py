@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.targets import MODEL_FILE, MODEL_FORMAT, check_target
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.files import making_parents, replacing_folder
 from spikepool.kit.gcv import RidgeFit
@@ -31,8 +32,8 @@ from spikepool.pooling.rules import MaxPooling, RulePooling, SpreadPooling
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.token_space import TokenSpace
 
-FORMAT, VERSION = "spikepool-model", 1
-STRUCTURE, ARRAYS = "model.json", "arrays.safetensors"
+FORMAT, VERSION = MODEL_FORMAT, 1
+STRUCTURE, ARRAYS = MODEL_FILE, "arrays.safetensors"
 
 CLASSES = {
     cls.__name__: cls
@@ -98,7 +99,7 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
     safetensors = require("safetensors.numpy", "tables")
     from spikepool import __version__
 
-    target = check_target(folder, overwrite)
+    target = check_target(folder, "model", overwrite=overwrite)
     writer = _Writer()
     parameters = estimator.get_params(deep=False)
     if not isinstance(parameters.get("random_state"), (int, type(None))):
@@ -121,14 +122,4 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
         (draft / STRUCTURE).write_text(json.dumps(content, allow_nan=False, indent=1), encoding="utf-8")
         for name, text in (also or {}).items():
             (draft / name).write_text(text, encoding="utf-8")
-    return target
-
-
-def check_target(folder: Any, overwrite: bool) -> Path:
-    """The path of a folder that may be written: a new one, or a saved model that may be replaced."""
-    target = Path(folder)
-    if target.exists() and not (overwrite and (target / STRUCTURE).is_file()):
-        raise InvalidInputError(
-            "the folder exists", str(target), "Choose another folder, or pass overwrite to replace a saved model"
-        )
     return target

@@ -10,6 +10,7 @@ from spikepool.data.map_merge import map_chunks
 from spikepool.data.row_map import ChunkFunction
 from spikepool.data.writing import check_output
 from spikepool.kit.arrays import FloatArray
+from spikepool.pooling.catalogue import poolings
 
 
 def write_pooled(
@@ -39,7 +40,7 @@ def write_pooled(
     dtype : {"float16", "float32", "float64"}
         Of the written numbers.
     overwrite : bool
-        Replace an existing file or Zarr array. Other folders are never replaced.
+        Replace an existing file of the same format, or Zarr array. Other folders are never replaced.
     progress : bool, optional
         Show a progress bar over chunks; by default only for long work on a terminal or in a notebook.
     """
@@ -51,4 +52,5 @@ def write_pooled(
         for _, rows in map_chunks(task, source.sources, label="pooling", show=progress):
             yield rows
 
-    output.write(pooled(), source.n, int(estimator.n_features_out_))
+    learned = getattr(poolings().get(estimator.decision_), "learned", False)
+    output.write(pooled(), source.n, int(estimator.n_features_out_), estimator.decision_ if learned else None)

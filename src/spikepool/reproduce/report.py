@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spikepool import __version__
+from spikepool.data.targets import check_target
 from spikepool.drawing.dark import themed
 from spikepool.drawing.plotting import save_figure
 from spikepool.errors import MissingDependencyError, SpikepoolError, require
@@ -168,13 +169,22 @@ class FigureReport:
         }
 
 
-def make_report(specs: Sequence[FigureSpec], settings: Settings, out: str | Path) -> FigureReport:
+def make_report(
+    specs: Sequence[FigureSpec], settings: Settings, out: str | Path, *, overwrite: bool = False
+) -> FigureReport:
     """Compute, judge and draw `specs`, and write ``index.html`` with pictures and data sets to `out`.
 
-    A figure that fails is reported with its error and the others go on.
+    A figure that fails is reported with its error and the others go on. Files of an earlier report are replaced with
+    `overwrite` alone; others never are.
     """
     require("jinja2", "reproduce")
     directory = Path(out)
+    inputs = [] if settings.table is None else [settings.table]
+    for kind, file in (
+        ("page", directory / "index.html"),
+        *(item for spec in specs for item in _files(spec, directory)),
+    ):
+        check_target(file, kind, overwrite=overwrite, inputs=inputs)
     directory.mkdir(parents=True, exist_ok=True)
     start, started = time.perf_counter(), datetime.now(UTC)
     entries = []
@@ -196,20 +206,26 @@ def make_report(specs: Sequence[FigureSpec], settings: Settings, out: str | Path
     return report
 
 
+def _files(spec: FigureSpec, directory: Path) -> list[tuple[str, Path]]:
+    """Data set and pictures of a figure, each with its kind."""
+    base = f"figure-{spec.number:02d}-{spec.name}"
+    pictures = [(kind, directory / "figures" / f"{base}.{kind}") for kind in ("png", "svg")]
+    return [("netcdf", directory / "data" / f"{base}.nc"), *pictures]
+
+
 def _make_entry(spec: FigureSpec, settings: Settings, directory: Path) -> Entry:
     start = time.perf_counter()
-    base = f"figure-{spec.number:02d}-{spec.name}"
     checks: tuple[Check, ...] = ()
     files: tuple[str, ...] = ()
     dataset, image, error, skipped = None, "", "", False
     try:
         dataset = spec.compute(settings)
         checks = spec.judge(dataset)
-        pictures = save_figure(spec.picture(dataset), directory / "figures" / base, ("png", "svg"))
-        image = _data_address(pictures[1])
-        data = directory / "data" / f"{base}.nc"
+        (_, data), (_, png), (_, svg) = _files(spec, directory)
+        save_figure(spec.picture(dataset), png.with_suffix(""), ("png", "svg"))
+        image = _data_address(svg)
         save_dataset(dataset, data)
-        files = tuple(str(path.relative_to(directory)) for path in (data, *pictures))
+        files = tuple(str(path.relative_to(directory)) for path in (data, png, svg))
     except MissingDependencyError as missing:
         error, skipped = str(missing), True
     except (SpikepoolError, OSError, ArithmeticError, ValueError, RuntimeError) as failure:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.files import replacing_folder
 
@@ -83,9 +84,8 @@ def write_sentence_transformer(pooling: Any, folder: Any, encoder: Any, layers: 
         Hidden states that the pooling was fitted on, in its order; empty for the last one.
     max_tokens : int
     """
-    place, source = Path(folder), Path(encoder)
-    if place.exists():
-        raise InvalidInputError("the output exists already", str(place), "Choose another name")
+    source = Path(encoder)
+    place = check_target(folder, "folder", inputs=[source])
     if not (source / "config.json").is_file():
         raise InvalidInputError("encoder must be the folder of a transformers model", str(source), "Pass its folder")
     kinds = ("sentence_transformers.models.Transformer", "spikepool.texts.sentence_module.SpikepoolPooling")

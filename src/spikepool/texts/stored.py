@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from spikepool.errors import DataSourceError, InvalidInputError, require
+from spikepool.kit.files import replacing_folder
 from spikepool.kit.progress import Progress
 from spikepool.texts.batches import EncodedTexts, embedded_rows, notes_on, observed, tokenised
 from spikepool.texts.encoder_types import Encoder, LayerNames
@@ -75,7 +76,7 @@ def encode_into(
 def _opened(out: Path, recipe: dict[str, Any], n: int, layers: LayerNames, T: int, d: int, dtype: str) -> Any:
     """The group at `out`: new, or one that was begun with the same texts and settings."""
     zarr = require("zarr", "sweeps")
-    if out.exists():
+    if os.path.lexists(out):
         try:
             group = zarr.open_group(str(out), mode="r+")
             found = dict(group.attrs.get("spikepool_texts", {}))
@@ -90,17 +91,16 @@ def _opened(out: Path, recipe: dict[str, Any], n: int, layers: LayerNames, T: in
                 remedy="Choose another name, or delete it",
             )
         return group
-    # made under another name, so that a store that has the right one is complete in its arrays
-    draft = out.with_name(f".{out.name}.{os.getpid()}")
-    group = zarr.create_group(str(draft), overwrite=True)
     shape = (n, T, d) if len(layers) == 1 else (n, len(layers), T, d)
     block = min(BLOCK_ROWS, n)
-    group.create_array("X", shape=shape, chunks=(block, *shape[1:]), dtype=dtype, config={"write_empty_chunks": True})
-    group.create_array("mask", shape=(n, T), chunks=(block, T), dtype="bool", config={"write_empty_chunks": True})
-    group.create_array("tokens", shape=(n,), chunks=(block,), dtype=str, config={"write_empty_chunks": True})
-    group.create_array("done", shape=(-(-n // BLOCK_ROWS),), chunks=(1,), dtype="bool")
-    group.attrs["spikepool_texts"] = recipe
-    draft.rename(out)
+    with replacing_folder(out) as draft:
+        group = zarr.create_group(str(draft), overwrite=True)
+        kept = {"config": {"write_empty_chunks": True}}
+        group.create_array("X", shape=shape, chunks=(block, *shape[1:]), dtype=dtype, **kept)
+        group.create_array("mask", shape=(n, T), chunks=(block, T), dtype="bool", **kept)
+        group.create_array("tokens", shape=(n,), chunks=(block,), dtype=str, **kept)
+        group.create_array("done", shape=(-(-n // BLOCK_ROWS),), chunks=(1,), dtype="bool")
+        group.attrs["spikepool_texts"] = recipe
     return zarr.open_group(str(out), mode="r+")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.data.arrow_sizes import check_arrow, check_parquet, decoded_bytes
-from spikepool.data.blocks import BlockSource
+from spikepool.data.blocks import LEARNED_POOLING, BlockSource
 from spikepool.data.budget import MOST_COLUMNS, refuse_pieces
 from spikepool.data.formats import ROLES, Format, Probe, Request, register
 from spikepool.data.labels import as_values
@@ -67,6 +67,8 @@ class ParquetBlocks(_ColumnBlocks):
             schema = file.schema_arrow
             if number == 0:
                 self.columns, self.values = choose_columns(schema, request, location.url)
+                learned = (schema.metadata or {}).get(LEARNED_POOLING.encode())
+                self.learned_pooling = None if learned is None else learned.decode("utf-8", "replace")[:40]
             if not set(self.columns) <= set(schema.names):
                 raise TableFormatError(f"{path} lacks columns that {self._paths[0]} has", self.columns[:5])
             check_parquet(file.metadata, self.columns, path, size)

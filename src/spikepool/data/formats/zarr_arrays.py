@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.data.blocks import BlockSource
+from spikepool.data.blocks import LEARNED_POOLING, BlockSource
 from spikepool.data.budget import RATIO_LIMIT, refuse_bomb, refuse_pieces
 from spikepool.data.formats import ROLES, Format, Probe, Request, TensorEntry, register
 from spikepool.data.locations import Location, in_memory, named_errors
@@ -34,6 +34,8 @@ class ZarrBlocks(BlockSource):
         refuse_pieces(math.prod(-(-n // c) for n, c in zip(array.shape, inner, strict=True)), name, "chunks")
         step, n = int(inner[0]), int(array.shape[0])
         self.array, self.location = array, location
+        learned = getattr(array, "attrs", {}).get(LEARNED_POOLING)
+        self.learned_pooling = learned[:40] if isinstance(learned, str) else None
         store = getattr(array, "store", None)
         portable = "Memory" not in type(store).__name__ and not in_memory(_file_system(store))
         super().__init__(name, array.shape, array.dtype, [*range(0, n, max(step, 1)), n], portable=portable)

