@@ -24,7 +24,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "world.attention": ("attention_weights",),
     "theory.attention_gains": ("attention_gains", "average_correlation", "predict_attention"),
     "world.heads": ("optimal_heads", "layered_weights"),
-    "model": ("SequenceModel", "ClassModel"),
+    "model": ("SequenceModel", "ClassModel", "QueryModel"),
     "theory.prediction": ("Prediction", "Outlier"),
     "world.tokens": ("zipf_frequencies",),
     "theory.validity": ("Validity",),

@@ -44,6 +44,7 @@ from spikepool.laws.free_product import FreeProductLaw as FreeProductLaw
 from spikepool.laws.generalized import GeneralizedLaw as GeneralizedLaw
 from spikepool.laws.marchenko_pastur import MarchenkoPastur as MarchenkoPastur
 from spikepool.model import ClassModel as ClassModel
+from spikepool.model import QueryModel as QueryModel
 from spikepool.model import SequenceModel as SequenceModel
 from spikepool.pooling.learned import LearnedPoolingClassifier as LearnedPoolingClassifier
 from spikepool.pooling.learned import LearnedPoolingRegressor as LearnedPoolingRegressor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,14 +11,17 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.simulation import classes as class_simulation
 from spikepool.simulation import drawn, simulate
+from spikepool.simulation import query as query_simulation
 from spikepool.simulation.density import SpectrumDensity, spectrum_density
 from spikepool.simulation.simulate import SimulationResult
 from spikepool.theory import classes as class_theory
 from spikepool.theory import detection, fluctuations, given_tokens, learned_attention, planning, uncentred
+from spikepool.theory import query as query_theory
 from spikepool.theory import ridge as ridge_theory
 from spikepool.theory.closed_form import predict_gains
 from spikepool.theory.prediction import Outlier, Prediction
 from spikepool.world.class_tables import ClassWorld
+from spikepool.world.query import KERNELS, QueryWorld
 from spikepool.world.sampling import Sample, draw_sample
 from spikepool.world.sequences import SequenceWorld
 
@@ -148,4 +151,53 @@ class ClassModel(ClassWorld):  # noqa: D101
         return class_simulation.simulate_classes(self, w, trials=trials, k=k, rng=rng, table_drawn=table_drawn)
 
 
-__all__ = ["ClassModel", "Outlier", "Prediction", "SequenceModel"]
+class QueryModel(QueryWorld):  # noqa: D101
+    __doc__ = QueryWorld.__doc__
+
+    def predict(self, *, rng: int = 0) -> query_theory.QueryPrediction:
+        """Bulk, outliers and alignments; see :func:`spikepool.theory.query.predict_query`."""
+        return query_theory.predict_query(self, rng=rng)
+
+    def simulate(self, trials: int = 20, k: int = 1, *, rng: Any = None) -> query_simulation.QuerySimulation:
+        """Top `k` eigenpairs of S over draws; see :func:`spikepool.simulation.query.simulate_query`."""
+        return query_simulation.simulate_query(self, trials=trials, k=k, rng=rng)
+
+    def gain(self) -> float:
+        """alpha/kappa over that of mean pooling; see :func:`spikepool.theory.query.gain`."""
+        return query_theory.gain(self)
+
+    def best_beta(self) -> float:
+        """The slope with the largest alignment; see :func:`spikepool.theory.query.best_beta`."""
+        return query_theory.best_beta(self)
+
+    def gate(self) -> Self:
+        """The model with a sigmoid gate, the best function of the score; see :func:`spikepool.theory.query.gate`."""
+        return query_theory.gate(self)
+
+    def required_samples(self, alignment: float = 0.8) -> int:
+        """Smallest N that reaches `alignment`; see :func:`spikepool.theory.query.required_samples`."""
+        return query_theory.required_samples(self, alignment)
+
+    def plot(self, ax: Any = None, *, betas: ArrayLike | None = None) -> Any:
+        """Predicted alignment against beta for the three kernels, with this model marked; returns the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw.
+        betas : array_like, optional
+            Slopes to try; 13 of them from 0 to twice nu·overlap by default.
+        """
+        from spikepool.drawing.predictions import draw_temperatures
+
+        slopes = np.linspace(0, 2 * max(self.nu * self.overlap, 0.5), 13)
+        slopes = slopes if betas is None else check.finite_array(betas, "betas", ndim=1)
+        curves = {
+            kernel: np.array([query_theory.top_alignment(self.replace(kernel=kernel, beta=b))[0] for b in slopes])
+            for kernel in KERNELS
+        }
+        mark = None if callable(self.kernel) else (self.slope, query_theory.top_alignment(self)[0])
+        return draw_temperatures(slopes, curves, ax, mark=mark)
+
+
+__all__ = ["ClassModel", "Outlier", "Prediction", "QueryModel", "SequenceModel"]

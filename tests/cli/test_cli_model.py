@@ -122,3 +122,28 @@ def test_the_line_of_a_plan_is_the_librarys():
     assert never.get_label() == "mine: never"
     assert set(now.get_ydata()) == {120}
     assert set(target.get_xdata()) == {0.4}
+
+
+QUERY = ["query", "--d", "60", "--N", "240", "--T", "8", "--L", "2", "--mu", "2"]
+
+
+def test_a_query_is_predicted_and_simulated(run, tmp_path):
+    code, said, err = run(*QUERY, "--trials", "2", "--kernel", "sigmoid", "--out", tmp_path / "q.png")
+    assert (code, err) == (0, "")
+    assert "sigmoid" in said
+    assert "gain over the mean" in said
+    assert (tmp_path / "q.png").read_bytes().startswith(STARTS[".png"])
+    code, said, _ = run(*QUERY, "--json", "--kernel", "softmax", "--beta", "0.4", "--V", "400", "--overlap", "0.8")
+    record = json.loads(said)["predictions"][1]
+    model = sp.QueryModel(d=60, N=240, T=8, L=2, mu=2.0, nu=1.5, overlap=0.8, beta=0.4, V=400)
+    assert record["alignment"] == pytest.approx(model.predict().alignment)
+    assert record["gain"] == pytest.approx(model.gain())
+    assert run(*QUERY, "--beta", "1", "--best")[0] == 2
+
+
+def test_the_best_slope_of_a_query(run):
+    code, said, _ = run(*QUERY, "--best", "--kernel", "softmax", "--json")
+    assert code == 0
+    best = json.loads(said)["predictions"][1]
+    plain = sp.QueryModel(d=60, N=240, T=8, L=2, mu=2.0, nu=1.5).predict().alignment
+    assert best["alignment"] >= plain

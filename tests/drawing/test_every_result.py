@@ -22,8 +22,8 @@ matplotlib.use("Agg")
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "api"
 # What is not a result: what a user builds, what the engine is made of, and what is a line of a result.
 INPUTS = {
-    *("SequenceModel", "ClassModel", "SignSampler", "BlockSource", "SpectralLaw", "RidgeClassifier"),
-    *("Sample", "GivenTokens", "GeneralSpikes", "Measure"),
+    *("SequenceModel", "ClassModel", "QueryModel", "SignSampler", "BlockSource", "SpectralLaw", "RidgeClassifier"),
+    *("Sample", "TokenSampler", "GivenTokens", "GeneralSpikes", "Measure"),
 }
 PARTS = {
     *("Outlier", "ClassOutlier", "GeneralOutlier", "DiagnosedOutlier", "Validity", "Span", "Component"),
@@ -47,6 +47,7 @@ PARTS = {
 }
 MODEL = sp.SequenceModel(d=30, V=48, N=60, R=sp.prefix_correlation(6, 2), mu=2.5)
 W = sp.causal_weights(6)
+QUERY = sp.QueryModel(d=30, N=80, T=6, L=2, mu=2.5, nu=1.0, kernel="sigmoid", normalize=False, overlap=0.5)
 MEANS = 2.0 * np.eye(30)[:, :3]
 CLASSES = sp.ClassModel(d=30, V=48, N=60, R=sp.prefix_correlation(5, 2), means=MEANS, shares=[1 / 3] * 3)
 
@@ -87,6 +88,8 @@ MAKERS = {
     "SimulationResult": lambda: MODEL.simulate(W, trials=2, rng=0),
     "ClassPrediction": lambda: CLASSES.predict(sp.mean_weights(5)),
     "ClassSimulation": lambda: CLASSES.simulate(sp.mean_weights(5), trials=2, rng=0),
+    "QueryPrediction": lambda: QUERY.predict(),
+    "QuerySimulation": lambda: QUERY.simulate(trials=2, rng=0),
     "GridResult": grid,
     "SpectrumDensity": lambda: MODEL.spectrum_density(W, probes=2, rng=0),
     "AttentionGains": lambda: sp.attention_gains(sp.prefix_correlation(4, 2), tau=1.0),

@@ -64,6 +64,9 @@ OUTLIERS: dict[str, tuple[str, Any]] = {
     "mean": (MEAN_OUTLIER_COLOR, "-."),
     "usage": ("#7A6000", (0, (4, 1, 1, 1, 1, 1))),
     "noise": ("#4D6A6A", (0, (1, 1))),
+    "query": ("#00427F", "--"),
+    "key": ("#008C66", (0, (5, 2, 1, 2))),
+    "sequence": ("#8A5A00", (0, (2, 2))),
 }
 
 # measured points, a forecast curve, a target
@@ -132,6 +135,7 @@ ON_DARK: dict[str, str] = {
     MEAN_OUTLIER_COLOR: "#B79BE8",
     OUTLIERS["usage"][0]: "#E0BE4A",
     OUTLIERS["noise"][0]: "#9CC5C5",
+    OUTLIERS["sequence"][0]: "#D9A34A",
     FORECAST: "#7FB2E5",
     TARGET: "#FF7B72",
     TABLE_EDGE: "#5FD068",

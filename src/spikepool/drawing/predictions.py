@@ -189,3 +189,18 @@ def draw_grid(mus: FloatArray, alignments: FloatArray, names: Sequence[str], ax:
     ax.set(xlabel="signal strength mu", ylabel="alignment with the signal", ylim=(-0.02, 1.02))
     ax.legend(frameon=False)
     return ax
+
+
+def draw_temperatures(
+    betas: FloatArray, curves: dict[str, FloatArray], ax: Any = None, *, mark: tuple[float, float] | None = None
+) -> Any:
+    """Predicted alignment against the slope beta, a curve for each weight function, and a mark at one point."""
+    ax = plotting.own_axes(ax)
+    for place, (name, values) in enumerate(curves.items()):
+        style = palette.series_style(name, place)
+        ax.plot(betas, values, label=name, color=style["color"], linestyle=style["linestyle"])
+    if mark is not None:
+        ax.plot(*mark, "o", color=palette.INK, label="this model")
+    ax.set(xlabel="slope beta of the weights in the score", ylabel="alignment with the signal", ylim=(-0.02, 1.02))
+    ax.legend(frameon=False)
+    return ax

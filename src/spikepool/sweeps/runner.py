@@ -15,7 +15,7 @@ from spikepool.data.locations import is_url
 from spikepool.errors import InvalidInputError, SpecMismatchError, StoreWriteError, SweepError, require
 from spikepool.kit import validation as check
 from spikepool.kit.progress import Progress
-from spikepool.model import SequenceModel
+from spikepool.model import QueryModel, SequenceModel
 from spikepool.sweeps import cluster
 from spikepool.sweeps.cell import blank, describe
 from spikepool.sweeps.dataset import load
@@ -23,6 +23,7 @@ from spikepool.sweeps.folders import Folder, LocalFolder, as_folder
 from spikepool.sweeps.grid import Cell, cells
 from spikepool.sweeps.lease import LEASE_SECONDS
 from spikepool.sweeps.lock import exclusive
+from spikepool.sweeps.query import sweep_query
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.store import Store
 from spikepool.sweeps.worker import Outcome, run_cell
@@ -35,8 +36,8 @@ STARTUP_SECONDS = 6.0
 
 
 def sweep(
-    model: SequenceModel,
-    weights: Any,
+    model: SequenceModel | QueryModel,
+    weights: Any = None,
     *,
     trials: int = 20,
     seed: int = 0,
@@ -55,8 +56,10 @@ def sweep(
 
     Parameters
     ----------
-    model : SequenceModel
-        The fields that do not vary.
+    model : SequenceModel or QueryModel
+        The fields that do not vary. A query model has its weights in its kernel and takes `trials`, `seed`, `progress`
+        and its own fields (``beta=[...], nu=[...], L=[...]``) alone; see
+        :func:`spikepool.sweeps.query.sweep_query` for what it gives.
     weights : mapping of str to array_like or str, or sequence of str
         Pooling weights by name: T numbers, or ``"mean"``, ``"causal"``, ``"optimal"``, worked out for each R.
     trials : int
@@ -122,6 +125,12 @@ def sweep(
     All mu and all weights of one combination and trial see the same draw (common random numbers), so their
     differences are far more precise than their standard errors suggest, and points along mu are not independent.
     """
+    if isinstance(model, QueryModel):
+        options = {"weights": weights, "k": k, "table_drawn": table_drawn, "store": store, "scheduler": scheduler}
+        for name, value in (options | {"exact": exact or None, "workers": workers}).items():
+            if value is not None:
+                raise InvalidInputError(f"a sweep of a QueryModel does not take {name}", value, f"Leave {name} out")
+        return sweep_query(model, fields, trials=trials, seed=seed, progress=progress)
     spec = SweepSpec.from_fields(
         model, weights, fields, trials=trials, seed=seed, k=k, exact=exact, table_drawn=table_drawn
     )

@@ -85,7 +85,7 @@ class Outlier:
 
     Attributes
     ----------
-    kind : {"signal", "mean", "usage", "noise"}
+    kind : {"signal", "mean", "usage", "noise", "key", "query", "sequence"}
         What it is made of: the hidden direction, the sample mean of the vocabulary's noise, or (in exact
         predictions only) a direction of the token usage such as a very frequent token, or an isolated eigenvalue of
         the noise covariance.
@@ -95,7 +95,7 @@ class Outlier:
         The same for the population covariance, the limit of infinitely many sequences.
     """
 
-    kind: Literal["signal", "mean", "usage", "noise"]
+    kind: Literal["signal", "mean", "usage", "noise", "key", "query", "sequence"]
     eigenvalue: float
     alignment: float
     population_eigenvalue: float

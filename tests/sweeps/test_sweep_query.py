@@ -1,0 +1,51 @@
+"""Sweeps of a query model: the numbers of predict and simulate, over its own fields."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("xarray", reason="the sweep extra is not installed")
+
+import spikepool as sp
+
+MODEL = sp.QueryModel(d=40, N=160, T=8, L=2, mu=2.0, nu=1.2)
+
+
+def test_every_combination_has_its_own_prediction():
+    ds = sp.sweep(MODEL, beta=[0.2, 0.8], L=[1, 2], nu=1.5, trials=0)
+    assert ds.predicted_alignment.dims == ("beta", "L")
+    for beta in (0.2, 0.8):
+        for L in (1, 2):
+            p = MODEL.replace(beta=beta, L=L, nu=1.5).predict()
+            cell = ds.sel(beta=beta, L=L)
+            assert float(cell.predicted_alignment) == p.alignment
+            assert float(cell.mu_sample) == p.mu_sample
+            assert bool(cell.detectable) is p.detectable
+    assert "alignment_mean" not in ds
+    assert ds.attrs["nu"] == "1.5"
+
+
+def test_simulations_repeat_and_kernels_have_labels():
+    options = {"kernel": {"soft": "softmax", "square": np.square}, "trials": 3, "seed": 4}
+    first, second = sp.sweep(MODEL, **options), sp.sweep(MODEL, **options)
+    np.testing.assert_array_equal(first.alignment_mean, second.alignment_mean)
+    assert list(first.kernel.values) == ["soft", "square"]
+    assert np.all(first.alignment_se > 0)
+    assert np.all(np.isfinite(first.predicted_alignment))
+
+
+def test_a_cell_that_fails_keeps_its_error():
+    ds = sp.sweep(MODEL, beta=[0.5, 300.0], normalize=False, trials=0)
+    assert float(ds.predicted_alignment[0]) > 0
+    assert np.isnan(ds.predicted_alignment[1])
+    assert "at most" in str(ds.error.values[1])
+
+
+def test_bad_sweeps_are_refused():
+    with pytest.raises(sp.InvalidInputError, match="not a field"):
+        sp.sweep(MODEL, R=[1, 2])
+    with pytest.raises(sp.InvalidInputError, match="does not take store"):
+        sp.sweep(MODEL, beta=[0.5], store="runs.zarr")
+    with pytest.raises(sp.ShapeError, match="empty"):
+        sp.sweep(MODEL, beta=[])
+    with pytest.raises(sp.SizeError):
+        sp.sweep(MODEL, L=[2, 9])
