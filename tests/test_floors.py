@@ -18,6 +18,7 @@ FLOORS = {
     "simulation": 4,
     "model": 5,
     "data": 6,
+    "ridge": 6,
     "pooling": 7,
     "trust": 7,
     "forecasting": 7,

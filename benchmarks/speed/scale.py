@@ -29,7 +29,7 @@ import numpy as np
 
 import spikepool as sp
 from spikepool.data.tokens import TokenForm
-from spikepool.pooling.probe import probe_stride
+from spikepool.pooling.spectral import probe_stride
 
 RESULTS = Path(__file__).parents[1] / "results" / "scale.json"
 ROWS = (10_000, 100_000, 400_000)
@@ -194,7 +194,7 @@ def main() -> None:
                 Client(cluster) as client,
             ):
                 sp.SpectralPooling(progress=False).fit(np.zeros((4, T, D)))  # imports are not what is measured
-                client.run(lambda: __import__("spikepool.pooling.probe"))
+                client.run(lambda: __import__("spikepool.pooling.spectral"))
                 row = {"rows": n, **measure(path, client, options.repeats)}
                 pooling = row.pop("pooling")
                 row["prefix_difference"] = check_prefix(path)

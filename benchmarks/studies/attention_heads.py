@@ -32,8 +32,8 @@ from sklearn.model_selection import StratifiedKFold
 import spikepool as sp
 from corpora import load_texts
 from encoders import ENCODERS
-from spikepool.kit.gcv import fit_ridge
-from spikepool.kit.threads import single_threaded_blas
+from spikepool.kit.memory import single_threaded_blas
+from spikepool.ridge.gcv import fit_ridge
 
 RECORDED = Path(__file__).resolve().parents[2] / "src" / "spikepool" / "reproduce" / "recorded" / "attention_heads.json"
 # The six blocks of the encoder; of the decoder's thirty, six from first to last.

@@ -7,7 +7,7 @@
 
 LCDB (Mohr et al. 2022) holds learning curves of 20 learners on 246 datasets; its data are not shipped. A dataset
 belongs to the half that the hash of its number says. The prior knows the family of the learner
-(`spikepool.forecasting.learner_family`); `table` forecasts with it, and once more without. Curves are observed up to
+(`spikepool.forecasting.damped_slope`); `table` forecasts with it, and once more without. Curves are observed up to
 n0 = 64 to 1024 rows with one repeat for each of five outer seeds; the truth at 2, 4 and 8 times n0 is the mean over all
 repeats. The weights of the prior maximise the likelihood of the observed points and of these truths together
 (expectation maximisation for each family; weights below .015 are dropped), for curves of accuracy and of log loss, with
@@ -28,9 +28,8 @@ from scipy.optimize import least_squares
 from scipy.special import logsumexp, ndtr, ndtri
 
 import spikepool as sp
-from spikepool.forecasting import curve_process
-from spikepool.forecasting.learner_family import FAMILIES, learner_family
-from spikepool.forecasting.process_curve import point_errors
+from spikepool.forecasting import damped_slope as curve_process
+from spikepool.forecasting.damped_slope import FAMILIES, learner_family, point_errors
 from spikepool.forecasting.score_scale import ScoreScale
 
 KINDS = {

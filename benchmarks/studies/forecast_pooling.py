@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
-from spikepool.kit.gcv import fit_ridge
+from spikepool.ridge.gcv import fit_ridge
 
 MULTIPLES = (2, 4)
 TESTED = 1500

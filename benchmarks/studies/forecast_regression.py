@@ -22,7 +22,7 @@ import numpy as np
 import spikepool as sp
 from forecast import MULTIPLES
 from forecast_tasks import load_corpus, load_features
-from spikepool.kit.gcv import fit_ridge
+from spikepool.ridge.gcv import fit_ridge
 
 PILOTS = (100, 200, 500, 1000)
 TRUTH_DRAWS = 20

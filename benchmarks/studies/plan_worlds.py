@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
-from spikepool.kit.gcv import fit_ridge
+from spikepool.ridge.gcv import fit_ridge
 
 RESULTS = Path(__file__).parents[1] / "results" / "plan_worlds.jsonl"
 Pair = tuple[np.ndarray, np.ndarray]

@@ -31,7 +31,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 import spikepool as sp
 from corpora import SERIES, Sequences, Texts, digits, load_texts, series, splice
 from encoders import MiniLM, SmolLM2, package_folder
-from spikepool.kit.gcv import fit_ridge
+from spikepool.ridge.gcv import fit_ridge
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "real_data.json"
 CORPORA = ("banking77", "clinc150")

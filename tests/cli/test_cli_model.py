@@ -109,7 +109,7 @@ def test_a_plan_is_drawn(run, tmp_path):
 
 
 def test_the_line_of_a_plan_is_the_librarys():
-    from spikepool.drawing.plans import draw_requirements
+    from spikepool.drawing.predictions import draw_requirements
 
     model = sp.SequenceModel(d=60, V=96, N=120, R=sp.prefix_correlation(10, 3), mu=1.0)
     w = sp.causal_weights(10)

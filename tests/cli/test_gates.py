@@ -152,7 +152,7 @@ def test_small_floats_are_read(kind, run, tmp_path):
     assert [w["name"] for w in json.loads(out)["weights"]] == ["w"]
     torch = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed") if kind != "BF16" else None
     if torch is not None:
-        from spikepool.data.small_floats import eight_bit_values
+        from spikepool.data.formats.safetensors import eight_bit_values
 
         name = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu"}[kind]
         expected = np.arange(256, dtype=np.uint8).view(getattr(torch, name)).astype(np.float32)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.description import Caution, Description
-from spikepool.kit.equal_rows import numbered, row_hashes, tie
+from spikepool.data.description import Caution, Description, numbered, row_hashes, tie
 
 
 def rows(n=300, d=12, seed=0):

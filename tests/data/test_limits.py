@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.row_limit import RUN, spread_rows
+from spikepool.data.opening import RUN, spread_rows
 from spikepool.errors import InvalidInputError, MemoryBudgetError
 from spikepool.forecasting import pilot_input
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.table_input import list_tensors, open_table
-from spikepool.data.token_lists import read_tokens, tokens_beside
+from spikepool.data.table_input import list_tensors, open_table, read_tokens, tokens_beside
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
 

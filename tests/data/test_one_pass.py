@@ -104,7 +104,7 @@ def test_the_table_travels_once_not_with_every_chunk():
 def test_rows_about_to_travel_leave_the_table_behind():
     import pickle
 
-    from spikepool.pooling.probe import ProbeRows
+    from spikepool.pooling.spectral import ProbeRows
 
     table = np.random.default_rng(0).normal(size=(20000, 10))
     rows = ProbeRows(tokens.TokenForm(6, 10, table), "error", 2)

@@ -87,7 +87,7 @@ def test_a_table_spectrum_reads_each_chunk_once_a_pass():
 
 
 def test_a_diagnosis_reads_each_chunk_once_a_pass(monkeypatch):
-    from spikepool.trust import effort
+    from spikepool.trust import draws as effort
 
     loads = Counter()
     source = counting_zarr(C, 70, loads, monkeypatch)

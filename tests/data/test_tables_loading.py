@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.hub import HubUnreachableError
 from spikepool.data.names import choose_tensor
+from spikepool.data.table_input import HubUnreachableError
 from spikepool.tables import open_table
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
@@ -193,7 +193,7 @@ def test_hub_offline_is_a_clear_error(tmp_path, monkeypatch):
         raise AssertionError("the hub was asked although its name does not resolve")
 
     monkeypatch.setattr("socket.getaddrinfo", offline)
-    monkeypatch.setattr("spikepool.data.hub.getproxies", dict)
+    monkeypatch.setattr("spikepool.data.table_input.getproxies", dict)
     monkeypatch.setattr(hub, "list_repo_files", unexpected)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(HubUnreachableError, match="not a file here") as info:
@@ -214,7 +214,7 @@ def test_hub_takes_only_plain_data(tmp_path, monkeypatch, table):
         return str(tmp_path / name)
 
     listing = {"a/plain": ["config.json", "model.safetensors", "modeling.py"], "a/pickled": ["pytorch_model.bin"]}
-    monkeypatch.setattr("spikepool.data.hub._check_reachable", lambda hub: None)
+    monkeypatch.setattr("spikepool.data.table_input._check_reachable", lambda hub: None)
     monkeypatch.setattr(hub, "list_repo_files", lambda model: listing[model])
     monkeypatch.setattr(hub, "hf_hub_download", download)
     np.testing.assert_array_equal(read(open_table("hf://a/plain")), table)

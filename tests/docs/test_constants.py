@@ -18,7 +18,7 @@ def test_the_page_is_what_the_code_says():
 
 
 def test_a_changed_value_is_seen(monkeypatch):
-    from spikepool.trust import bulk_fit
+    from spikepool.trust import isotropic as bulk_fit
 
     module = load()
     before = module.page()

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="the plot extra is not installed")
 
 from spikepool.drawing import palette
-from spikepool.drawing.dark import SURFACE, dark_colour, themed
+from spikepool.drawing.palette import SURFACE, dark_colour, themed
 from spikepool.drawing.plotting import new_figure, svg_text
 
 

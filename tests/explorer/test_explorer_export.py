@@ -10,7 +10,7 @@ import pytest
 
 from spikepool.drawing import palette
 from spikepool.explorer import figures
-from spikepool.explorer.export import to_csv, to_json, to_python
+from spikepool.explorer.routes import to_csv, to_json, to_python
 from spikepool.explorer.simulate import check_simulation, simulate_task
 from spikepool.explorer.theory import solve_query
 
@@ -157,7 +157,7 @@ def test_downloads(application, simulated):
 def test_figure_is_drawn_with_the_simulation(simulated):
     import base64
 
-    from spikepool.explorer.export_figure import figure_task
+    from spikepool.explorer.routes import figure_task
 
     query, result, _ = simulated
     task = {"query": query, "format": "svg", "simulated": result}
@@ -167,7 +167,7 @@ def test_figure_is_drawn_with_the_simulation(simulated):
 
 
 def test_the_exported_figure_has_the_colours_of_every_other_figure(panels):
-    from spikepool.explorer.export_figure import _draw
+    from spikepool.explorer.routes import _draw
 
     legend = _draw(panels, None).axes[1].get_legend()
     drawn = {text.get_text(): line.get_color() for text, line in zip(legend.texts, legend.legend_handles, strict=True)}

@@ -6,8 +6,7 @@ import pytest
 
 from spikepool.errors import InvalidInputError
 from spikepool.explorer import Settings, create_app
-from spikepool.explorer.security import CALLBACK_PATH, COOKIE
-from spikepool.explorer.settings import is_loopback
+from spikepool.explorer.security import CALLBACK_PATH, COOKIE, is_loopback
 
 TOKEN = "a-long-enough-token"
 CALLBACK = CALLBACK_PATH

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.explorer.captions import captions
 from spikepool.explorer.theory import solve_query
-from spikepool.explorer.verdict import at_threshold, verdict
+from spikepool.explorer.verdict import at_threshold, captions, verdict
 
 BASE = "d=500&V=8000&N=1000&T=20&corr=prefix&L=4"
 SMALL = "d=500&V=800&N=1000&T=10&corr=prefix&L=3&w=mean"

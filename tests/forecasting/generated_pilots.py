@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spikepool.kit.gcv import fit_ridge
+from spikepool.ridge.gcv import fit_ridge
 
 
 def classes(rng, n, d=40, K=3, gap=1.2, means=None):

@@ -6,9 +6,9 @@ from scipy.integrate import dblquad, quad
 from scipy.stats import norm
 
 import spikepool as sp
-from spikepool.forecasting import curve_process as cp
+from spikepool.forecasting import damped_slope as cp
+from spikepool.forecasting.damped_slope import point_errors
 from spikepool.forecasting.pilot_input import ForecastWarning
-from spikepool.forecasting.process_curve import point_errors
 from spikepool.forecasting.score_scale import EDGE, ScoreScale, score_scale, scorer_bounds
 
 

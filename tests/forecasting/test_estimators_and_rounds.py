@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import spikepool as sp
-from spikepool.forecasting.out_of_fold import folds, measure_sizes
+from spikepool.forecasting.estimator_curve import folds, measure_sizes
 from spikepool.forecasting.pilot_input import read_pilot
 from spikepool.forecasting.score_scale import ScoreScale
 

@@ -14,7 +14,7 @@ from sklearn.model_selection import ShuffleSplit, learning_curve
 
 import spikepool as sp
 from spikepool.forecasting.pilot_input import ForecastWarning
-from spikepool.kit.gcv import fit_ridge
+from spikepool.ridge.gcv import fit_ridge
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.forecasting.pilot_input.ForecastWarning")
 

@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import spikepool as sp
-from spikepool.forecasting import curve_process as cp
-from spikepool.forecasting.learner_family import FAMILIES, learner_family
+from spikepool.forecasting import damped_slope as cp
+from spikepool.forecasting.damped_slope import FAMILIES, learner_family
 
 
 class Tuned(LogisticRegression):

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from spikepool.forecasting.curve import fit_curve
-from spikepool.forecasting.link import ManyClassLink, fit_link, winning_probability
-from spikepool.forecasting.margins import likely_right, margins
+from spikepool.forecasting.curve import ManyClassLink, fit_curve, fit_link, winning_probability
+from spikepool.forecasting.leave_out import likely_right, margins
 from spikepool.forecasting.pilot import explained, measure_pilot
 
 

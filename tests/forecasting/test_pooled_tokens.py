@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 import spikepool as sp
-from spikepool.forecasting.pooled_tokens import _carried, pool_pilot
+from spikepool.forecasting.token_rows import _carried, pool_pilot
 
 
 class _Undecided(ClassifierMixin, BaseEstimator):

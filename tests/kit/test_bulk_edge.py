@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spikepool.errors import SizeError
-from spikepool.kit.bulk_edge import MARGIN, find_edge
+from spikepool.laws.bulk_edge import MARGIN, find_edge
 
 
 def wishart(d, n, spikes=(), seed=0):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from spikepool.kit.fold_ridge import STEP, FeatureRidge, KernelRidge, StreamedRidge, out_of_fold
+from spikepool.ridge.folds import STEP, FeatureRidge, KernelRidge, StreamedRidge, out_of_fold
 
 
 def problem(n, F, k=2, seed=0):

@@ -6,7 +6,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from spikepool.kit.gcv import LEAST_FREEDOM, RELATIVE_PENALTIES, RidgeSums, fit_ridge
+from spikepool.ridge.gcv import LEAST_FREEDOM, RELATIVE_PENALTIES, RidgeSums, fit_ridge
 
 
 @pytest.mark.parametrize("shape", [(60, 8), (20, 45)])

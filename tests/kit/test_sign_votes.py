@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from spikepool.errors import ConvergenceError
-from spikepool.kit.sign_votes import sign_sum_probability
+from spikepool.world.labels import sign_sum_probability
 
 
 @pytest.mark.parametrize("offset", [-2.0, -0.1, 0.0, 0.7, 4.0])

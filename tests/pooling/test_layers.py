@@ -7,8 +7,8 @@ from sklearn.metrics import log_loss
 
 import spikepool as sp
 from spikepool.errors import InvalidInputError, ShapeError
-from spikepool.pooling.calibration import fit_scale, probabilities
 from spikepool.pooling.heads import score_weights
+from spikepool.pooling.stacking import fit_scale, probabilities
 
 
 @pytest.fixture(scope="module")

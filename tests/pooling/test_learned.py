@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import spikepool as sp
-from spikepool.kit.fold_ridge import FeatureRidge
-from spikepool.pooling.catalogue import candidate_names
+from spikepool.pooling.selection import candidate_names
+from spikepool.ridge.folds import FeatureRidge
 
 SPLICE = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "splice.csv.gz"
 

@@ -8,9 +8,17 @@ import pytest
 import spikepool as sp
 from spikepool.data.tokens import TokenForm, relative_labels
 from spikepool.pooling import positional
-from spikepool.pooling.positional import N_FOLDS, PositionalGram, best_nonnegative, leading_gram, shrink
-from spikepool.pooling.positional_evidence import Antisymmetry, antisymmetry, weigh
-from spikepool.pooling.probe import ProbeRows, probe_stride
+from spikepool.pooling.positional import (
+    N_FOLDS,
+    Antisymmetry,
+    PositionalGram,
+    antisymmetry,
+    best_nonnegative,
+    leading_gram,
+    shrink,
+    weigh,
+)
+from spikepool.pooling.spectral import ProbeRows, probe_stride
 
 OFF = ~np.eye(10, dtype=bool)
 

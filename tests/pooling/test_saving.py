@@ -9,8 +9,8 @@ import pytest
 
 import spikepool as sp
 from spikepool.errors import InvalidInputError, ModelFormatError
-from spikepool.pooling.catalogue import pooling_names
 from spikepool.pooling.registry import register_rule, unregister
+from spikepool.pooling.selection import pooling_names
 
 pytest.importorskip("safetensors", reason="the tables extra is not installed")
 

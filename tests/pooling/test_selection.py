@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from spikepool.kit.equal_rows import tie
-from spikepool.pooling.catalogue import candidate_names
+from spikepool.data.description import tie
 from spikepool.pooling.learning_rows import assign_folds
+from spikepool.pooling.selection import candidate_names
 from spikepool.pooling.stacking import LEAST_WEIGHT, cross_fitted, paired, residual_gram, simplex_weights
 
 
@@ -108,9 +108,9 @@ def test_groups_and_repeated_rows_are_tied_transitively():
     np.testing.assert_array_equal(tie(copies, None), copies)
 
 
-@pytest.mark.parametrize("first", ["sequence", "covariances", "query", "rules"])
+@pytest.mark.parametrize("first", ["sequence", "query", "rules"])
 def test_the_mean_comes_first_whatever_is_imported_first(first):
-    code = f"import spikepool.pooling.{first}; from spikepool.pooling.catalogue import candidate_names as c; print(c())"
+    code = f"import spikepool.pooling.{first}; from spikepool.pooling.selection import candidate_names as c; print(c())"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == str(candidate_names())
     assert found.startswith("('mean', ")

@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 from drawn import baseline, differences, signature  # noqa: E402
 from spikepool.drawing.plotting import save_figure  # noqa: E402
 from spikepool.errors import MissingDependencyError  # noqa: E402
-from spikepool.laws.marchenko_pastur import MarchenkoPastur  # noqa: E402
+from spikepool.laws.free_product import MarchenkoPastur  # noqa: E402
 from spikepool.reproduce import FIGURES, Settings  # noqa: E402
 from spikepool.reproduce.base import kolmogorov_distance  # noqa: E402
 from spikepool.reproduce.errata import published_rows  # noqa: E402

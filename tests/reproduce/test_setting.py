@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("xarray")
 
 import spikepool as sp
-from spikepool.reproduce.setting import Sizes, prefix_model, spiked_model, weights_for
+from spikepool.reproduce.base import Sizes, prefix_model, spiked_model, weights_for
 from spikepool.theory.closed_form import centred_alignment, signal_threshold
 
 

@@ -129,7 +129,7 @@ def test_a_cell_that_kills_its_workers_is_given_up_and_the_rest_goes_on(referenc
         def setup(self, worker):
             import os
 
-            from spikepool.sweeps import worker as module
+            from spikepool.sweeps import cell as module
 
             compute = module.compute
             module.compute = lambda spec, cell: (

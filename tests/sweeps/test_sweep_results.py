@@ -303,7 +303,7 @@ def test_the_store_follows_its_schema_and_plain_xarray_reads_it(tmp_path):
 
 
 def test_a_rerun_computes_nothing(tmp_path, monkeypatch):
-    from spikepool.sweeps import worker
+    from spikepool.sweeps import cell as worker
 
     spec = problem(trials=2)
     ds = run(spec, store=tmp_path / "a.zarr", workers=0)

@@ -18,7 +18,7 @@ from sweep_problem import WEIGHTS, problem, small_model
 
 import spikepool as sp
 from spikepool.sweeps import SweepSpec, open_results, run
-from spikepool.sweeps.lock import locked
+from spikepool.sweeps.lease import locked
 from spikepool.sweeps.schema import variables
 from spikepool.sweeps.store import Store
 
@@ -284,7 +284,7 @@ def test_a_second_driver_is_refused_and_a_killed_one_blocks_nobody(finished, tmp
     spec, _, dataset = finished
     path = tmp_path / "a.zarr"
     code = (
-        "import sys, time; from pathlib import Path; from spikepool.sweeps.lock import locked\n"
+        "import sys, time; from pathlib import Path; from spikepool.sweeps.lease import locked\n"
         "with locked(Path(sys.argv[1])):\n    print('locked', flush=True); time.sleep(60)"
     )
     first = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)

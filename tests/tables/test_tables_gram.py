@@ -6,7 +6,7 @@ import pytest
 
 from spikepool.data import open_blocks
 from spikepool.data.blocks import ArrayBlocks
-from spikepool.data.small_floats import bfloat16_to_float32
+from spikepool.data.formats.safetensors import bfloat16_to_float32
 from spikepool.errors import NonFiniteError
 from spikepool.tables.gram import Moments, stream_moments
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.tables import silverstein
+from spikepool.tables import population as silverstein
 from spikepool.tables import spectrum as spectrum_module
 
 

@@ -5,7 +5,7 @@ import pytest
 from coloured import detection_threshold, log_uniform, rows
 
 import spikepool as sp
-from spikepool.kit.bulk_edge import find_edge
+from spikepool.laws.bulk_edge import find_edge
 
 MULTIPLES = np.array([1.5, 2.0, 3.0])
 

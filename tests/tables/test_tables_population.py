@@ -3,11 +3,11 @@ import pytest
 from coloured import log_uniform, rows, sample_eigenvalues
 
 from spikepool.errors import SizeError
-from spikepool.kit.bulk_edge import find_edge
-from spikepool.laws.marchenko_pastur import MarchenkoPastur
+from spikepool.laws.bulk_edge import find_edge
+from spikepool.laws.free_product import MarchenkoPastur
 from spikepool.tables.heldout import gaussian_eigenvalues
+from spikepool.tables.nulls import impute, screenot_threshold
 from spikepool.tables.population import TablePopulation, fit_population, plug_in
-from spikepool.tables.screenot import impute, screenot_threshold
 
 
 def test_edge_of_an_exact_square_root_bulk():

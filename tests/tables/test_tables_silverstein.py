@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from coloured import detection_threshold, log_uniform
 
-from spikepool.laws.marchenko_pastur import MarchenkoPastur
-from spikepool.tables import silverstein
+from spikepool.laws.free_product import MarchenkoPastur
+from spikepool.tables import population as silverstein
 from spikepool.tables.population import TablePopulation
 
 RATIOS = [0.01, 0.1, 0.5, 0.97, 1.03, 1.5, 5.0]

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 import spikepool as sp
 from spikepool.tables import nulls
-from spikepool.tables.rows import token_names
+from spikepool.tables.gram import token_names
 
 
 @pytest.fixture(scope="module")

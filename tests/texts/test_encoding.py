@@ -16,7 +16,7 @@ import spikepool as sp
 from spikepool.errors import InvalidInputError, MissingSourceError, ShapeError
 from spikepool.texts.encoder_types import Tokenised
 from spikepool.texts.encoders import chosen_layers, find_encoder
-from spikepool.texts.stored import open_encoded
+from spikepool.texts.encoding import open_encoded
 
 TEXTS = ["How do I open an account?", "", "My card was declined " * 20, "refund", "What is the exchange rate today?"]
 

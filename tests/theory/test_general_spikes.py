@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.laws.discretise import discretise
+from spikepool.laws.atomic import discretise
 from spikepool.theory import spikes
 from spikepool.theory.general_spikes import GeneralSpikes, Measure
 

@@ -11,9 +11,9 @@ from scipy.special import ndtr
 from sklearn.utils.estimator_checks import check_estimator
 
 import spikepool as sp
-from spikepool.kit.sign_votes import sign_sum_probability
 from spikepool.simulation.ridge import RidgeClassifier, simulate_ridge
 from spikepool.theory.ridge import optimal_ridge, rank_weights, ridge_accuracy, ridge_moments, ridge_prediction
+from spikepool.world.labels import sign_sum_probability
 
 R = sp.prefix_correlation(10, 3)
 WEIGHTS = {"mean": sp.mean_weights(10), "causal": sp.causal_weights(10), "optimal": sp.optimal_weights(R)}

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.trust.bulk_fit import fit_bulk
-from spikepool.trust.isotropic import explain, unselected
+from spikepool.trust.isotropic import explain, fit_bulk, unselected
 
 
 def test_far_from_the_cut_nothing_was_selected():

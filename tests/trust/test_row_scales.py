@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from spikepool.kit.near_copies import norm_scatter
-from spikepool.trust.row_scales import candidates, shrunken, whitened_count
+from spikepool.data.description import norm_scatter
+from spikepool.trust.sample import candidates, shrunken, whitened_count
 
 
 def rows(n, d, variance, seed=0):

@@ -5,10 +5,10 @@ import pytest
 
 import spikepool as sp
 from spikepool.data.blocks import ArrayBlocks
-from spikepool.trust import effort
+from spikepool.trust import draws as effort
 from spikepool.trust.draws import overlaps
 from spikepool.trust.memory_rows import MemoryRows, components
-from spikepool.trust.streamed_rows import StreamedRows
+from spikepool.trust.reading import StreamedRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.trust.diagnosis.UncenteredWarning")
 

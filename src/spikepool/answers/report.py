@@ -12,24 +12,22 @@ import numpy as np
 from spikepool import __version__
 from spikepool.answers import sentences
 from spikepool.answers.result import Answer, DataReport
-from spikepool.answers.stages import Stages, Told
 from spikepool.answers.text_source import text_source
 from spikepool.data.blocks import BlockSource
 from spikepool.data.columns import open_features, read_column, read_mask
-from spikepool.data.description import Caution, Description
+from spikepool.data.description import Caution, Description, numbered
 from spikepool.data.estimator_input import shape_of
-from spikepool.data.in_memory import as_array, padded
-from spikepool.data.labels import decided_task, label_array
+from spikepool.data.in_memory import as_array, decided_task, label_array, padded
 from spikepool.data.locations import is_path
 from spikepool.data.opening import is_stored
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
-from spikepool.kit.equal_rows import numbered
-from spikepool.pooling.catalogue import poolings
-from spikepool.pooling.layers import split_layers
+from spikepool.kit.progress import Stages, Told
+from spikepool.pooling.learning_rows import split_layers
+from spikepool.pooling.selection import poolings
 from spikepool.trust.diagnosis import UncenteredWarning, diagnose
-from spikepool.trust.effort import STREAMED_BYTES
+from spikepool.trust.draws import STREAMED_BYTES
 
 CHOOSE = "which pooling serves these tokens best?"
 TRUST = "which components of the features are real?"

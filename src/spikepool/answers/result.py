@@ -199,7 +199,7 @@ def _section(name: str, answer: Answer, *, pictures: bool) -> str:
         f"<p class='next'><strong>Next:</strong> {html.escape(answer.advice)}</p>",
     ]
     if pictures:
-        from spikepool.drawing.dark import themed
+        from spikepool.drawing.palette import themed
 
         parts += [f"<div class='picture'>{themed(drawing)}</div>" for drawing in answer.drawings]
     parts += [f"<p class='muted'>Note: {html.escape(note)}</p>" for note in answer.notes]

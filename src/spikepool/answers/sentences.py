@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from spikepool.kit.showing import number
-from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.learned_report import BY_LIKELIHOOD
+from spikepool.pooling.selection import poolings
 
 # Gain of the forecast from four times the rows below which more rows are called of little use.
 LITTLE_GAIN = 0.01

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.data.columns import read_column
-from spikepool.data.labels import label_array
+from spikepool.data.in_memory import label_array
 from spikepool.data.locations import is_path
 from spikepool.errors import InvalidInputError
 from spikepool.texts.files import TextTable, holds_texts, read_text_table

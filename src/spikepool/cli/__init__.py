@@ -23,8 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         import typer
 
-        from spikepool.cli.application import app
-        from spikepool.cli.patient_output import PatientOutput
+        from spikepool.cli.application import PatientOutput, app
         from spikepool.kit.progress import announced
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):

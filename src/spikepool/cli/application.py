@@ -1,8 +1,12 @@
-"""The Typer application: global options and commands."""
+"""The Typer application: global options and commands.
+
+Standard output whose reader may go away.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -11,9 +15,7 @@ from spikepool.cli import (
     compare_command,
     curve_command,
     data_commands,
-    explore_command,
     model_commands,
-    plan_command,
     query_command,
     run_commands,
     spectrum_command,
@@ -81,8 +83,38 @@ for module in (
     curve_command,
     model_commands,
     query_command,
-    plan_command,
     run_commands,
-    explore_command,
 ):
     module.register(app)
+
+
+class PatientOutput:
+    """A stream that drops what nobody reads any more, as after ``| head``.
+
+    The command goes on: the files of ``--out`` are still written, and the conditions of ``--fail-if`` still decide the
+    exit code.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, or drop."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._drop()
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop what is left."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._drop()
+
+    def _drop(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
-from spikepool.cli import reading, text_commands
+from spikepool.cli import options as reading
+from spikepool.cli import text_commands
 from spikepool.cli.output import checked_out, existing_folder, print_json, write_out
 from spikepool.kit.showing import html_text
 
@@ -62,8 +63,8 @@ def pool(
     """
     from spikepool.data.writing import check_output
     from spikepool.errors import InvalidInputError
-    from spikepool.pooling.catalogue import poolings
-    from spikepool.pooling.write_pooled import write_pooled
+    from spikepool.pooling.row_functions import write_pooled
+    from spikepool.pooling.selection import poolings
 
     inputs = (tokens, labels, mask, groups)
     features = [name for name in out or [] if name.lower().rstrip("/").endswith(FEATURE_FILES)]
@@ -112,7 +113,7 @@ def _fit_pooling(
     task: str,
     seed: int,
 ) -> Any:
-    from spikepool.data.labels import label_array
+    from spikepool.data.in_memory import label_array
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.spectral import SpectralPooling
 
@@ -125,7 +126,7 @@ def _fit_pooling(
 
 def _pooling_estimator(y: NDArray[Any], pooling: str, task: str, seed: int) -> Any:
     """The classifier or regressor that learns the pooling, not fitted."""
-    from spikepool.data.labels import decided_task, label_array
+    from spikepool.data.in_memory import decided_task, label_array
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
 
     regression = decided_task(label_array(y), task) == "regression"

@@ -1,4 +1,7 @@
-"""Commands about the model: predict, simulate."""
+"""Commands about the model: predict, simulate.
+
+The command ``plan``: what a target alignment needs, and the trade-offs.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from spikepool.model import Prediction, SequenceModel
 
+
 Trials = Annotated[int, typer.Option("--trials", help="Independent draws.")]
 Exact = Annotated[bool, typer.Option("--exact", help="Exact at finite T: use the token usage of one drawn data set.")]
 
@@ -24,6 +28,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
     app.command()(predict)
     app.command()(simulate)
+    app.command()(plan)
 
 
 @opt.takes_model
@@ -185,6 +190,179 @@ def _trials(drawn: dict[str, NDArray[np.float64]], predicted: list[float]) -> An
 
 def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
     """Mean over trials and its standard error."""
-    from spikepool.kit.statistics import standard_error
+    from spikepool.kit.showing import standard_error
 
     return float(values.mean()), float(standard_error(values))
+
+
+Alignment = Annotated[float, typer.Option("--alignment", "-a", help="Target squared cosine with the hidden direction.")]
+
+# Targets of the trade-off table, next to the one asked for.
+_TARGETS = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
+# Multiples of the given vocabulary and signal in the table of both.
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+@opt.takes_model
+def plan(
+    options: opt.ModelOptions,
+    alignment: Alignment = 0.8,
+    out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
+) -> None:
+    """How many sequences, what signal strength or what vocabulary a target alignment needs, and the trade-offs.
+
+    Each requirement changes one quantity and keeps the others as given.
+    """
+    from spikepool.kit import validation as check
+
+    check.fraction(alignment, "alignment", closed=False)
+    out = checked_out(out, overwrite, options.files())
+    model = options.model()
+    named = options.named_weights(model)
+    needs = {name: _requirements(model, w, alignment) for name, w in named.items()}
+    targets = sorted({*_TARGETS, alignment})
+    by_target = {
+        name: [{"target": target, **_requirements(model, w, target, ("samples", "mu"))} for target in targets]
+        for name, w in named.items()
+    }
+    by_size = {name: _samples_by_vocabulary(model, w, alignment) for name, w in named.items()}
+    title = f"To reach alignment {alignment:g} from {describe(model, options.described_correlation)}"
+    tables = _tables(title, alignment, needs, by_target, by_size)
+    reasons = [f"{name}: {reason}" for name, item in needs.items() for reason in item["reasons"].values()]
+    reasons += [
+        f"{name}, {quantity}: caution, {reason}"
+        for name, item in needs.items()
+        for quantity, found in item["cautions"].items()
+        for reason in found
+    ]
+    if as_json:
+        print_json(
+            {
+                "model": options.fields(model),
+                "target": alignment,
+                "requirements": [{"weights": name, **item} for name, item in needs.items()],
+                "requirements_by_target": by_target,
+                "samples_by_vocabulary_and_signal": by_size,
+            }
+        )
+    else:
+        for place, table in enumerate(tables):
+            print_table(*table)
+            if place == 0:
+                print("".join(f"  – {reason}\n" for reason in reasons), end="")
+    write_out(
+        out,
+        title,
+        lambda: _figure(model, named, alignment),
+        lambda: (
+            "".join(html_table(header, rows, title=name) for name, header, rows in tables)
+            + html_table((), [(reason,) for reason in reasons])
+        ),
+        quiet=as_json,
+    )
+
+
+Printed = tuple[str, list[str], list[list[str]]]  # title, header and rows of a table
+
+
+def _tables(
+    title: str,
+    alignment: float,
+    needs: dict[str, dict[str, Any]],
+    by_target: dict[str, list[dict[str, Any]]],
+    by_size: dict[str, list[dict[str, Any]]],
+) -> list[Printed]:
+    """What the target needs, then for each weighting the two trade-offs."""
+    header = ["weights", "alignment now", "sequences N", "strength mu", "vocabulary V"]
+    rows = [
+        [name, number(item["alignment"]), *_requirement_cells(item), _vocabulary_cell(item["vocabulary"])]
+        for name, item in needs.items()
+    ]
+    tables: list[Printed] = [(title, header, rows)]
+    for name, items in by_target.items():
+        rows = [[number(item["target"]), *_requirement_cells(item)] for item in items]
+        tables.append((f"Trade-offs ({name}): by target", ["target", *header[2:4]], rows))
+        grid = by_size[name]
+        tables.append(
+            (
+                f"Trade-offs ({name}): sequences for alignment {alignment:g}, by vocabulary and strength",
+                ["vocabulary V", *(f"mu = {number(value)}" for value in grid[0]["mu"])],
+                [[number(row["V"]), *map(_samples_cell, row["samples"])] for row in grid],
+            )
+        )
+    return tables
+
+
+def _figure(model: SequenceModel, named: dict[str, NDArray[np.float64]], alignment: float) -> Any:
+    from spikepool.drawing.plotting import new_figure
+    from spikepool.drawing.predictions import draw_requirements
+
+    figure, axes = new_figure(width=7.5)
+    targets = [place / 100 for place in range(2, 99)]
+    samples = {
+        name: [_requirements(model, w, t, ("samples",))["samples"] for t in targets] for name, w in named.items()
+    }
+    draw_requirements(axes[0, 0], targets, samples, N=model.N, target=alignment)
+    return figure
+
+
+def _requirements(
+    model: SequenceModel,
+    w: NDArray[np.float64],
+    target: float,
+    quantities: tuple[str, ...] = ("samples", "mu", "vocabulary"),
+) -> dict[str, Any]:
+    """What each single change would have to be; None, with the reason, where no value is enough."""
+    from spikepool.errors import UnreachableError
+
+    solvers: dict[str, Any] = {
+        "samples": model.required_samples,
+        "mu": model.required_mu,
+        "vocabulary": model.required_vocabulary,
+    }
+    result: dict[str, Any] = {"alignment": model.predict(w).alignment, "reasons": {}, "cautions": {}}
+    for name in quantities:
+        try:
+            found = solvers[name](w, target)
+            result[name] = found.to_dict() if name == "vocabulary" else found
+            if not found.validity:
+                result["cautions"][name] = list(found.validity.reasons)
+        except UnreachableError as error:
+            result[name] = None
+            result["reasons"][name] = str(error)
+    return result
+
+
+def _samples_by_vocabulary(model: SequenceModel, w: NDArray[np.float64], target: float) -> list[dict[str, Any]]:
+    """Sequences needed when vocabulary and signal change together; None where no number is enough."""
+    from spikepool.errors import UnreachableError
+
+    strengths = [model.mu * factor for factor in _FACTORS]
+    rows = []
+    for V in sorted({2 * max(1, round(model.V * factor / 2)) for factor in _FACTORS}):
+        samples: list[int | None] = []
+        for strength in strengths:
+            try:
+                samples.append(model.replace(V=V, mu=strength).required_samples(w, target))
+            except UnreachableError:
+                samples.append(None)
+        rows.append({"V": V, "mu": strengths, "samples": samples})
+    return rows
+
+
+def _requirement_cells(item: dict[str, Any]) -> list[str]:
+    return [_samples_cell(item["samples"]), "never" if item["mu"] is None else number(item["mu"])]
+
+
+def _vocabulary_cell(vocabulary: dict[str, Any] | None) -> str:
+    if vocabulary is None:
+        return "never"
+    if vocabulary["maximum"] is None:
+        return f"≥ {number(vocabulary['minimum'])}"
+    return f"{number(vocabulary['minimum'])} to {number(int(vocabulary['maximum']))}"
+
+
+def _samples_cell(samples: int | None) -> str:
+    return "never" if samples is None else number(int(samples))

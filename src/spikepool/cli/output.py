@@ -84,7 +84,7 @@ def write_out(out: Path | None, title: str, figure: Callable[[], Any], body: Cal
     """
     if out is None:
         return
-    from spikepool.drawing.dark import themed
+    from spikepool.drawing.palette import themed
     from spikepool.drawing.plotting import svg_text, write_figure
     from spikepool.kit.files import write_text
 

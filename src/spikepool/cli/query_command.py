@@ -80,7 +80,7 @@ def query(
 def _record(name: str, model: QueryModel, p: QueryPrediction, trials: int, seed: int) -> dict[str, Any]:
     record = {"weights": name, "beta": model.slope, "gain": model.gain(), **p.to_dict()}
     if trials:
-        from spikepool.kit.statistics import standard_error
+        from spikepool.kit.showing import standard_error
 
         drawn = model.simulate(trials=trials, rng=seed).alignment
         record["simulated_alignment"] = float(drawn.mean())

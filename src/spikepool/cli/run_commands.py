@@ -1,4 +1,7 @@
-"""Commands that run for a while: sweep and reproduce."""
+"""Commands that run for a while: sweep and reproduce.
+
+The command that serves the explorer.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
     app.command()(sweep)
     app.command()(reproduce)
+    app.command()(explore)
 
 
 def sweep(
@@ -58,7 +62,7 @@ def sweep(
 
 
 def _sweep_figure(dataset: Any) -> Any:
-    from spikepool.drawing.sweeps import draw_sweep
+    from spikepool.drawing.predictions import draw_sweep
 
     return draw_sweep(dataset)
 
@@ -130,3 +134,15 @@ def reproduce(
     disagreeing = [e for e in report.entries if not e.agrees]
     if failed or (strict and disagreeing):
         raise typer.Exit(1)
+
+
+def explore(
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on.", min=0, max=65535)] = 8050,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
+    token: Annotated[str | None, typer.Option("--token", help="Access token; made up when not given.")] = None,
+) -> None:
+    """Serve the interactive explorer."""
+    from spikepool.explorer import serve
+
+    serve(host=host, port=port, open_browser=browser, token=token)

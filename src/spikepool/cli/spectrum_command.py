@@ -135,7 +135,7 @@ def _fit(file: str, tensor: str | None, transpose: bool, tokenizer: str | None, 
 def row_names(file: str, source: Any, tokenizer: str | None) -> list[str] | None:
     """Names of the rows: those asked for, those beside a model, or none."""
     from spikepool.data.names import names_an_embedding
-    from spikepool.data.token_lists import padded, read_tokens, tokens_beside
+    from spikepool.data.table_input import padded, read_tokens, tokens_beside
     from spikepool.errors import ShapeError
 
     V = source.shape[0]

@@ -82,7 +82,7 @@ def fit(
     as_json: opt.Json = False,
 ) -> None:
     """Fit a classifier (or regressor) on labelled texts and save it, with its encoder's settings, in a folder."""
-    from spikepool.data.labels import decided_task
+    from spikepool.data.in_memory import decided_task
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor

@@ -17,8 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.budget import require_whole
-from spikepool.data.locations import translate
+from spikepool.data.locations import require_whole, translate
 from spikepool.errors import ChunkMismatchError, NonFiniteError, ShapeError, SpikepoolError, UnreadableChunkError
 from spikepool.kit.arrays import FloatArray
 

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.data.blocks import BlockSource
-from spikepool.data.budget import require_whole
 from spikepool.data.formats import recognise
-from spikepool.data.labels import as_values
-from spikepool.data.locations import locate
+from spikepool.data.in_memory import as_values
+from spikepool.data.locations import locate, require_whole
 from spikepool.data.opening import open_blocks
 from spikepool.errors import DataSourceError, ShapeError, TableFormatError
 

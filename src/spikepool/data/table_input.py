@@ -1,17 +1,38 @@
-"""Embedding tables and other weights, from files, hub ids and arrays: rows of real numbers, in blocks."""
+"""Embedding tables and other weights, from files, hub ids and arrays: rows of real numbers, in blocks.
+
+A model of the Hugging Face hub, where it can be reached: safetensors only, never code.
+
+Names of the rows of an embedding table, from the files that tokenizers come in; plain data, no code is run.
+
+``tokenizer.json`` (Hugging Face), ``vocab.json`` (token -> id), ``vocab.txt`` (a token a line), and the list that a
+GGUF file carries. Names are the tokenizer's own spelling: a leading space is Ġ or ▁ in many of them.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import socket
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import numpy as np
 
 from spikepool.data.blocks import ArrayBlocks, BlockSource
-from spikepool.data.formats import TensorEntry, recognise, suffixes
+from spikepool.data.formats import PICKLE_REMEDY, TensorEntry, recognise, suffixes
 from spikepool.data.locations import Location, is_path, is_url, locate
 from spikepool.data.opening import open_blocks
-from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, TableFormatError
+from spikepool.errors import (
+    InvalidInputError,
+    MemoryBudgetError,
+    ShapeError,
+    SpikepoolError,
+    TableFormatError,
+    UnsafeFormatError,
+    require,
+)
 from spikepool.kit import validation as check
 from spikepool.kit.memory import require_memory
 
@@ -102,8 +123,6 @@ def locate_table(path: Any) -> Location:
     if named is None and not is_url(text) and not Path(text).exists() and _looks_like_model_id(text):
         named = text
     if named is not None:
-        from spikepool.data.hub import download
-
         return locate(download(named))
     return locate(path)
 
@@ -148,3 +167,140 @@ def _looks_like_model_id(text: str) -> bool:
     plain = bool(slash and owner and name) and "/" not in name and "\\" not in text and not text.startswith(".")
     known = (*suffixes(("table", "rows", "labels")), ".json", ".bin", ".pt", ".pth", ".pkl", ".ckpt")
     return plain and Path(name).suffix.lower() not in known
+
+
+class HubUnreachableError(SpikepoolError, OSError):
+    """The model hub could not be reached, or does not have the model."""
+
+
+def download(model_id: str) -> Path:
+    """Local path of the safetensors file (or its index, with the needed shard) of `model_id`.
+
+    Only files of plain data are asked for; the configuration and the code of the model are left alone.
+    """
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", model_id):
+        raise InvalidInputError("this is not a model id", model_id, "Use owner/name")
+    hub = require("huggingface_hub", "hub")
+    try:
+        return Path(_fetch(hub, model_id))
+    except SpikepoolError:
+        raise
+    except Exception as err:  # network, authentication and cache errors have no common base
+        reason = (str(err).strip() or type(err).__name__).splitlines()[0]
+        raise HubUnreachableError(
+            f"{model_id!r} is not a file here, and the hub could not provide it: {reason}",
+            remedy="Check the path or the network, or download model.safetensors yourself and pass that file",
+        ) from err
+
+
+def _fetch(hub: Any, model_id: str) -> str:
+    cached = hub.try_to_load_from_cache(model_id, "model.safetensors")
+    if isinstance(cached, str):
+        return cached
+    _check_reachable(hub)
+    names = hub.list_repo_files(model_id)
+    get = hub.hf_hub_download
+    if "model.safetensors" in names:
+        return str(get(model_id, "model.safetensors"))
+    index = "model.safetensors.index.json"
+    if index in names:
+        from spikepool.data.formats.safetensors import shard_of_table
+
+        path = Path(get(model_id, index))
+        get(model_id, shard_of_table(path, None)[1])  # lands beside the index in the cache
+        return str(path)
+    raise UnsafeFormatError(
+        f"{model_id!r} has no safetensors weights, only formats that run code when loaded", names[:8], PICKLE_REMEDY
+    )
+
+
+def _check_reachable(hub: Any) -> None:
+    """Fail at once without a network: the package itself tries for half a minute, long for a mistyped path."""
+    if not getproxies():  # behind a proxy names need not resolve here
+        socket.getaddrinfo(urlsplit(hub.constants.ENDPOINT).hostname, 443)
+
+
+BESIDE = ("tokenizer.json", "vocab.json", "vocab.txt")  # looked for beside a model, in this order
+LARGEST_FILE = 2**27  # bytes; the largest vocabularies in use take a fifth of it
+# Tables are padded to a round number of rows: by this many at most, or by this share. Fewer names belong to another
+# table.
+MOST_PADDING, PADDING_SHARE = 1024, 0.02
+
+
+def read_tokens(path: Any) -> list[str]:
+    """Token names in the order of their ids, from a tokenizer's file or a folder that holds one."""
+    file = Path(path)
+    if file.is_dir():
+        found = next((file / name for name in BESIDE if (file / name).is_file()), None)
+        if found is None:
+            raise TableFormatError("the folder has no tokenizer", file.name, f"It should hold {' or '.join(BESIDE)}")
+        file = found
+    try:
+        if file.stat().st_size > LARGEST_FILE:
+            raise TableFormatError("the file is too large for a tokenizer", file.name, "Pass tokenizer.json")
+        if file.suffix.lower() == ".gguf":
+            from spikepool.data.formats.gguf import gguf_tokens
+
+            return _required(gguf_tokens(file), file)
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as err:
+        raise TableFormatError(f"cannot read the tokenizer ({err})", str(path), "Pass tokenizer.json") from err
+    if file.suffix.lower() != ".json":
+        return text.splitlines()
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as err:
+        raise TableFormatError(f"the tokenizer is not valid JSON: {err}", file.name, "Download it again") from err
+    return _from_json(content, file)
+
+
+def tokens_beside(path: Any, V: int) -> list[str] | None:
+    """Names found in a model's own file or beside it, when they are as many as its table has rows; else None.
+
+    Rows beyond the last token, which pad the table, are named by their number.
+    """
+    location = locate_table(path)
+    file = location.local
+    if file is None:
+        return None
+    if recognise(location, "table").name == "GGUF":
+        from spikepool.data.formats.gguf import gguf_tokens
+
+        names = gguf_tokens(file)
+    elif any(((file if file.is_dir() else file.parent) / name).is_file() for name in BESIDE):
+        names = read_tokens(file if file.is_dir() else file.parent)
+    else:
+        names = None
+    fits = names is not None and 0 <= V - len(names) <= max(MOST_PADDING, PADDING_SHARE * V)
+    return padded(names, V) if names is not None and fits else None
+
+
+def padded(names: list[str], V: int) -> list[str]:
+    """`names` with a placeholder for each row beyond the last."""
+    return names + [f"[row {row}]" for row in range(len(names), V)]
+
+
+def _required(names: list[str] | None, file: Path) -> list[str]:
+    if names is None:
+        raise TableFormatError("the file carries no token names", file.name, "Pass a tokenizer.json")
+    return names
+
+
+def _from_json(content: Any, file: Path) -> list[str]:
+    """Tokens of a tokenizer.json or of a plain map or list."""
+    pairs: dict[int, str] = {}
+    try:
+        if isinstance(content, list):
+            return [str(name) for name in content]
+        vocabulary = content.get("model", {}).get("vocab") if "model" in content else content
+        if isinstance(vocabulary, list):  # unigram models: [token, score] in the order of ids
+            pairs = {i: str(entry[0]) for i, entry in enumerate(vocabulary)}
+        else:
+            pairs = {int(i): str(name) for name, i in vocabulary.items()}
+        for entry in content.get("added_tokens") or []:
+            pairs[int(entry["id"])] = str(entry["content"])
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as err:
+        raise TableFormatError("the tokenizer has no map of tokens to ids", file.name, "Pass tokenizer.json") from err
+    if not pairs or min(pairs) < 0 or max(pairs) > 4 * len(pairs) + MOST_PADDING:
+        raise TableFormatError("the ids of the tokenizer are not those of a table", file.name, "Pass another")
+    return [pairs.get(i, f"[row {i}]") for i in range(max(pairs) + 1)]

@@ -8,8 +8,10 @@ global state.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -71,10 +73,9 @@ def theme() -> Iterator[None]:
 def new_figure(rows: int = 1, columns: int = 1, *, width: float = 9.0, height: float = 3.6, **options: Any) -> Any:
     """A figure of the library's look and its axes as an object array of shape (rows, columns)."""
     require("matplotlib", "plot")
-    from spikepool.drawing.shown_figure import ShownFigure
 
     with theme():
-        figure = ShownFigure(figsize=(width, height))
+        figure = shown_figure(figsize=(width, height))
         axes = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, axes
 
@@ -91,7 +92,7 @@ def own_axes(ax: Any = None, *, width: float = 6.0, height: float = 3.6) -> Any:
 def svg_text(figure: Figure) -> str:
     """`figure` as an ``<svg>`` element, in the colours of a light page; the same figure gives the same text.
 
-    :mod:`spikepool.drawing.dark` makes it follow the reader's scheme.
+    :mod:`spikepool.drawing.palette` makes it follow the reader's scheme.
     """
     import io
 
@@ -257,3 +258,21 @@ def plot_phase_diagram(ax: Axes, mu: ArrayLike, ratio: ArrayLike, alignment: Arr
 def panel_label(ax: Axes, letter: str, title: str) -> Any:
     """Title of a panel, ``(a) ...``, flush left."""
     return ax.set_title(f"({letter}) {title}", loc="left")
+
+
+def shown_figure(**options: Any) -> Figure:
+    """A matplotlib figure that a notebook shows although pyplot did not make it.
+
+    A figure of pyplot is shown by the notebook's backend; one made without it would appear as its ``repr``.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(**options)
+    figure.__dict__["_repr_png_"] = partial(_png, figure)  # the method by which notebooks ask an object for its picture
+    return figure
+
+
+def _png(figure: Figure) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=100)
+    return stream.getvalue()

@@ -1,16 +1,24 @@
-"""Pictures of predictions and simulations: one function a kind of result, each on one ``ax``."""
+"""Pictures of predictions and simulations: one function a kind of result, each on one ``ax``.
+
+The picture of a spectral law: its density piece by piece, and its point masses.
+
+Pictures of a plan: sequences against the alignment they reach, and the vocabularies that reach a target.
+
+The picture of a sweep: alignment along one axis, a line for each weighting, a panel for each combination left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from spikepool.drawing import palette, plotting
 from spikepool.drawing.palette import INK, METHODS
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.statistics import standard_error
+from spikepool.kit.showing import standard_error
 
 
 class Predicted(Protocol):
@@ -204,3 +212,142 @@ def draw_temperatures(
     ax.set(xlabel="slope beta of the weights in the score", ylabel="alignment with the signal", ylim=(-0.02, 1.02))
     ax.legend(frameon=False)
     return ax
+
+
+_POINTS = 400  # of the density, on each interval
+
+
+class LawLike(Protocol):
+    """What is drawn of a law."""
+
+    @property
+    def atom(self) -> float: ...  # noqa: D102
+    def intervals(self) -> FloatArray: ...  # noqa: D102
+    def pdf(self, x: ArrayLike) -> Any: ...  # noqa: D102
+
+
+def draw_law(law: LawLike, ax: Any = None, *, masses: tuple[FloatArray, FloatArray] | None = None) -> Any:
+    """Density on every interval; a stem for each point mass in `masses` (places, weights), or for the atom at zero."""
+    ax = plotting.own_axes(ax)
+    heights = []
+    for left, right in law.intervals():
+        # densest near both ends, where it varies fastest
+        x = left + (right - left) * np.sin(np.pi * np.linspace(0, 1, _POINTS + 2)[1:-1] / 2) ** 2
+        heights.append(np.asarray(law.pdf(x)))
+        ax.plot(x, heights[-1], color=palette.INK, label="density" if len(heights) == 1 else None)
+    places, weights = masses if masses is not None else (np.zeros(1), np.array([law.atom]))
+    shown = weights > 0
+    if heights:
+        # a density may diverge at an end; the height that nine tenths of it stay below shows the rest
+        ax.set_ylim(0, 1.6 * float(np.quantile(np.concatenate(heights), 0.9)))
+        ax.set_ylabel("density")
+        if shown.any():
+            label = f"mass {float(weights[shown].sum()):.3g} at zero"
+            ax.axvline(0.0, color=palette.SIGNAL_COLOR, linewidth=2, label=label)
+    elif shown.any():
+        ax.vlines(places[shown], 0, weights[shown], color=palette.INK, label="point masses")
+        ax.plot(places[shown], weights[shown], "o", color=palette.INK, markersize=4)
+        ax.set_ylabel("mass")
+        ax.set_ylim(bottom=0)
+    ax.set_xlabel("eigenvalue")
+    ax.legend(frameon=False)
+    return ax
+
+
+def draw_requirements(
+    ax: Any, targets: Sequence[float], samples: Mapping[str, Sequence[int | None]], *, N: int, target: float
+) -> Any:
+    """Sequences that each weighting needs against the alignment to reach; a line ends where no number is enough."""
+    ax = plotting.own_axes(ax)
+    for place, (name, needed) in enumerate(samples.items()):
+        values = [np.nan if n is None else float(n) for n in needed]
+        style = palette.series_style(name, place) | {"marker": ""}
+        never = all(n is None for n in needed)
+        ax.plot(targets, values, label=f"{name}: never" if never else name, **style)
+    ax.axhline(N, color=palette.INK, linewidth=1, linestyle=":", label=f"N = {N:,} now")
+    ax.axvline(target, color=palette.TARGET, linewidth=1, linestyle="--", label=f"target {target:g}")
+    ax.set_yscale("log")
+    ax.set(xlabel="alignment to reach", ylabel="sequences N", xlim=(0, 1))
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0)
+    return ax
+
+
+def draw_vocabulary_range(
+    ax: Any,
+    minimum: float,
+    maximum: float,
+    curve: tuple[FloatArray, FloatArray] | None,
+    target: float | None,
+) -> Any:
+    """The range of vocabularies that reach a target, over the alignment at each size where it is known."""
+    ax = plotting.own_axes(ax)
+    right = maximum if np.isfinite(maximum) else 100 * minimum
+    if curve is not None:
+        V, alignment = curve
+        shown = (minimum / 30 <= V) & (30 * right >= V)
+        right = right if np.isfinite(maximum) else float(V[shown][-1])
+        ax.plot(V[shown], alignment[shown], color=palette.INK, label="predicted alignment")
+    label = f"V from {minimum:,}" + (f" to {int(maximum):,}" if np.isfinite(maximum) else "")
+    ax.axvspan(minimum, right, color=palette.METHODS["optimal"].color, alpha=0.15, lw=0, label=label)
+    if target is not None:
+        ax.axhline(target, color=palette.TARGET, linewidth=1, linestyle="--", label=f"target {target:g}")
+    ax.set_xscale("log")
+    ax.set(xlabel="vocabulary V", ylabel="alignment", ylim=(0, 1))
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0)
+    return ax
+
+
+COLUMNS = 3
+MOST_PANELS = 24  # combinations drawn; more do not fit a page
+
+
+def draw_sweep(dataset: Any) -> Any:
+    """Figure of ``predicted_alignment`` as lines, and of simulated means with two standard errors as markers."""
+    axes = [str(dim) for dim in dataset["predicted_alignment"].dims if dim != "weights"]
+    along = _longest(dataset, axes)
+    rest = [dim for dim in axes if dim != along]
+    places = list(np.ndindex(*(dataset.sizes[dim] for dim in rest)))[:MOST_PANELS]
+    columns = min(COLUMNS, len(places))
+    rows = -(-len(places) // columns)
+    figure, grid = plotting.new_figure(rows, columns, width=4.2 * columns + 1.4, height=3.1 * rows + 0.3, sharey=True)
+    for ax, place in zip(grid.flat, places, strict=False):
+        _panel(ax, dataset.isel(dict(zip(rest, place, strict=True))), along)
+        ax.set_title(", ".join(f"{dim} = {_value(dataset, dim, i)}" for dim, i in zip(rest, place, strict=True)))
+    for ax in grid.flat[len(places) :]:
+        ax.set_axis_off()
+    for ax in grid[:, 0]:
+        ax.set_ylabel("alignment")
+    grid[0, columns - 1].legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0)
+    return figure
+
+
+def _longest(dataset: Any, axes: list[str]) -> str | None:
+    """The axis to draw along: mu where it varies, else the longest of numbers."""
+    numeric = [dim for dim in axes if dataset[dim].dtype.kind in "iuf" and dataset.sizes[dim] > 1]
+    if "mu" in numeric:
+        return "mu"
+    return max(numeric, key=lambda dim: dataset.sizes[dim], default=axes[-1] if axes else None)
+
+
+def _value(dataset: Any, dim: str, place: int) -> str:
+    value = dataset[dim].values[place]
+    return f"{value:g}" if isinstance(value, (int, float, np.number)) else str(value)
+
+
+def _panel(ax: Any, part: Any, along: str | None) -> None:
+    values = part[along].values if along is not None else np.zeros(1)
+    numeric = np.asarray(values).dtype.kind in "iuf" and along is not None
+    x = np.asarray(values, dtype=float) if numeric else np.arange(len(values), dtype=float)
+    for place, name in enumerate(part["weights"].values):
+        here = part.isel(weights=place)
+        style = palette.series_style(str(name), place)
+        marker = style.pop("marker")
+        predicted = np.atleast_1d(here["predicted_alignment"].values)
+        ax.plot(x, predicted, marker="" if len(x) > 1 else "_", label=f"{name}: predicted", **style)
+        if "alignment_mean" in part:
+            mean, error = (np.atleast_1d(here[f"alignment_{part_name}"].values) for part_name in ("mean", "se"))
+            bars = {"color": style["color"], "fmt": marker, "elinewidth": 1.0, "capsize": 1.8}
+            ax.errorbar(x, mean, yerr=2 * error, label=f"{name}: simulated", **bars)
+    if not numeric:
+        ax.set_xticks(x, [str(value) for value in values] if along is not None else [""])
+    ax.set(xlabel=along or "", ylim=(-0.02, 1.02))

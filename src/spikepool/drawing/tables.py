@@ -17,9 +17,9 @@ from spikepool.kit.showing import plot_text
 def draw(fit: Any) -> Any:
     """Figure of three panels."""
     require("matplotlib", "plot")
-    from spikepool.drawing.shown_figure import ShownFigure
+    from spikepool.drawing.plotting import shown_figure
 
-    figure = ShownFigure(figsize=(14, 4.2), layout="constrained")
+    figure = shown_figure(figsize=(14, 4.2), layout="constrained")
     axes = figure.subplots(1, 3)
     draw_decay(fit, axes[0])
     draw_bulk(fit, axes[1])
@@ -98,10 +98,10 @@ def draw_nulls(fit: Any, ax: Any) -> None:
 def draw_comparison(found: Any) -> Any:
     """Figure of two tables: spectra, overlap of the leading spaces, and how far tokens moved when they match."""
     require("matplotlib", "plot")
-    from spikepool.drawing.shown_figure import ShownFigure
+    from spikepool.drawing.plotting import shown_figure
 
     panels = 2 if found.changes is None else 3
-    figure = ShownFigure(figsize=(4.7 * panels, 4.2), layout="constrained")
+    figure = shown_figure(figsize=(4.7 * panels, 4.2), layout="constrained")
     axes = figure.subplots(1, panels)
     for fit, colour, name in ((found.first, BULK, "first"), (found.second, OUTLIER, "second")):
         values = fit.eigenvalues_[: fit.rank_]
@@ -127,9 +127,9 @@ def draw_comparison(found: Any) -> Any:
 def draw_shares(shares: dict[str, tuple[int, float]]) -> Any:
     """Figure of many weights, one bar each in the order given: outliers, and the share of the variance they hold."""
     require("matplotlib", "plot")
-    from spikepool.drawing.shown_figure import ShownFigure
+    from spikepool.drawing.plotting import shown_figure
 
-    figure = ShownFigure(figsize=(8, max(2.0, 0.24 * len(shares) + 0.9)), layout="constrained")
+    figure = shown_figure(figsize=(8, max(2.0, 0.24 * len(shares) + 0.9)), layout="constrained")
     ax = figure.subplots()
     positions = np.arange(len(shares))
     ax.barh(positions, [100 * share for _, share in shares.values()], color=BULK, alpha=0.8)
@@ -145,10 +145,10 @@ def draw_shares(shares: dict[str, tuple[int, float]]) -> Any:
 def draw_checkpoints(found: Any) -> Any:
     """Figure of two checkpoints: drift of every weight, and the largest angle between its leading spaces."""
     require("matplotlib", "plot")
-    from spikepool.drawing.shown_figure import ShownFigure
+    from spikepool.drawing.plotting import shown_figure
 
     names = [plot_text(weight.name) for weight in found.weights]
-    figure = ShownFigure(figsize=(9.5, max(2.4, 0.24 * len(names) + 1.1)), layout="constrained")
+    figure = shown_figure(figsize=(9.5, max(2.4, 0.24 * len(names) + 1.1)), layout="constrained")
     drift, angle = figure.subplots(1, 2, sharey=True)
     positions = np.arange(len(names))
     drift.barh(positions, [100 * (weight.drift or 0.0) for weight in found.weights], color=BULK, alpha=0.8)

@@ -4,6 +4,6 @@
 """
 
 from spikepool.explorer.app import create_app, serve
-from spikepool.explorer.settings import Settings
+from spikepool.explorer.security import Settings
 
 __all__ = ["Settings", "create_app", "serve"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spikepool.errors import InvalidInputError, require
-from spikepool.explorer.settings import Settings, is_loopback
+from spikepool.explorer.security import Settings, is_loopback
 
 _INDEX = """<!DOCTYPE html>
 <html lang="en">

@@ -13,14 +13,13 @@ from dash.exceptions import PreventUpdate
 
 from spikepool.errors import SpikepoolError
 from spikepool.explorer import figures
-from spikepool.explorer.captions import captions
 from spikepool.explorer.jobs import Job
 from spikepool.explorer.services import Services
 from spikepool.explorer.simulate import check_simulation, simulate_task
 from spikepool.explorer.state import State as PageState
 from spikepool.explorer.state import StateError, parse_query, shortest
 from spikepool.explorer.theory import Panels, solve
-from spikepool.explorer.verdict import verdict
+from spikepool.explorer.verdict import captions, verdict
 
 _LOGGER = logging.getLogger(__name__)
 SLIDERS = ("mu", "T", "L", "rho", "d", "V", "N")

@@ -39,6 +39,22 @@ _LEAST_MEMORY = 2 * 2**30
 _LOGGER = logging.getLogger(__name__)
 
 
+# Slow imports, done once in the process that workers are copied from; what cannot be imported is reported by the worker
+# that needs it.
+_PRELOADED = (
+    "numpy",
+    "scipy.sparse.linalg",
+    "scipy.optimize",
+    "threadpoolctl",
+    "spikepool.model",
+    "spikepool.simulation.simulate",
+    "spikepool.explorer.simulate",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+)
+
+
 class BusyError(SpikepoolError):
     """As many jobs as allowed are running and waiting."""
 
@@ -96,7 +112,7 @@ class JobRunner:
         self._context: Any = multiprocessing.get_context(method)
         if method == "forkserver":
             # workers start as copies of a process that has the slow imports behind it
-            self._context.set_forkserver_preload(["spikepool.explorer.preload"])
+            self._context.set_forkserver_preload(list(_PRELOADED))
         self._wake_reader, self._wake_writer = self._context.Pipe(duplex=False)
         self._watcher = threading.Thread(target=self._watch, name="spikepool-jobs", daemon=True)
         self._watcher.start()

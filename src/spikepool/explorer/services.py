@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spikepool.explorer.jobs import JobRunner
-from spikepool.explorer.settings import Settings
+from spikepool.explorer.security import Settings
 from spikepool.explorer.simulate import simulate_task
 
 FIGURE_SECONDS = 30.0

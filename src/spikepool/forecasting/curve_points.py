@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spikepool.errors import InvalidInputError, ShapeError, SizeError
-from spikepool.forecasting.asked import asked_sizes, curve_fields
-from spikepool.forecasting.learner_family import learner_family, learner_name
+from spikepool.forecasting.damped_slope import FEWEST_SIZES, ProcessCurve, learner_family, learner_name, point_errors
 from spikepool.forecasting.pilot_input import ForecastWarning
-from spikepool.forecasting.process_curve import FEWEST_SIZES, ProcessCurve, point_errors
-from spikepool.forecasting.result import CurveFit, Forecast
+from spikepool.forecasting.result import CurveFit, Forecast, asked_sizes, curve_fields
 from spikepool.forecasting.score_scale import score_scale
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
@@ -34,7 +32,7 @@ def forecast_curve(
     """Forecast a learning curve from measured points.
 
     The slope of the transformed score against log2 n is a damped Gaussian process whose prior was learned from a
-    public database of learning curves (:mod:`spikepool.forecasting.curve_process`); the forecast is its posterior.
+    public database of learning curves (:mod:`spikepool.forecasting.damped_slope`); the forecast is its posterior.
 
     Parameters
     ----------

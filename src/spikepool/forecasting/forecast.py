@@ -1,4 +1,7 @@
-"""The question people ask: what will more labelled rows bring, and how many are enough?"""
+"""The question people ask: what will more labelled rows bring, and how many are enough?
+
+The forecast as an estimator: fit to a pilot once, ask for any number of rows.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.description import Description
 from spikepool.data.locations import is_path
 from spikepool.data.opening import open_blocks
 from spikepool.errors import ShapeError
-from spikepool.forecasting.asked import asked_sizes, curve_fields
 from spikepool.forecasting.curve import LearningCurve, fit_curve
-from spikepool.forecasting.level_error import REWEIGHTINGS
+from spikepool.forecasting.damped_slope import CLEAR
+from spikepool.forecasting.leave_out import REWEIGHTINGS
 from spikepool.forecasting.pilot import FRACTIONS, Pilot, explained, measure_pilot, weighted_mean
 from spikepool.forecasting.pilot_input import (
     MOST_ROWS,
@@ -26,11 +31,9 @@ from spikepool.forecasting.pilot_input import (
     read_pilot,
     take_part,
 )
-from spikepool.forecasting.pooled_tokens import looks_at_labels, pool_pilot
-from spikepool.forecasting.process_curve import CLEAR
-from spikepool.forecasting.result import CurveFit, Forecast
+from spikepool.forecasting.result import CurveFit, Forecast, asked_sizes, curve_fields
 from spikepool.forecasting.score_scale import EDGE
-from spikepool.forecasting.token_rows import numbered_rows, over_tokens
+from spikepool.forecasting.token_rows import looks_at_labels, numbered_rows, over_tokens, pool_pilot
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
@@ -66,7 +69,7 @@ def forecast(
     The default is the accuracy (R² for real targets) of ridge regression on ±1 class indicators with a penalty by
     generalised cross-validation. The pilot's leave-one-out errors over penalties show in which principal
     directions the target's power lies, the sample's spectrum shows how fast ridge learns each of them
-    (:mod:`spikepool.forecasting.equivalents`), and the pilot's own sizes show how explained variance turns into
+    (:mod:`spikepool.forecasting.spectrum`), and the pilot's own sizes show how explained variance turns into
     accuracy. An inverse power law through the pilot enters with a quarter of the weight near it.
 
     With `estimator` or `scoring` the score of that model is forecast: it is cross-validated at sizes below the pilot
@@ -294,3 +297,76 @@ def _self_check(curve: LearningCurve, n: IntArray, measured: FloatArray) -> Curv
     if not curve.classification:
         usual *= 2  # R² scatters twice as much; the largest 2 % of the development tasks were beyond it
     return CurveFit(score_error, r2_error, bool(score_error <= usual))
+
+
+class LearningCurveForecast(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Learning curve of ridge, fitted to a labelled pilot.
+
+    ``fit`` takes the features and labels of the pilot; ``predict`` takes numbers of rows and gives scores.
+
+    Parameters
+    ----------
+    task, pooling, standardize, level, random_state
+        As in :func:`spikepool.forecast`.
+
+    Attributes
+    ----------
+    curve_ : LearningCurve
+        The fitted curve, with the pilot's statistics.
+    limit_ : float
+        Score that it approaches.
+    warnings_ : tuple of str
+        What may be wrong with the pilot.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import spikepool as sp
+    >>> X, y = load_digits(return_X_y=True)
+    >>> curve = sp.LearningCurveForecast().fit(X[:300], y[:300])
+    >>> curve.predict([600, 1200]).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        task: str = "auto",
+        *,
+        pooling: Any = None,
+        standardize: bool = False,
+        level: float = 0.9,
+        random_state: Any = 0,
+    ) -> None:
+        self.task = task
+        self.pooling = pooling
+        self.standardize = standardize
+        self.level = level
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, groups: Any = None, mask: Any = None) -> LearningCurveForecast:
+        """Measure the pilot and fit the curve."""
+        pilot, self.warnings_ = read(
+            X,
+            y,
+            task=self.task,
+            groups=groups,
+            pooling=self.pooling,
+            mask=mask,
+            standardize=self.standardize,
+        )
+        self.curve_ = fit_pilot(pilot, random_state=self.random_state, progress=None)
+        self.limit_ = self.curve_.limit
+        return self
+
+    def predict(self, n: ArrayLike) -> FloatArray:
+        """Scores at `n` rows."""
+        return np.asarray(self.forecast(n).score)
+
+    def forecast(self, n: ArrayLike | None = None, target: float | None = None) -> Forecast:
+        """The full forecast at `n` rows and for a target."""
+        check_is_fitted(self, "curve_")
+        return summarise(self.curve_, n, target, level=self.level, warnings=self.warnings_)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The curve with its interval and the points of the pilot; returns the axes."""
+        return self.forecast().plot(ax)

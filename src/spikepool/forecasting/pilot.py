@@ -11,18 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spikepool.data.description import norm_scatter
 from spikepool.forecasting.leave_out import (
     chosen_penalty,
     decompose,
+    heavy_tails,
     held_out_predictor,
     leave_group_out,
+    level_variance,
+    likely_right,
+    margins,
     split_groups,
 )
-from spikepool.forecasting.level_error import heavy_tails, level_variance
-from spikepool.forecasting.margins import likely_right, margins
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.constants import constant
-from spikepool.kit.near_copies import norm_scatter
 from spikepool.kit.progress import Progress
 
 # Penalties in units of the mean squared norm of a centred row. One dominant direction (a decoder's attention sink)
@@ -61,7 +63,7 @@ class PilotSize:
     chosen_excess, chosen_correct : array (rows,)
         The same, and the frequency of the right class, at the penalty chosen by generalised cross-validation.
     chosen_likely : array (rows,)
-        The frequency of the right class as a smooth count (:mod:`spikepool.forecasting.margins`).
+        The frequency of the right class as a smooth count (:mod:`spikepool.forecasting.leave_out`).
     """
 
     n: int

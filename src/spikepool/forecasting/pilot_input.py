@@ -9,11 +9,9 @@ import numpy as np
 
 from spikepool.data.columns import read_column
 from spikepool.data.description import Caution, Description
-from spikepool.data.in_memory import as_array
-from spikepool.data.labels import decided_task, group_array, label_array
+from spikepool.data.in_memory import as_array, decided_task, group_array, label_array
 from spikepool.data.locations import is_path
-from spikepool.data.opening import is_stored, open_blocks
-from spikepool.data.row_limit import spread_rows, take_rows
+from spikepool.data.opening import is_stored, open_blocks, spread_rows, take_rows
 from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray

@@ -1,4 +1,7 @@
-"""What a forecast says: numbers with intervals, rows for a target, and how well the measured points were met."""
+"""What a forecast says: numbers with intervals, rows for a target, and how well the measured points were met.
+
+The answer of any fitted curve at the sizes and for the target asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spikepool.forecasting.crossing import ASKED, FURTHEST
+from spikepool.errors import ShapeError
+from spikepool.forecasting.score_scale import ASKED, FURTHEST
+from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.showing import html_table, html_text, plain
 
 if TYPE_CHECKING:
     from spikepool.forecasting.rounds import Rounds
+
 
 Rows = tuple[int | None, int | None, int | None]
 
@@ -251,7 +257,7 @@ class Forecast:
 
     def plot(self, ax: Any = None) -> Any:
         """Measured points, forecast with band, and target; returns the axes."""
-        from spikepool.drawing.forecast import draw_forecast
+        from spikepool.drawing.estimates import draw_forecast
 
         return draw_forecast(self, ax)
 
@@ -308,3 +314,50 @@ def _short(value: float, digits: int = 3) -> str:
     """A few decimals without the leading zero."""
     text = f"{value:.{digits}f}"
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def curve_fields(
+    curve: Curve, sizes: IntArray, target: float | None, level: float, measured_n: IntArray, rows: int
+) -> dict[str, Any]:
+    """The fields of a :class:`Forecast` that any fitted curve gives."""
+    level = check.fraction(level, "level", closed=False)
+    required: Rows | None = None
+    if target is not None:
+        low, best, high = (None if x is None else int(np.ceil(x)) for x in curve.required(target, level))
+        required = (low, best, high)
+    ends = [*sizes.tolist(), *measured_n.tolist(), *(found for found in required or () if found is not None)]
+    grid = np.geomspace(min(ends), min(max(ends), FURTHEST * max(rows, int(sizes.max()))), 80)
+    score, interval = _scores(curve, sizes, level)
+    curve_score, curve_interval = _scores(curve, grid, level)
+    return {
+        "n": sizes,
+        "score": score,
+        "interval": interval,
+        "level": level,
+        "target": target,
+        "required_samples": required,
+        "limit": curve.limit,
+        "curve_n": grid,
+        "curve_score": curve_score,
+        "curve_interval": curve_interval,
+        "curve": curve,
+    }
+
+
+def asked_sizes(n: ArrayLike | None, rows: int) -> IntArray:
+    """Sizes to forecast: those asked for, or 1, 2, 4 and 8 times the rows."""
+    if n is None:
+        return np.array([rows * k for k in ASKED], dtype=np.intp)
+    values = np.atleast_1d(check.finite_array(n, "n"))
+    if values.ndim != 1:
+        raise ShapeError(
+            "n must be a number or a list of numbers of rows", values.shape, "Pass for example [500, 1000]"
+        )
+    for value in values:
+        check.size(float(value), "n", minimum=2)
+    return values.astype(np.intp)
+
+
+def _scores(curve: Curve, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
+    centre, low, high = (curve.to_score(part) for part in curve.band(n, level))
+    return centre, np.stack([np.minimum(low, high), np.maximum(low, high)], axis=1)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from spikepool.errors import InvalidInputError, UnreachableError
-from spikepool.forecasting.crossing import FURTHEST, MULTIPLES
+from spikepool.forecasting.score_scale import FURTHEST, MULTIPLES
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.showing import html_text, plain

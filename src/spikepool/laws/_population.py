@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.quadrature import derivative
-from spikepool.laws.atomic import AtomicLaw
+from spikepool.kit.roots import derivative
+from spikepool.laws.atomic import AtomicLaw, discretise
 from spikepool.laws.base import SpectralLaw
-from spikepool.laws.discretise import discretise
 
 # points x atoms handled at once: the temporaries stay in the processor's cache
 _BLOCK = 1 << 16

@@ -100,7 +100,7 @@ class SpectralLaw(FreeTransforms, ABC):
 
     def plot(self, ax: Any = None) -> Any:
         """Density of the continuous part and the mass at zero; returns the axes."""
-        from spikepool.drawing.laws import draw_law
+        from spikepool.drawing.predictions import draw_law
 
         return draw_law(self, ax)
 

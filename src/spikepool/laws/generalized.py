@@ -15,8 +15,8 @@ from spikepool.kit.arrays import ComplexArray, FloatArray
 from spikepool.kit.roots import find_root
 from spikepool.laws import _separable
 from spikepool.laws._gaps import GapFinder
-from spikepool.laws._interior import Interior, settle
 from spikepool.laws._population import population
+from spikepool.laws._separable import Interior, settle
 from spikepool.laws.base import SMALLEST_POINT, SpectralLaw, complex_points, like_input, probabilities, real_points
 from spikepool.laws.measures import as_law
 

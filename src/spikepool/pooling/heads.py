@@ -26,12 +26,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.fold_ridge import Standardised
 from spikepool.pooling.learning_rows import LearningRows
 from spikepool.pooling.registry import Pooling
 from spikepool.pooling.rules import RulePooling
 from spikepool.pooling.selection import ERRORS_REQUIRED, Choice, Task
 from spikepool.pooling.stacking import paired
+from spikepool.ridge.folds import Standardised
 
 # Inverse penalty on standardised features: scikit-learn's default.
 INVERSE_PENALTY, STEPS, TOLERANCE = 1.0, 200, 1e-3

@@ -14,18 +14,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.estimator_input import named
-from spikepool.data.labels import refuse_many_classes
+from spikepool.data.in_memory import refuse_many_classes
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.kit.threads import task_threads
-from spikepool.pooling.calibration import DEFAULT_SCALE, class_scores, fit_scale, probabilities
+from spikepool.kit.memory import task_threads
 from spikepool.pooling.heads import Head, Heads, LogisticFeatures, head_rows, mix_heads
 from spikepool.pooling.learned_base import LearnedPooling
-from spikepool.pooling.learned_report import BY_LIKELIHOOD
+from spikepool.pooling.learned_report import BY_LIKELIHOOD, ClassScores, class_scores_table
 from spikepool.pooling.learning_rows import balanced_rows
-from spikepool.pooling.per_class import ClassScores, class_scores_table
+from spikepool.pooling.stacking import DEFAULT_SCALE, class_scores, fit_scale, probabilities
 
 # Rows times classes from which the folds of logistic heads are worth threads of their own.
 HEADS_THREADED = 1 << 14
@@ -38,7 +37,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     (``"concat"``), mean and standard deviation (``"std"``), all tokens side by side (``"flat"``), a position kernel
     between that and the mean (``"positions"``), the mean with the covariances of the tokens (``"covariance"``), and
     the mean with one or several learned queries (``"query"``, ``"queries"``). The function
-    :func:`spikepool.pooling.catalogue.poolings` lists them.
+    :func:`spikepool.pooling.selection.poolings` lists them.
 
     Each candidate predicts every row from the other folds. The predictions are combined with non-negative weights (a
     stack). The stack is used if its squared error is below that of the mean, and below that of the best candidate, by

@@ -12,18 +12,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
 from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens, refuse_empty_rows
-from spikepool.data.map_merge import map_chunks
-from spikepool.data.row_map import ChunkFunction, map_any, map_rows
+from spikepool.data.map_merge import ChunkFunction, map_any, map_chunks, map_rows
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.kit.fold_ridge import StreamedRidge
-from spikepool.kit.threads import task_threads
-from spikepool.pooling.candidates import Candidate
-from spikepool.pooling.catalogue import candidate_names, pooling_names, poolings
-from spikepool.pooling.layers import same_layers, split_layers
-from spikepool.pooling.learned_report import FittedReport
+from spikepool.kit.memory import task_threads
+from spikepool.pooling.learned_report import Candidate, FittedReport
 from spikepool.pooling.learning_rows import (
     LearningRows,
     assign_folds,
@@ -34,15 +29,28 @@ from spikepool.pooling.learning_rows import (
     row_bytes,
     rows_in_memory,
     rule_head_weights,
+    same_layers,
     seen_elsewhere,
+    split_layers,
 )
-from spikepool.pooling.portable import Portable
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import Pooling
 from spikepool.pooling.row_functions import FeatureRows, ValueRows, WeightRows
 from spikepool.pooling.rules import RulePooling
-from spikepool.pooling.selection import Choice, Comparison, Fitted, Options, Task, compare
+from spikepool.pooling.saving import Portable
+from spikepool.pooling.selection import (
+    Choice,
+    Comparison,
+    Fitted,
+    Options,
+    Task,
+    candidate_names,
+    compare,
+    pooling_names,
+    poolings,
+)
 from spikepool.pooling.sequence import SequencePooling, position_importance
+from spikepool.ridge.folds import StreamedRidge
 
 # Learning holds its rows as one array: that of the user where it takes them all, else a copy of at most this size.
 LEARNING_BYTES = 2**29

@@ -1,23 +1,30 @@
-"""The rows on which poolings are learned and compared, read once: components, repeated rows, folds."""
+"""The rows on which poolings are learned and compared, read once: components, repeated rows, folds.
+
+Several layers of an encoder: (n, layers, T, d), or a mapping of names to (n, T, d), as one input for each.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
-from spikepool.data.labels import group_array
+from spikepool.data.description import numbered, row_hashes, tie
+from spikepool.data.in_memory import as_array, group_array, is_tensor
+from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.tokens import TokenInput
+from spikepool.errors import InvalidInputError, ShapeError, require
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
-from spikepool.kit.equal_rows import numbered, row_hashes, tie
-from spikepool.pooling.covariances import token_covariances
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import FunctionPooling, Pooling
+from spikepool.pooling.rules import token_covariances
 from spikepool.pooling.sequence import MOST_FEATURES, MOST_STREAMED
 from spikepool.pooling.token_space import TokenSpace, fit_token_space
 
@@ -200,3 +207,42 @@ def distinct_rows(
 def rule_head_weights(pooling: Pooling, source: TokenInput) -> FloatArray:
     """Weights of a fixed rule in a row without padding, (heads, T)."""
     return np.asarray(pooling.weights(np.zeros((1, source.T, 1)), np.ones((1, source.T), dtype=bool))[0])
+
+
+def split_layers(X: Any) -> dict[Any, Any]:
+    """Each layer's tokens by name, the last layer last; ``{None: X}`` where X has one layer.
+
+    A layer of a stored array is a lazy slice of it, so that one layer is read at a time.
+    """
+    if isinstance(X, Mapping) and not issparse(X):  # a sparse matrix of keys is a mapping too
+        if not X:
+            raise InvalidInputError("X is a mapping without layers", remedy="Pass {name: (n, T, d)}")
+        return dict(X)
+    if is_tensor(X):
+        X = as_array(X)
+    if getattr(X, "ndim", None) == 4:
+        return {k: X[:, k] for k in range(int(X.shape[1]))} if not _lazy(X) else _slices(X)
+    if is_stored(X) and not hasattr(X, "ndim") and open_blocks(X).ndim == 4:
+        return _slices(X)
+    return {None: X}
+
+
+def _lazy(X: Any) -> bool:
+    """Whether slicing an array would read it: a Zarr array, which has a store."""
+    return hasattr(X, "store")
+
+
+def _slices(X: Any) -> dict[Any, Any]:
+    array = require("dask.array", "sweeps").from_zarr(X)
+    return {k: array[:, k] for k in range(int(array.shape[1]))}
+
+
+def same_layers(fitted: tuple[Any, ...], given: dict[Any, Any]) -> None:
+    """Raise unless the layers are those of the fit."""
+    missing = [layer for layer in fitted if layer not in given]
+    if missing or len(given) < len(fitted) or (None in given) != (None in fitted):
+        raise ShapeError(
+            f"the fit saw layers {', '.join(map(str, fitted))}" if None not in fitted else "the fit saw one layer",
+            tuple(given),
+            "Pass the same layers",
+        )

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from spikepool.errors import ModelFormatError, require
-from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
 from spikepool.pooling.saving import ARRAYS, CLASSES, FORMAT, STRUCTURE, VERSION
+from spikepool.pooling.selection import poolings
 
 LARGEST_STRUCTURE = 2**27  # bytes of JSON; a hundred thousand classes take a tenth of it
 

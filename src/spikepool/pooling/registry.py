@@ -120,5 +120,5 @@ def register_rule(
 
 
 def registered() -> dict[str, PoolingSpec]:
-    """What has been registered so far; :mod:`spikepool.pooling.catalogue` adds what comes with the package."""
+    """What has been registered so far; :mod:`spikepool.pooling.selection` adds what comes with the package."""
     return dict(_REGISTRY)

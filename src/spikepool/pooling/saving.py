@@ -3,6 +3,8 @@
 ``model.json`` has the format, its version, the class, its parameters and fitted attributes, and the checksum of
 ``arrays.safetensors``. An array stands in the JSON as ``{"array": name}``. Only the classes named here are made on
 loading; nothing in the files is executed.
+
+Fitted models for other processes and programs: a folder, an ONNX file, a module of sentence-transformers.
 """
 
 from __future__ import annotations
@@ -17,20 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.targets import MODEL_FILE, MODEL_FORMAT, check_target
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.files import making_parents, replacing_folder
-from spikepool.kit.gcv import RidgeFit
-from spikepool.pooling.candidates import Candidate
-from spikepool.pooling.covariances import CovariancePooling
 from spikepool.pooling.heads import LogisticFit
-from spikepool.pooling.per_class import ClassScores
+from spikepool.pooling.learned_report import Candidate, ClassScores
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import FunctionPooling
-from spikepool.pooling.rules import MaxPooling, RulePooling, SpreadPooling
+from spikepool.pooling.rules import CovariancePooling, MaxPooling, RulePooling, SpreadPooling
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.token_space import TokenSpace
+from spikepool.ridge.gcv import RidgeFit
 
 FORMAT, VERSION = MODEL_FORMAT, 1
 STRUCTURE, ARRAYS = MODEL_FILE, "arrays.safetensors"
@@ -123,3 +124,52 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
         for name, text in (also or {}).items():
             (draft / name).write_text(text, encoding="utf-8")
     return target
+
+
+class Portable:
+    """What takes a fitted pooling elsewhere."""
+
+    def save(self, folder: Any, *, overwrite: bool = False) -> Any:
+        """Write the fitted model to a folder (JSON and safetensors) for :func:`spikepool.load`, and return its path."""
+        check_is_fitted(self, "weights_")
+        return save(self, folder, overwrite=overwrite)
+
+    def to_onnx(self, path: Any, *, overwrite: bool = False) -> Any:
+        """Write the fitted model as an ONNX file.
+
+        Inputs are ``tokens``, float32 (n, T, d), and ``mask``, bool (n, T), true where a token is observed; n and T are
+        free. With several layers ``tokens`` is (n, layers, T, d) in the order of ``layers_``; with a table it holds
+        int64 ids (n, T). Outputs are ``label``, the index into ``classes_``, and ``probabilities`` (n, K); those of a
+        regressor are ``values`` (n,). An existing file is refused; with `overwrite` one that this method wrote is
+        replaced.
+        """
+        from spikepool.pooling.onnx_export import write_onnx
+
+        check_is_fitted(self, "weights_")
+        return write_onnx(self, path, overwrite=overwrite)
+
+    def to_sentence_transformers(
+        self, folder: Any, encoder: Any = "minilm", layers: Any = None, max_tokens: int = 128
+    ) -> Any:
+        """Write a folder that sentence-transformers loads, so that its ``encode`` gives the features of `transform`.
+
+        Load it with ``SentenceTransformer(folder, trust_remote_code=True)`` where spikepool is installed.
+
+        Parameters
+        ----------
+        folder : path
+            Must not exist.
+        encoder : path
+            Folder of the encoder that made the tokens, with the files of transformers.
+        layers : sequence of int, optional
+            Hidden states that the pooling was fitted on, in the order of ``layers_``; the last one by default.
+        max_tokens : int
+            Longest text.
+        """
+        from importlib import import_module
+
+        check_is_fitted(self, "weights_")
+        # not a plain import: encoders are a package of this layer, and torch is needed only here
+        write = import_module("spikepool.texts.sentence_module").write_sentence_transformer
+        place = import_module("spikepool.texts.encoders").encoder_folder(encoder)
+        return write(self, folder, place, [] if layers is None else [int(layer) for layer in layers], max_tokens)

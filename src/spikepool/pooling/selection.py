@@ -1,7 +1,7 @@
-r"""Compare poolings and layers by cross-validation, combine them, and keep the mean where that is not better.
+"""Compare poolings and layers by cross-validation, combine them, and keep the mean where that is not better.
 
 Every candidate predicts each row from the other folds, with its weights learned without the fold and its penalty chosen
-by the same out-of-fold squared error (:mod:`spikepool.kit.fold_ridge`). The predictions are combined by non-negative
+by the same out-of-fold squared error (:mod:`spikepool.ridge.folds`). The predictions are combined by non-negative
 weights (:mod:`spikepool.pooling.stacking`), the stack. Simpler predictions are preferred within ``ERRORS_REQUIRED``
 standard errors of the paired difference in squared error, the weights of the stack being found without each fold:
 
@@ -11,6 +11,8 @@ standard errors of the paired difference in squared error, the weights of the st
 
 Of several layers all are compared by their mean; the best two and the last are compared in full. The ranking is made
 without each fold as well, so that the judgement of a fold's stack has not seen its labels.
+
+Every pooling by name: those of the package, which are registered here, and those of others.
 """
 
 from __future__ import annotations
@@ -24,16 +26,36 @@ import numpy as np
 
 from spikepool.data.tokens import TokenInput
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
-from spikepool.kit.fold_ridge import START, FeatureRidge, KernelRidge, out_of_fold
-from spikepool.kit.gcv import RidgeFit
+from spikepool.kit.memory import Map
 from spikepool.kit.progress import Progress
-from spikepool.kit.threads import Map
-from spikepool.pooling.candidates import Candidate
-from spikepool.pooling.catalogue import poolings
+from spikepool.pooling.learned_report import Candidate
 from spikepool.pooling.learning_rows import LearningRows
-from spikepool.pooling.registry import Pooling, PoolingSpec
+from spikepool.pooling.registry import Pooling, PoolingSpec, registered
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.stacking import cross_fitted, paired
+from spikepool.ridge.folds import START, FeatureRidge, KernelRidge, out_of_fold
+from spikepool.ridge.gcv import RidgeFit
+
+
+def poolings() -> dict[str, PoolingSpec]:
+    """Every registered pooling by name: the mean, the others that are compared, the rest; cheap ones first."""
+
+    def rank(item: tuple[str, PoolingSpec]) -> tuple[bool, bool, float]:
+        # not the order in which modules happened to be imported
+        return item[0] != "mean", not item[1].candidate, item[1].cost
+
+    return dict(sorted(registered().items(), key=rank))
+
+
+def pooling_names() -> tuple[str, ...]:
+    """Values that ``pooling=`` accepts."""
+    return ("auto", *poolings())
+
+
+def candidate_names() -> tuple[str, ...]:
+    """Poolings that ``pooling="auto"`` compares, the mean first."""
+    return tuple(name for name, spec in poolings().items() if spec.candidate)
+
 
 # Standard errors of squared error by which the stack must be better than the mean, and than the best candidate.
 ERRORS_REQUIRED = 1.0

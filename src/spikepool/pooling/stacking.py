@@ -1,4 +1,4 @@
-r"""Predictions of several candidates combined, and whether the combination is better than the mean alone.
+"""Predictions of several candidates combined, and whether the combination is better than the mean alone.
 
 With E_c (n, k) the out-of-fold residuals of candidate c and G_cc' = Σ_i w_i <E_ci, E_c'i>, the weights of the stack are
 
@@ -6,6 +6,11 @@ With E_c (n, k) the out-of-fold residuals of candidate c and G_cc' = Σ_i w_i <E
 
 non-negative least squares of the targets on the candidates' out-of-fold scores. To judge the stack, v is found anew
 without each fold and applied to that fold.
+
+Probabilities from ridge scores: p = softmax(a·f), the scale a by maximum likelihood on out-of-fold scores.
+
+One parameter cannot change which class is largest, so that `predict` and `predict_proba` agree; scores of rows that the
+ridge has not seen keep it from being overconfident. For two classes p = 1/(1 + exp(−2af)).
 """
 
 from __future__ import annotations
@@ -13,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import minimize_scalar, nnls
+from scipy.special import logsumexp, softmax
 
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 
@@ -79,3 +85,31 @@ def paired(difference: FloatArray, weights: FloatArray, clusters: IntArray) -> t
     largest = float(np.abs(np.bincount(clusters, weights * difference)).max())
     energy = float((sums**2).sum()) * units / (units - 1) + 2 * largest**2
     return mean, float(np.sqrt(energy)) / total
+
+
+# Range of ln a; scores are about ±1.
+LOG_SCALE = (-4.0, 5.0)
+# Where no row could be left out: scores of ±1 are then probabilities of .12 and .88.
+DEFAULT_SCALE = 1.0
+
+
+def class_scores(values: FloatArray) -> FloatArray:
+    """Scores (n, K) of all classes; for two classes from one column f they are −f and f."""
+    return np.column_stack([-values, values]) if values.shape[1] == 1 else values
+
+
+def fit_scale(values: FloatArray, codes: IntArray, weights: FloatArray) -> float:
+    """The scale a of largest likelihood, given out-of-fold values (n, k), classes (n,) and row weights."""
+    scores = class_scores(values)
+    own = scores[np.arange(len(codes)), codes]
+
+    def loss(log_scale: float) -> float:
+        a = np.exp(log_scale)
+        return float(weights @ (logsumexp(a * scores, axis=1) - a * own))
+
+    return float(np.exp(minimize_scalar(loss, bounds=LOG_SCALE, method="bounded").x))
+
+
+def probabilities(values: FloatArray, scale: float) -> FloatArray:
+    """Probabilities (n, K) of the classes."""
+    return np.asarray(softmax(scale * class_scores(values), axis=1))

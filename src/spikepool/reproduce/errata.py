@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spikepool.kit import validation as check
-from spikepool.reproduce.base import Settings, mean_and_error
-from spikepool.reproduce.setting import Sizes, prefix_model, weights_for
+from spikepool.reproduce.base import Settings, Sizes, mean_and_error, prefix_model, weights_for
 from spikepool.simulation.simulate import simulate_grid
 from spikepool.theory import spikes
 from spikepool.theory.as_printed import published_alignment, published_outlier, published_thresholds

@@ -8,10 +8,9 @@ import numpy as np
 import xarray as xr
 
 from spikepool.drawing import palette, plotting
-from spikepool.kit.statistics import standard_error
+from spikepool.kit.showing import standard_error
 from spikepool.model import SequenceModel
-from spikepool.reproduce.base import Check, FigureSpec, Settings, compare, within
-from spikepool.reproduce.setting import METHODS, weights_for
+from spikepool.reproduce.base import METHODS, Check, FigureSpec, Settings, compare, weights_for, within
 from spikepool.world.correlation import prefix_correlation
 
 if TYPE_CHECKING:

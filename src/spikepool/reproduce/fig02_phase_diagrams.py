@@ -9,8 +9,7 @@ import xarray as xr
 
 from spikepool.drawing import plotting
 from spikepool.model import SequenceModel
-from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare, mean_and_error
-from spikepool.reproduce.setting import weights_for
+from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare, mean_and_error, weights_for
 from spikepool.simulation.simulate import simulate_grid
 from spikepool.theory.closed_form import centred_alignment, signal_threshold
 from spikepool.world.correlation import spiked_correlation

@@ -10,19 +10,20 @@ from numpy.typing import NDArray
 
 from spikepool.drawing import palette, plotting
 from spikepool.laws.base import SpectralLaw
-from spikepool.laws.free_product import FreeProductLaw
-from spikepool.laws.marchenko_pastur import MarchenkoPastur
+from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.reproduce.base import (
     OUTLIER_BIAS,
     Check,
     FigureSpec,
     Settings,
+    Sizes,
     compare,
     kolmogorov_distance,
     mean_and_error,
+    prefix_model,
+    weights_for,
     within,
 )
-from spikepool.reproduce.setting import Sizes, prefix_model, weights_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

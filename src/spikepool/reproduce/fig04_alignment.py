@@ -10,8 +10,18 @@ import xarray as xr
 from spikepool import __version__
 from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
-from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare
-from spikepool.reproduce.setting import METHODS, Sizes, prefix_model, spiked_model, weights_for
+from spikepool.reproduce.base import (
+    METHODS,
+    Check,
+    FigureSpec,
+    Settings,
+    Sizes,
+    alignment_bias,
+    compare,
+    prefix_model,
+    spiked_model,
+    weights_for,
+)
 from spikepool.sweeps import sweep
 from spikepool.theory.as_printed import published_alignment
 from spikepool.theory.closed_form import centred_alignment, signal_threshold

@@ -10,8 +10,18 @@ from numpy.typing import NDArray
 
 from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
-from spikepool.reproduce.base import OUTLIER_BIAS, Check, FigureSpec, Settings, compare, mean_and_error, within
-from spikepool.reproduce.setting import METHODS, Sizes, weights_for
+from spikepool.reproduce.base import (
+    METHODS,
+    OUTLIER_BIAS,
+    Check,
+    FigureSpec,
+    Settings,
+    Sizes,
+    compare,
+    mean_and_error,
+    weights_for,
+    within,
+)
 from spikepool.theory import spikes
 from spikepool.theory.as_printed import published_thresholds
 from spikepool.theory.closed_form import signal_threshold

@@ -11,8 +11,7 @@ from spikepool.drawing import palette, plotting
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
 from spikepool.model import SequenceModel
-from spikepool.reproduce.base import Check, FigureSpec, Settings, compare, mean_and_error
-from spikepool.reproduce.setting import PREFIX, weights_for
+from spikepool.reproduce.base import PREFIX, Check, FigureSpec, Settings, compare, mean_and_error, weights_for
 from spikepool.simulation.ridge import learn_weights
 from spikepool.theory.ridge import ridge_prediction
 from spikepool.world.correlation import prefix_correlation

@@ -10,17 +10,20 @@ import xarray as xr
 
 from spikepool.drawing import palette, plotting
 from spikepool.reproduce.base import (
+    METHODS,
     OUTLIER_BIAS,
     Check,
     FigureSpec,
     Settings,
+    Sizes,
     alignment_bias,
     compare,
     eigenvalue_bias,
     mean_and_error,
+    prefix_model,
+    weights_for,
 )
 from spikepool.reproduce.errata import published_table, row_variables
-from spikepool.reproduce.setting import METHODS, Sizes, prefix_model, weights_for
 from spikepool.simulation.simulate import simulate_grid
 from spikepool.theory.as_printed import published_alignment, published_outlier
 from spikepool.theory.closed_form import centred_alignment, signal_threshold

@@ -15,12 +15,14 @@ from spikepool.reproduce.base import (
     Check,
     FigureSpec,
     Settings,
+    Sizes,
     alignment_bias,
     compare,
     eigenvalue_bias,
     mean_and_error,
+    prefix_model,
+    weights_for,
 )
-from spikepool.reproduce.setting import Sizes, prefix_model, weights_for
 from spikepool.simulation.simulate import simulate_grid
 from spikepool.theory.uncentred import mixed_alignment
 from spikepool.world.weights import causal_weights, mean_weights

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
-from spikepool.reproduce.base import Check, FigureSpec, Settings, compare, mean_and_error
-from spikepool.reproduce.setting import PREFIX
+from spikepool.reproduce.base import PREFIX, Check, FigureSpec, Settings, compare, mean_and_error
 from spikepool.world.correlation import prefix_correlation
 from spikepool.world.weights import causal_weights
 

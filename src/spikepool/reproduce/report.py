@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from spikepool import __version__
 from spikepool.data.targets import check_target
-from spikepool.drawing.dark import themed
+from spikepool.drawing.palette import themed
 from spikepool.drawing.plotting import save_figure
 from spikepool.errors import MissingDependencyError, SpikepoolError, require
 from spikepool.kit.files import replacing_file, write_text

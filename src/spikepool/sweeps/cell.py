@@ -1,19 +1,31 @@
-"""What one cell computes: predictions, or one simulated draw, for all weights and all mu of one model."""
+"""What one cell computes: predictions, or one simulated draw, for all weights and all mu of one model.
+
+What happens on a worker: one cell, computed and written. Nothing here raises but for a bug.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spikepool import __version__
+from spikepool.errors import DataSourceError, SpikepoolError, StoreWriteError, SweepError
 from spikepool.kit.arrays import FloatArray
+from spikepool.kit.memory import single_threaded_blas
 from spikepool.model import Prediction, SequenceModel
 from spikepool.simulation.simulate import simulate_draw
 from spikepool.sweeps import grid, schema
 from spikepool.sweeps.grid import Cell
 from spikepool.sweeps.spec import SweepSpec
+from spikepool.sweeps.store import Store
 from spikepool.theory.given_tokens import prepare_tokens
 from spikepool.world.tokens import draw_tokens
 
@@ -128,3 +140,67 @@ def _simulate(spec: SweepSpec, model: SequenceModel, cell: Cell, values: Values,
                 errors[places.index(name)] = describe(err)
             else:  # each by itself, to tell which it was
                 attempts = [{name: w} for name, w in chosen.items()]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell went: ``"done"`` and ``"failed"`` are on disk, ``"unwritable"`` and ``"refused"`` end the sweep."""
+
+    status: Literal["done", "failed", "unwritable", "refused"]
+    message: str = ""
+
+
+class _SingleThreadedBLAS:
+    """One BLAS thread while any cell is being computed in this process.
+
+    The order in which several threads add numbers up changes the last bits, and every core has a worker anyway.
+    The limit belongs to the process, so it is lifted only when the last of several threads leaves.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limits = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limits.enter_context(single_threaded_blas())
+            self._inside += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limits.close()
+
+
+_single_threaded_blas = _SingleThreadedBLAS()
+
+
+@lru_cache(maxsize=8)
+def _store(path: str, fingerprint: str) -> Store:
+    """The store, opened once a process; `fingerprint` tells it from an earlier one at the same path."""
+    store = Store.open(path)
+    if store.fingerprint != fingerprint:
+        raise SweepError("the store there is another one", path)
+    return store
+
+
+def run_cell(cell: Cell, path: str, fingerprint: str, version: str) -> Outcome:
+    """Compute `cell` of the store at `path` (or URL) and write it; the spec is read from the store."""
+    if version != __version__:
+        return Outcome("refused", f"the driver runs spikepool {version}, this worker {__version__}")
+    try:
+        store = _store(path, fingerprint)
+    except SpikepoolError as err:
+        return Outcome("refused", f"a worker cannot use the store: {err}")
+    with _single_threaded_blas:
+        values, failed = compute(store.spec, cell)
+    try:
+        store.write(cell, values, failed=failed)
+    except (StoreWriteError, DataSourceError) as err:
+        return Outcome("unwritable", str(err))
+    return Outcome("failed" if failed else "done")

@@ -9,6 +9,8 @@ Ages are differences of the store's own times of writing, so that clocks of mach
 process is known to be dead (same machine, same boot) need not be waited for. An owner that could not renew in time
 stops. Should its last tasks still write, they write the same bytes as the next owner's: cells are a function of the
 spec alone.
+
+One driver a store: a lock that dies with its owner in a folder, a lease that expires anywhere else.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from spikepool.errors import SpikepoolError, StoreLockedError
-from spikepool.sweeps.folders import RemoteFolder
+from spikepool.errors import SpikepoolError, StoreLockedError, StoreWriteError
+from spikepool.sweeps.folders import Folder, LocalFolder, RemoteFolder
 
 # Long enough to outlast a stall of the network, short enough to wait for after a crash of another machine.
 LEASE_SECONDS = 60.0
@@ -173,3 +175,73 @@ def process_identity(pid: int) -> str | None:
     if state == "Z":  # dead, and not yet asked about by its parent
         return None
     return f"{boot}/{namespace}/{pid}/{start}"
+
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # no such locks on Windows; two drivers then do the same work twice, but write the same bytes
+    fcntl = None
+
+
+@contextmanager
+def exclusive(folder: Folder, seconds: float) -> Iterator[Callable[[], None]]:
+    """Be the only driver of the store in `folder`; gives a function that raises when that is no longer so."""
+    if isinstance(folder, RemoteFolder):
+        with leased(folder, seconds) as still_ours:
+            yield still_ours
+    elif isinstance(folder, LocalFolder):
+        with locked(folder.path):
+            yield lambda: None
+
+
+@contextmanager
+def locked(store: Path) -> Iterator[None]:
+    """Hold the lock of `store`, a file beside it, or raise :class:`StoreLockedError` at once.
+
+    The operating system releases the lock when the process ends, however it ends, so a killed driver never
+    blocks the next one. (On a network file system this needs working ``flock``.)
+    """
+    path = store.with_name(f".{store.name}.lock")
+    if fcntl is None:
+        yield
+        return
+    descriptor = _acquire(path, store)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _acquire(path: Path, store: Path) -> int:
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as err:
+            raise StoreWriteError(
+                f"cannot create {path}: {err.strerror}",
+                remedy="Choose a store in a folder that can be written, or read a finished one with "
+                "spikepool.sweeps.open_results",
+            ) from err
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as err:
+            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise StoreLockedError(
+                f"another driver{f' (process {owner})' if owner else ''} is writing to {store}",
+                remedy="Wait for it, or choose another store",
+            ) from err
+        # The previous owner may have removed the file between our open and our lock: then we hold the lock of
+        # a file that nobody else will ever see, and must take the new one.
+        try:
+            current = os.stat(path).st_ino == os.fstat(descriptor).st_ino
+        except FileNotFoundError:
+            current = False
+        if current:
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            return descriptor
+        os.close(descriptor)

@@ -12,7 +12,7 @@ import numpy as np
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.progress import Progress
-from spikepool.kit.statistics import standard_error
+from spikepool.kit.showing import standard_error
 from spikepool.model import QueryModel
 from spikepool.world.tokens import child_seed
 

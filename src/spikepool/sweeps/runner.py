@@ -17,16 +17,14 @@ from spikepool.kit import validation as check
 from spikepool.kit.progress import Progress
 from spikepool.model import QueryModel, SequenceModel
 from spikepool.sweeps import cluster
-from spikepool.sweeps.cell import blank, describe
+from spikepool.sweeps.cell import Outcome, blank, describe, run_cell
 from spikepool.sweeps.dataset import load
 from spikepool.sweeps.folders import Folder, LocalFolder, as_folder
 from spikepool.sweeps.grid import Cell, cells
-from spikepool.sweeps.lease import LEASE_SECONDS
-from spikepool.sweeps.lock import exclusive
+from spikepool.sweeps.lease import LEASE_SECONDS, exclusive
 from spikepool.sweeps.query import sweep_query
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.store import Store
-from spikepool.sweeps.worker import Outcome, run_cell
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -28,8 +28,7 @@ from spikepool.data.blocks import BlockSource
 from spikepool.data.formats import TensorEntry
 from spikepool.data.names import names_an_embedding
 from spikepool.data.opening import open_blocks
-from spikepool.data.table_input import list_tensors, locate_table, open_table
-from spikepool.data.token_lists import tokens_beside
+from spikepool.data.table_input import list_tensors, locate_table, open_table, tokens_beside
 from spikepool.errors import MemoryBudgetError, NonFiniteError, SpikepoolError, TableFormatError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from spikepool.data.blocks import ArrayBlocks, BlockSource, block_rows
 from spikepool.errors import ShapeError, SpikepoolError
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.bulk_edge import find_edge
 from spikepool.kit.memory import require_memory
 from spikepool.kit.showing import record
+from spikepool.laws.bulk_edge import find_edge
 from spikepool.tables.geometry import side_by_side
 from spikepool.tables.gram import stream_moments
-from spikepool.tables.measures import effective_rank, stable_rank
+from spikepool.tables.report import effective_rank, stable_rank
 
 # Relative size below which a residual is rounding of the arithmetic itself.
 NOTHING = 1e-6

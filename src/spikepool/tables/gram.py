@@ -7,19 +7,28 @@ LeVeque's update
 
 so that nothing is ever computed as a difference of large sums: a mean a million times the standard deviation
 costs no digits. The rank-b update is one BLAS ``dsyrk``, half the work of a matrix product.
+
+Moments of two random halves of the rows, in one pass that may be split over many machines.
+
+Second pass over the rows: their norms, and how much of the outlying directions rests on a few of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.blas import dsyrk
 
-from spikepool.data.blocks import BlockSource
-from spikepool.errors import NonFiniteError
-from spikepool.kit.arrays import FloatArray
+from spikepool.data.blocks import BlockSource, block_rows, checked_block
+from spikepool.data.map_merge import map_merge
+from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError
+from spikepool.kit.arrays import BoolArray, FloatArray
 
 
 @dataclass
@@ -118,3 +127,162 @@ def stream_moments(source: BlockSource, rows: int | None = None) -> Moments:
     for block in source.blocks(rows):
         moments.add(block)
     return moments
+
+
+class RowCoins:
+    """A fair coin for every row number: the same whatever chunk the row comes in.
+
+    The coins are those that `rng` would throw row by row, and are taken from it, where it can skip ahead.
+    """
+
+    def __init__(self, rng: np.random.Generator, rows: int) -> None:
+        generator = rng.bit_generator
+        if isinstance(generator, np.random.PCG64):
+            self._state = generator.state
+            generator.advance(rows)
+        else:
+            self._state = np.random.PCG64(int(rng.integers(1 << 63))).state
+
+    def __call__(self, start: int, count: int) -> BoolArray:
+        """Coins of the rows from `start` on."""
+        generator = np.random.PCG64()
+        generator.state = self._state
+        generator.advance(start)
+        return np.asarray(np.random.Generator(generator).random(count) < 0.5)
+
+
+class HalfMoments:
+    """Moments of both halves; see :func:`spikepool.data.map_merge.map_merge`."""
+
+    def __init__(self, d: int, name: str, coins: RowCoins | None) -> None:
+        self._d, self._name, self._coins = d, name, coins
+        self.halves = Moments.zero(d), Moments.zero(d)
+
+    def add(self, start: int, rows: NDArray[Any]) -> None:
+        """Add a chunk whose first row is number `start`."""
+        step = block_rows(self._d)
+        for first in range(0, len(rows), step):
+            block = checked_block(rows[first : first + step], self._d, self._name, start + first)
+            if self._coins is None:
+                self.halves[0].add(block)
+                continue
+            coins = self._coins(start + first, len(block))
+            self.halves[0].add(block[coins])
+            self.halves[1].add(block[~coins])
+
+    def merged(self, other: HalfMoments) -> HalfMoments:
+        """Both sums together; neither is changed."""
+        result = HalfMoments(self._d, self._name, self._coins)
+        for mine, one, two in zip(result.halves, self.halves, other.halves, strict=True):
+            mine.merge(one)
+            mine.merge(two)
+        return result
+
+
+def half_moments(source: BlockSource, rng: np.random.Generator, *, split: bool = True) -> tuple[Moments, Moments]:
+    """Moments of two random halves of the rows of `source`; of stored tables, wherever Dask runs.
+
+    Without `split` the first has all the rows.
+    """
+    V, d = source.shape
+    new = partial(HalfMoments, d, source.name, RowCoins(rng, V) if split else None)
+    if source.adaptable and not source.portable:  # rows in memory: chunks of one block each
+        step = block_rows(d)
+        source = source.with_borders([*range(0, V, step), V])
+    return map_merge(new, [source], label=f"moments of {source.name}", show=False).halves
+
+
+@dataclass(frozen=True)
+class InfluentialRow:
+    """A row that carries much of an outlying direction.
+
+    Attributes
+    ----------
+    row : int
+        Token id.
+    token : str or None
+        Its name, when a tokenizer was given.
+    direction : int
+        Which eigenvector it weighs on most, from 1.
+    share : float
+        Its share of that eigenvalue, (u'x)²/(V λ); 1/V on average.
+    norm : float
+        Norm of the centred row.
+    """
+
+    row: int
+    token: str | None
+    direction: int
+    share: float
+    norm: float
+
+
+def scan_rows(
+    source: BlockSource, mean: FloatArray, directions: FloatArray, eigenvalues: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(norms of the centred rows, shares (V, k) of each row in each eigenvalue)."""
+    V = source.shape[0]
+    norms = np.empty(V)
+    shares = np.empty((V, directions.shape[1]))
+    start = 0
+    for block in source.blocks():
+        block -= mean
+        stop = start + len(block)
+        norms[start:stop] = np.sqrt(np.einsum("ij,ij->i", block, block))
+        shares[start:stop] = (block @ directions) ** 2 / (V * eigenvalues)
+        start = stop
+    return norms, shares
+
+
+def heaviest(
+    norms: FloatArray, shares: FloatArray, count: int, name: Callable[[int], str] | None
+) -> list[InfluentialRow]:
+    """The `count` rows with the largest share of any direction, heaviest first."""
+    largest = shares.max(axis=1)
+    order = np.argsort(-largest, kind="stable")[:count]
+    return [
+        InfluentialRow(
+            int(row),
+            name(int(row)) if name else None,
+            int(shares[row].argmax()) + 1,
+            float(largest[row]),
+            float(norms[row]),
+        )
+        for row in order
+    ]
+
+
+def token_names(tokenizer: Any, V: int) -> Callable[[int], str] | None:
+    """A function from token id to name, out of a tokenizer, names of V tokens or a function; None stays None."""
+    if tokenizer is None:
+        return None
+    for method in ("id_to_token", "convert_ids_to_tokens"):
+        if hasattr(tokenizer, method):
+            return partial(_named, getattr(tokenizer, method))
+    if callable(tokenizer):
+        return partial(_named, tokenizer)
+    if isinstance(tokenizer, (str, bytes)) or not hasattr(tokenizer, "__getitem__"):
+        raise InvalidInputError(
+            "tokenizer must turn a token id into a name",
+            tokenizer,
+            "Pass a tokenizer with id_to_token, a list of names or a function",
+        )
+    # before the table is read: a list that is too short would fail at the very end, on some tables only
+    if hasattr(tokenizer, "__len__") and len(tokenizer) < V:
+        raise ShapeError(
+            f"tokenizer has {len(tokenizer)} names for the {V} rows of the table",
+            tokenizer,
+            "Pass one name per row, in the order of the rows; rows that pad the table need one too",
+        )
+    return partial(_named, tokenizer.__getitem__)
+
+
+def _named(lookup: Callable[[int], Any], row: int) -> str:
+    try:
+        return str(lookup(row))
+    except Exception as err:  # the caller's own code, which may raise anything
+        raise InvalidInputError(
+            f"tokenizer has no name for a row of the table ({type(err).__name__}: {err})",
+            row,
+            "Give every row a name, or leave the tokenizer out",
+        ) from err

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.bulk_edge import BulkEdge, find_edge
+from spikepool.laws.bulk_edge import BulkEdge, find_edge
 from spikepool.tables.population import TablePopulation, fit_population, plug_in
 
 LEVEL = 0.05  # of the test; the usual one

@@ -17,16 +17,14 @@ from spikepool.data.table_input import as_table, open_table
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.bulk_edge import FEWEST, MARGIN, USUAL_SHARE, BulkEdge, find_edge, require_eigenvalues
 from spikepool.kit.progress import Progress
 from spikepool.kit.showing import one_line
+from spikepool.laws.bulk_edge import FEWEST, MARGIN, USUAL_SHARE, BulkEdge, find_edge, require_eigenvalues
 from spikepool.tables import nulls, report
-from spikepool.tables.gram import Moments
-from spikepool.tables.half_moments import half_moments
+from spikepool.tables.gram import InfluentialRow, Moments, half_moments, heaviest, scan_rows, token_names
 from spikepool.tables.heldout import fit_table_bulk, predict_held_out
-from spikepool.tables.measures import measure
 from spikepool.tables.population import TablePopulation, plug_in
-from spikepool.tables.rows import InfluentialRow, heaviest, scan_rows, token_names
+from spikepool.tables.report import measure
 
 MOST_DIRECTIONS = 20  # outlying directions whose rows are examined
 ROUNDING = 1e-13  # eigenvalues below this share of the largest, times d, are zeros
@@ -78,7 +76,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     center : bool, default=True
         Subtract the mean of each column.
     margin : float, default=4.7
-        Least distance of an outlier beyond the edge; see :mod:`spikepool.kit.bulk_edge` for the choice.
+        Least distance of an outlier beyond the edge; see :mod:`spikepool.laws.bulk_edge` for the choice.
     max_outliers : int, optional
         Most outliers considered; half of the eigenvalues by default. Beyond a tenth of them twice the margin is
         required.

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import erf
 
 from spikepool.errors import ModelFormatError, require
-from spikepool.texts.encoder_types import LayerNames, States, Tokenised
-from spikepool.texts.tokenising import load_tokenizer, tokenise
+from spikepool.texts.encoder_types import LayerNames, States, Tokenised, load_tokenizer, tokenise
 
 _SQRT_HALF = np.float32(0.7071067811865476)
 

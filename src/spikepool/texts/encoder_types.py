@@ -1,12 +1,21 @@
-"""What an encoder is: something that tokenises texts and gives the hidden states of their tokens."""
+"""What an encoder is: something that tokenises texts and gives the hidden states of their tokens.
+
+Tokenisation with the tokenizers library.
+
+Token embeddings of texts, computed in batches of similar length.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spikepool.errors import ModelFormatError, require
 
 LayerNames = tuple[int | str, ...]
 States = NDArray[np.float32]
@@ -43,3 +52,111 @@ class Encoder(Protocol):
 
     def embed(self, ids: NDArray[np.int64], mask: NDArray[np.bool_], layers: LayerNames) -> States:
         """(B, len(layers), T, d) hidden states of a batch that is padded on the right."""
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer.json of a folder."""
+    tokenizers = require("tokenizers", "text")
+    try:
+        found = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as err:  # the library raises bare exceptions
+        raise ModelFormatError(f"the tokenizer.json of {folder.name} cannot be read: {err}") from err
+    found.no_padding()
+    found.no_truncation()
+    return found
+
+
+def tokenise(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[Tokenised]:
+    """Ids and strings of the tokens of each text; what exceeds `max_tokens` is cut, special tokens kept."""
+    tokenizer.enable_truncation(max_tokens)
+    found = tokenizer.encode_batch(list(texts))
+    return [Tokenised(list(one.ids), list(one.tokens), bool(one.overflowing)) for one in found]
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """Token embeddings of texts.
+
+    Attributes
+    ----------
+    X : numpy.ndarray or Zarr array
+        (n, T, d) for one layer, (n, layers, T, d) for several; zero where there is no token.
+    mask : numpy.ndarray of shape (n, T)
+        True where a text has a token.
+    tokens : list of list of str
+        Token strings of each text.
+    layers : tuple
+        Names of the layers.
+    encoder : str
+        What made them.
+    notes : tuple of str
+        What was cut or left empty.
+    """
+
+    X: Any
+    mask: NDArray[np.bool_]
+    tokens: list[list[str]] = field(repr=False)
+    layers: LayerNames
+    encoder: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def by_layer(self) -> dict[str, Any]:
+        """{name of the layer: (n, T, d)}, as :class:`spikepool.LearnedPoolingClassifier` takes it."""
+        if self.X.ndim == 3:
+            return {str(self.layers[0]): self.X}
+        return {str(name): self.X[:, place] for place, name in enumerate(self.layers)}
+
+
+def tokenised(encoder: Encoder, texts: Sequence[str], max_tokens: int) -> list[Tokenised]:
+    """Tokens of every text; one padding token stands for a text that has none."""
+    found: list[Tokenised] = []
+    for start in range(0, len(texts), 4096):
+        found += encoder.tokenise(texts[start : start + 4096], max_tokens)
+    return [one if one.ids else Tokenised([0], [""], one.truncated) for one in found]
+
+
+def batches(lengths: Sequence[int], size: int) -> Iterator[NDArray[np.intp]]:
+    """Places of texts of similar length, `size` at a time."""
+    order = np.argsort(lengths, kind="stable")
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def embedded_rows(encoder: Encoder, words: list[Tokenised], layers: LayerNames, T: int, batch_size: int) -> States:
+    """(rows, layers, T, d) embeddings, zero beyond the tokens of a row."""
+    out: States | None = None
+    for rows in batches([len(one.ids) for one in words], batch_size):
+        length = max(len(words[i].ids) for i in rows)
+        ids = np.zeros((len(rows), length), dtype=np.int64)
+        mask = np.zeros((len(rows), length), dtype=bool)
+        for k, i in enumerate(rows):
+            ids[k, : len(words[i].ids)] = words[i].ids
+            mask[k, : len(words[i].ids)] = True
+        states = encoder.embed(ids, mask, layers)
+        if out is None:
+            out = np.zeros((len(words), len(layers), T, states.shape[-1]), dtype=np.float32)
+        out[rows, :, :length] = np.where(mask[:, None, :, None], states, 0.0)
+    assert out is not None
+    return out
+
+
+def observed(words: Sequence[Tokenised], T: int) -> NDArray[np.bool_]:
+    """(n, T) mask."""
+    return np.arange(T) < np.array([len(one.ids) for one in words])[:, None]
+
+
+def notes_on(texts: Sequence[str], words: Sequence[Tokenised], max_tokens: int) -> tuple[str, ...]:
+    """What a reader should know: texts that were cut, and empty ones."""
+    notes = []
+    cut = sum(one.truncated for one in words)
+    if cut:
+        notes.append(f"{cut:,} of {len(texts):,} texts have more than {max_tokens} tokens and were cut there")
+    empty = sum(not text.strip() for text in texts)
+    if empty:
+        notes.append(
+            f"{empty:,} of {len(texts):,} texts are empty: their embeddings are those of the special tokens alone"
+        )
+    return tuple(notes)

@@ -59,7 +59,7 @@ class VocabularyRange:
 
     def plot(self, ax: Any = None) -> Any:
         """Alignment against the size of the vocabulary, with the range and the target; returns the axes."""
-        from spikepool.drawing.plans import draw_vocabulary_range
+        from spikepool.drawing.predictions import draw_vocabulary_range
 
         return draw_vocabulary_range(ax, self.minimum, self.maximum, self.curve, self.target)
 

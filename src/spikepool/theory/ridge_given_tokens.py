@@ -32,9 +32,8 @@ from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import ComplexArray, FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.kit.sign_votes import node_count, positive_probability
 from spikepool.theory.prediction import RidgePrediction
-from spikepool.world.labels import block_label, flipped, labels_of
+from spikepool.world.labels import block_label, flipped, labels_of, node_count, positive_probability
 from spikepool.world.pooling_matrix import Projection, token_matrix
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.signs import SignBlocks, sign_blocks, sign_patterns

@@ -33,9 +33,8 @@ from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.roots import dips_below
-from spikepool.laws.atomic import AtomicLaw
+from spikepool.laws.atomic import AtomicLaw, discretise
 from spikepool.laws.base import SpectralLaw
-from spikepool.laws.discretise import discretise
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
 from spikepool.theory.token_usage import Usage

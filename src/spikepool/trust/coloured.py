@@ -18,13 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.statistics import NORMAL_90, SIGNIFICANCE
-from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes, share_of_loss
-from spikepool.trust.effort import Effort, effort
-from spikepool.trust.levels import flat_levels
-from spikepool.trust.population import FLOOR, corrected, population_spectrum
-from spikepool.trust.row_scales import candidates
-from spikepool.trust.sample import SMALLEST_STEADY_SPAN, Sample
+from spikepool.kit.showing import NORMAL_90, SIGNIFICANCE
+from spikepool.trust.draws import Draw, Effort, effort, overlaps, overlaps_with_axes, share_of_loss
+from spikepool.trust.population import FLOOR, corrected, flat_levels, population_spectrum
+from spikepool.trust.sample import SMALLEST_STEADY_SPAN, Sample, candidates
 
 # A hypothesis whose halves differ from the data's by this more (mean over k >= 5) has e times less weight.
 _HALVES_SCALE = 0.01

@@ -15,9 +15,8 @@ from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
-from spikepool.kit.statistics import SIGNIFICANCE
+from spikepool.kit.showing import SIGNIFICANCE
 from spikepool.theory import spikes
-from spikepool.trust.bulk_fit import FEWEST_NONZERO, BulkFit, edge_factor
 from spikepool.trust.coloured import (
     HALVES_TOLERANCE,
     Simulated,
@@ -27,15 +26,12 @@ from spikepool.trust.coloured import (
     simulate,
     steady_spans,
 )
-from spikepool.trust.isotropic import DiagnosedOutlier, explain, mixed
-from spikepool.trust.opening import open_rows
+from spikepool.trust.isotropic import FEWEST_NONZERO, BulkFit, DiagnosedOutlier, edge_factor, explain, mixed
 from spikepool.trust.planning import Curve, curve, required_rows, with_collection
-from spikepool.trust.regimes import IsotropicReading, read_isotropic
+from spikepool.trust.reading import open_rows
+from spikepool.trust.regimes import IsotropicReading, explaining_usage, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
-from spikepool.trust.row_warnings import drift_caution
-from spikepool.trust.rows import Rows, spanned
-from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, span_sizes
-from spikepool.trust.usage import explaining_usage
+from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, Rows, drift_caution, span_sizes, spanned
 
 # A single component is resolved when its interval is no wider than this and more than half of it is its namesake.
 _RESOLVED_WIDTH = 0.5

@@ -267,7 +267,7 @@ class Diagnosis:
             "rows": overlap against the number of rows, past and future. The last two need a coloured verdict; "spans"
             is the default there, "spectrum" elsewhere.
         """
-        from spikepool.drawing import trust as draw
+        from spikepool.drawing import estimates as draw
 
         return draw.draw_diagnosis(self, ax, what)
 

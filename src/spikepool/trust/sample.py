@@ -1,15 +1,36 @@
 """What the rows say about themselves: spectrum, row statistics, agreement of halves and of resampled rows.
 
 Everything the simulation of :mod:`spikepool.trust.coloured` has to explain; :mod:`spikepool.trust.memory_rows` collects
-it from rows in memory and :mod:`spikepool.trust.streamed_rows` from blocks.
+it from rows in memory and :mod:`spikepool.trust.reading` from blocks.
+
+Row scales: how much more some rows vary than others.
+
+Rows are ``x_i = sqrt(s_i)·Sigma^{1/2} z_i`` with scales of mean one. Two statistics show them: the squared norm of a
+row (all components, weighted by variance) and its mean whitened square over the leading components (each weighted
+alike). Both scatter for equal scales too, with variance g, which is taken out by shrinking towards one::
+
+    s = 1 + a (r − 1),   a = sqrt((v − g)/((1 + g) v)),   v = var(r)
+
+so that ``var(s) = (v − g)/(1 + g)``, the variance of scales that explains v = var(s)(1 + g) + g. Heavy tails matter
+more for the overlap of spans than the spectrum does: without scales even the true spectrum predicts too much agreement.
+
+Rows with their spectrum, and the user's groups.
+
+Rows whose first and second half differ.
 """
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from spikepool.data.description import Caution, Description, norm_scatter, numbered
+from spikepool.data.in_memory import group_array
+from spikepool.errors import InvalidInputError
 from spikepool.kit.arrays import FloatArray, IntArray
 
 # Spans that are reported, as far as rows and dimensions allow.
@@ -89,3 +110,87 @@ def group_likeness(sums: FloatArray, squares: float, sizes: IntArray) -> float:
     if pairs == 0:
         return 0.0
     return float(np.clip((float((sums**2).sum()) - squares) / pairs / (squares / n), 0.0, 1.0))
+
+
+def whitened_count(n: int, d: int) -> int:
+    """Leading components that the whitened statistic averages over: enough to be steady, few enough to be real."""
+    return int(max(1, min(max(5, min(d / 2, n / 8, 100)), d, n - 1)))
+
+
+def shrunken(statistic: FloatArray, scatter: float) -> FloatArray:
+    """Scales of mean one from a statistic of the rows and its scatter under equal scales."""
+    r = statistic / statistic.mean()
+    v = float(r.var())
+    if v <= scatter:
+        return np.ones(len(r))
+    slope = np.sqrt((v - scatter) / ((1 + scatter) * v))
+    return np.asarray(1 + slope * (r - 1))
+
+
+def candidates(
+    norms: FloatArray, whitened: FloatArray, values: FloatArray, n_whitened: int, counts: IntArray | None = None
+) -> dict[str, FloatArray]:
+    """The three hypotheses about the scales: equal, by norm, by whitened square.
+
+    `counts` are multiplicities of the rows: c equal rows are one row of c times the scale.
+    """
+    found = {
+        "gauss": np.ones(len(norms)),
+        "norm": shrunken(norms, norm_scatter(float(values.sum()), float((values**2).sum()), len(norms))),
+        "white": shrunken(whitened, 2 / n_whitened),
+    }
+    if counts is None:
+        return found
+    return {name: s * counts / np.mean(s * counts) for name, s in found.items()}
+
+
+# Squares of squares of larger features, and of the inverse of smaller ones, overflow.
+LARGEST_FEATURE = 1e70
+
+
+class Rows(Protocol):
+    """Rows with their spectrum, in memory or streamed; see :class:`spikepool.trust.memory_rows.MemoryRows`."""
+
+    n: int
+    d: int
+    rank: int
+    mean: FloatArray
+    values: FloatArray
+    vectors: FloatArray
+    norms: FloatArray
+    description: Description
+
+    def scores(self, count: int) -> FloatArray: ...  # noqa: D102
+    def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample: ...  # noqa: D102
+
+
+def spanned(rows: Rows) -> Rows:
+    """The same rows as ones of the dimensions that they span: repeated and constant columns add none."""
+    found = copy.copy(rows)
+    found.d, found.values, found.vectors = rows.rank, rows.values[: rows.rank], rows.vectors[: rows.rank]
+    return found
+
+
+def group_numbers(groups: ArrayLike | Any, n: int) -> IntArray:
+    """Groups as numbers 0, 1, ... of shape (n,); at least eight of them, so that they can be halved and resampled."""
+    numbers, _ = numbered(group_array(groups, n))
+    if numbers.max() < 7:
+        raise InvalidInputError(
+            "groups must be at least 8", int(numbers.max()) + 1, "With fewer, nothing can be said about new groups"
+        )
+    return numbers
+
+
+# Contiguous halves that agree less than random ones by more than this, over the spans of k >= 5.
+_CONTIGUOUS_GAP = 0.10
+
+
+def drift_caution(contiguous: float, random: float) -> Caution | None:
+    """The sentence about halves in order that agree less than random ones."""
+    if contiguous >= random - _CONTIGUOUS_GAP:
+        return None
+    return Caution(
+        "drift",
+        f"the first and the second half of the rows agree {contiguous:.2f}, random halves {random:.2f}: the rows are "
+        "sorted or drift; the numbers are those of a random sample of them",
+    )

@@ -121,7 +121,7 @@ class Format:
         ``(probe) -> bool``.
     open : callable
         ``(location, request) -> BlockSource``. Nothing in a file may be trusted: check every length against the size of
-        the file, and :mod:`spikepool.data.budget`, before allocating.
+        the file, and :mod:`spikepool.data.locations`, before allocating.
     tensors : callable or None
         ``(location) -> list of TensorEntry``; by default the one table that `open` gives.
     columns : callable or None

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from spikepool.data.blocks import ArrayBlocks, BlockSource, even_borders
 from spikepool.data.formats import Format, Request, TensorEntry, register
+from spikepool.data.formats.safetensors import bfloat16_to_float32
 from spikepool.data.locations import Location
 from spikepool.data.names import choose_tensor
-from spikepool.data.small_floats import bfloat16_to_float32
 from spikepool.errors import ShapeError, TableFormatError, require
 
 # GGUF metadata types: fixed sizes in bytes; 8 is a string, 9 an array.

@@ -2,6 +2,8 @@
 
 Columns of numbers are features, side by side; a field of JSON lines may hold lists. Other columns are labels, groups or
 texts, by name. Columns named like labels, and row numbers, are never features.
+
+JSON files that are one list of values, or an object of such lists: labels, groups and texts.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.blocks import SequentialBlocks, even_borders
-from spikepool.data.budget import HARMLESS_BYTES, MOST_COLUMNS, RATIO_LIMIT, refuse_pieces
+from spikepool.data.blocks import ArrayBlocks, BlockSource, SequentialBlocks, even_borders
 from spikepool.data.formats import Format, Probe, Request, register
-from spikepool.data.locations import Location
+from spikepool.data.in_memory import as_values
+from spikepool.data.locations import HARMLESS_BYTES, MOST_COLUMNS, RATIO_LIMIT, Location, refuse_pieces
 from spikepool.data.names import USUAL_NAMES, choose_name, hidden_columns
 from spikepool.errors import RaggedError, TableFormatError
 
@@ -326,3 +328,29 @@ def _register(
 
 _register("CSV", (".csv", ".tsv", ".txt"), ROLES, _recognise_csv, _csv_records, 9)
 _register("JSON lines", (".jsonl", ".ndjson"), ("tokens", *ROLES), _recognise_json_lines, _json_records, 8)
+
+
+LARGEST = 2**28  # bytes: JSON takes many times its length in memory
+
+
+def _open(location: Location, request: Request) -> BlockSource:
+    if location.size() > LARGEST:
+        raise TableFormatError("the JSON file is too large", location.size(), "Use JSON lines, npy or Parquet")
+    try:
+        found = json.loads(location.read().decode("utf-8-sig"))
+    except (ValueError, RecursionError) as err:
+        raise TableFormatError(f"{location.name} is not a JSON list ({err})", remedy="Write a list of labels") from err
+    if isinstance(found, dict):
+        found = found[choose_name(list(found), request.column, request.role, location.name, "list")]
+    elif request.column is not None:
+        raise TableFormatError("a JSON list has no columns", request.column, "Leave the name out")
+    values = as_values(found, location.name)
+    return ArrayBlocks(np.asarray(values), location.url)
+
+
+def _recognise(probe: Probe) -> bool:
+    start = probe.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return not probe.folder and (start.startswith(b"[") or (probe.suffix == ".json" and start.startswith(b"{")))
+
+
+register(Format("JSON", (".json",), ("labels",), _recognise, _open, rank=7))

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from spikepool.data.blocks import LEARNED_POOLING, BlockSource
-from spikepool.data.budget import RATIO_LIMIT, refuse_bomb, refuse_pieces
 from spikepool.data.formats import ROLES, Format, Probe, Request, TensorEntry, register
-from spikepool.data.locations import Location, in_memory, named_errors
+from spikepool.data.locations import RATIO_LIMIT, Location, in_memory, named_errors, refuse_bomb, refuse_pieces
 from spikepool.data.names import choose_name
 from spikepool.errors import ShapeError, TableFormatError, UnreadableChunkError, require
 

@@ -1,4 +1,4 @@
-r"""Ridge regression with the penalty chosen by generalised cross-validation, on standardised features or as they are.
+"""Ridge regression with the penalty chosen by generalised cross-validation, on standardised features or as they are.
 
     GCV(a) = (1/n)‖Y − H_a Y‖² / (1 − tr(H_a)/n)²,      H_a = S(S'S + a I)^{-1}S' + (intercept),
 

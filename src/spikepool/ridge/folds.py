@@ -1,4 +1,4 @@
-r"""Ridge regression whose penalty and out-of-fold predictions come from the same folds.
+"""Ridge regression whose penalty and out-of-fold predictions come from the same folds.
 
 For features C (n, F), targets Y (n, k) and row weights w, the fit at penalty a minimises
 
@@ -26,7 +26,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.gcv import CONSTANT, RidgeFit
+from spikepool.ridge.gcv import CONSTANT, RidgeFit
 
 # Decimal exponents of the penalty relative to the average eigenvalue: from near interpolation to a constant prediction.
 LOWEST, HIGHEST, START, STEP = -5.0, 3.0, -0.5, 0.5

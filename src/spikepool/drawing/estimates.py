@@ -1,0 +1,276 @@
+"""Pictures of a diagnosis: the spectrum, the overlap of spans against their size, and against the number of rows.
+
+A forecast: measured points, curve with band, and target.
+
+Pictures of a learned pooling: its candidates, the weights of its heads, the tokens that a query attends to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from spikepool.drawing import palette, plotting
+from spikepool.drawing.palette import FORECAST as CURVE
+from spikepool.drawing.palette import MEASURED, TARGET
+from spikepool.drawing.plotting import own_axes
+from spikepool.errors import InvalidInputError, ShapeError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+
+PICTURES = ("spectrum", "spans", "rows")
+# Spans whose curve against the number of rows is drawn; those of one or two components hang on single gaps.
+_SMALLEST_CURVE = 5
+_TITLES = {
+    "spectrum": "Eigenvalues of the features",
+    "spans": "Agreement of the top k components with the population's",
+    "rows": "Agreement that more rows would bring",
+}
+
+
+def draw_diagnosis(diagnosis: Any, ax: Any = None, what: str | None = None) -> Any:
+    """One picture of a diagnosis on `ax`; returns the axes."""
+    if what is None:
+        what = "spectrum" if diagnosis.spans is None else "spans"
+    check.choice(what, "what", PICTURES)
+    if what != "spectrum" and diagnosis.spans is None:
+        raise InvalidInputError(
+            f"spans cannot be drawn when the verdict is {diagnosis.verdict!r}", what, "Draw what='spectrum'"
+        )
+    ax = plotting.own_axes(ax)
+    {"spectrum": draw_spectrum, "spans": draw_spans, "rows": draw_rows}[what](diagnosis, ax)
+    ax.set_title(_TITLES[what], loc="left")
+    return ax
+
+
+def draw_spectrum(diagnosis: Any, ax: Any) -> Any:
+    """Eigenvalues with what was fitted to them: the bulk where noise is isotropic, else the population spectrum."""
+    return _bulk(diagnosis, ax) if diagnosis.isotropic else _ranked(diagnosis, ax)
+
+
+def _ranked(diagnosis: Any, ax: Any) -> Any:
+    values = diagnosis.eigenvalues[diagnosis.eigenvalues > 1e-10 * diagnosis.eigenvalues[0]]
+    sample = palette.METHODS["mean"]
+    ax.loglog(np.arange(1, len(values) + 1), values, color=sample.color, label="eigenvalues of the rows")
+    if diagnosis.population is not None:
+        tau = diagnosis.population[: len(values)]
+        ax.loglog(np.arange(1, len(tau) + 1), tau, color=palette.INK, ls="--", label="fitted population")
+    # beyond half the rows the fitted spectrum only keeps the trace, and may fall steeply
+    ax.set(xlabel="rank", ylabel="eigenvalue of the covariance", ylim=(0.5 * values[-1], 2 * values[0]))
+    ax.legend(loc="lower left")
+    return ax
+
+
+def _bulk(diagnosis: Any, ax: Any) -> Any:
+    bulk = diagnosis.eigenvalues[len(diagnosis.outliers) :]
+    bulk = bulk[bulk > 1e-10 * diagnosis.eigenvalues[0]]
+    share = len(bulk) / len(diagnosis.eigenvalues)
+    counts, bins = np.histogram(bulk, bins=min(60, max(10, len(bulk) // 8)), density=True)
+    ax.stairs(counts * share, bins, fill=True, color="0.8", label="bulk eigenvalues")
+    left, right = diagnosis.bulk.support()
+    x = left + (right - left) * np.linspace(0, 1, 400)[1:-1] ** 2
+    density = diagnosis.bulk.pdf(x)
+    ax.plot(x, density, color=palette.INK, lw=1.5, label="fitted law")
+    ax.axvline(diagnosis.edge + diagnosis.margin, color=palette.MUTED, ls="--", lw=1, label="edge and margin")
+    for number, outlier in enumerate(diagnosis.outliers):
+        ax.axvline(outlier.eigenvalue, color=palette.SIGNAL_COLOR, lw=1.2, label="outliers" if number == 0 else None)
+    ax.set(xlabel="eigenvalue of the covariance", ylabel="density")
+    ax.set_ylim(0, 1.15 * max(float((counts * share).max()), float(density[len(x) // 20 :].max())))
+    ax.legend(framealpha=1, edgecolor="none")
+    return ax
+
+
+def draw_spans(diagnosis: Any, ax: Any) -> Any:
+    """Overlap of the top k with the population's against k, with its 90 % band and the target."""
+    k = [span.k for span in diagnosis.spans]
+    low, high = zip(*(span.interval for span in diagnosis.spans), strict=True)
+    style = palette.METHODS["causal"]
+    ax.fill_between(k, low, high, color=style.color, alpha=0.18, lw=0, label="90 % interval")
+    ax.plot(k, [span.overlap for span in diagnosis.spans], color=style.color, marker=style.marker, label="overlap")
+    ax.axhline(diagnosis.target, color=palette.MUTED, ls=":", lw=1.2, label=f"target {diagnosis.target:g}")
+    ax.set_xscale("log")
+    ax.set_xticks(k, [str(size) for size in k])
+    ax.minorticks_off()
+    ax.set(xlabel="k, components in the span", ylabel="overlap with the population's", ylim=(0, 1.02))
+    ax.legend(loc="lower right")
+    return ax
+
+
+def draw_rows(diagnosis: Any, ax: Any) -> Any:
+    """Overlap against the number of independent rows, for each span of five or more components."""
+    curve, spans = diagnosis.curve, diagnosis.spans
+    drawn = [j for j, span in enumerate(spans) if span.k >= _SMALLEST_CURVE] or list(range(len(spans)))
+    styles = list(palette.METHODS.values())
+    for style, j in zip(styles, drawn, strict=False):
+        ax.fill_between(curve.rows, curve.low[:, j], curve.high[:, j], color=style.color, alpha=0.12, lw=0)
+        ax.plot(curve.rows, curve.overlap[:, j], color=style.color, ls=style.linestyle, label=f"top {spans[j].k}")
+    ax.axvline(diagnosis.n_effective, color=palette.INK, lw=1, label=f"{diagnosis.n_effective:,} rows here")
+    ax.axhline(diagnosis.target, color=palette.MUTED, ls=":", lw=1.2, label=f"target {diagnosis.target:g}")
+    ax.set_xscale("log")
+    ax.set(xlabel="independent rows", ylabel="overlap with the population's", ylim=(0, 1.02))
+    ax.legend(loc="lower right")
+    return ax
+
+
+def draw_forecast(forecast: Any, ax: Any = None) -> Any:
+    """Score against labelled rows on a log axis; returns the axes.
+
+    `forecast` has the fields of :class:`spikepool.Forecast`.
+    """
+    ax = own_axes(ax, width=6.4, height=4.0)
+    level = f"{forecast.level * 100:.0f} %"
+    low, high = forecast.curve_interval.T
+    ax.fill_between(forecast.curve_n, low, high, color=CURVE, alpha=0.2, lw=0, label=f"{level} interval")
+    ax.plot(forecast.curve_n, forecast.curve_score, color=CURVE, lw=1.8, label=f"forecast of {forecast.estimator}")
+    ax.plot(forecast.n, forecast.score, "o", color=CURVE, ms=5)
+    ax.errorbar(
+        forecast.measured_n,
+        forecast.measured_score,
+        yerr=forecast.measured_error,
+        fmt="o",
+        color=MEASURED,
+        mfc="white",
+        ms=5,
+        lw=1,
+        label="measured in the pilot (± s.e.)",
+    )
+    ax.axvline(forecast.pilot_rows, color="0.6", lw=0.8, ls=":")
+    if forecast.target is not None:
+        reached = forecast.required_samples[1] is not None
+        label = f"target {forecast.target:g}" if reached else f"target {forecast.target:g}: not reached"
+        ax.axhline(forecast.target, color=TARGET, lw=1, ls="--", label=label)
+        if reached:
+            first, best, last = forecast.required_samples
+            right = forecast.curve_n[-1] if last is None else last
+            ax.plot([first, right], [forecast.target] * 2, color=TARGET, lw=4, alpha=0.35, solid_capstyle="butt")
+            ax.plot([best], [forecast.target], "D", color=TARGET, ms=6)
+    ax.set_xscale("log")
+    ax.set(xlabel="labelled rows", ylabel=f"{forecast.score_name} on new rows")
+    ax.set_xlim(forecast.curve_n[0] * 0.9, forecast.curve_n[-1] * 1.1)
+    ax.legend(frameon=False, loc="lower right")
+    return ax
+
+
+CHOSEN, OTHER, MEAN = palette.METHODS["learned"].color, palette.MUTED, palette.INK
+HEAD_COLOURS = (*(style.color for style in palette.METHODS.values()), palette.SIGNAL_COLOR, palette.BLUES[1])
+HEAD_MARKERS = "osD^v*"
+
+
+class CandidateLike(Protocol):
+    """What is drawn of a candidate."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def label(self) -> str: ...  # noqa: D102
+
+    @property
+    def layer(self) -> Any: ...  # noqa: D102
+
+    @property
+    def score(self) -> float: ...  # noqa: D102
+
+    @property
+    def gain(self) -> float: ...  # noqa: D102
+
+    @property
+    def error(self) -> float: ...  # noqa: D102
+
+    @property
+    def weight(self) -> float: ...  # noqa: D102
+
+
+def draw_candidates(ax: Any, candidates: Sequence[CandidateLike], chosen: str, score_name: str) -> Any:
+    """Gain over the mean of each candidate with one and two standard errors, those in the stack in colour."""
+    ax = own_axes(ax, width=6.5, height=0.4 * len(candidates) + 1.2)
+    order = list(candidates)[::-1]
+    reference = candidates[0].label
+    for y, c in enumerate(order):
+        colour = CHOSEN if c.weight > 0 else OTHER
+        if c.label != reference:
+            ax.errorbar(c.gain, y, xerr=2 * c.error, color=colour, linewidth=1, capsize=2)
+            ax.errorbar(c.gain, y, xerr=c.error, color=colour, linewidth=3)
+        ax.plot(c.gain, y, "o", color=colour if c.label != reference or c.weight > 0 else MEAN, markersize=7)
+        text = f"{c.score:.3f}" + (f"   {c.weight:.2f}" if c.weight > 0 else "")
+        ax.annotate(text, (1.01, y), xycoords=("axes fraction", "data"), va="center", fontsize=9)
+    ax.axvline(0.0, color=MEAN, linewidth=0.8, linestyle="--")
+    ax.set_yticks(range(len(order)), [f"{c.label} (in use)" if c.label == chosen else c.label for c in order])
+    ax.set_xlabel(f"gain in {score_name} over the mean (bars: one and two standard errors)")
+    ax.annotate(f"{score_name}, weight", (1.01, 1.01), xycoords="axes fraction", fontsize=9)
+    ax.margins(y=0.12)
+    return ax
+
+
+def draw_layers(ax: Any, candidates: Sequence[CandidateLike], layers: Sequence[Any], score_name: str) -> Any:
+    """Score of the mean in each layer, and of the best candidate where a layer was compared in full."""
+    ax = own_axes(ax, width=6.0, height=3.2)
+    means = {c.layer: c.score for c in candidates if c.name == candidates[0].name}
+    best: dict[Any, CandidateLike] = {}
+    for c in candidates:
+        if c.name != candidates[0].name and (c.layer not in best or c.score > best[c.layer].score):
+            best[c.layer] = c
+    place = {layer: i for i, layer in enumerate(layers)}
+    ax.plot([place[k] for k in means], list(means.values()), "o-", color=MEAN, label="mean")
+    ax.plot([place[k] for k in best], [c.score for c in best.values()], "D", color=CHOSEN, label="best candidate")
+    for layer, c in best.items():
+        ax.annotate(c.name, (place[layer], c.score), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8)
+    ax.set_xticks(range(len(layers)), [str(layer) for layer in layers])
+    ax.set_xlabel("layer")
+    ax.set_ylabel(f"{score_name}, rows left out")
+    ax.margins(0.1)
+    ax.legend(fontsize=8, frameon=False)
+    return ax
+
+
+def draw_position_weights(ax: Any, head_weights: FloatArray, names: Sequence[str]) -> Any:
+    """Weight of each position, one line a head."""
+    ax = own_axes(ax, width=6.0, height=3.2)
+    T = head_weights.shape[1]
+    for h, (weights, name) in enumerate(zip(head_weights, names, strict=True)):
+        colour = HEAD_COLOURS[h % len(HEAD_COLOURS)]
+        marker = HEAD_MARKERS[h % len(HEAD_MARKERS)]
+        line = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 1.4, "label": name}
+        ax.plot(np.arange(1, T + 1), weights, **line)
+    if "mean" not in names:
+        ax.axhline(1 / T, color=MEAN, linewidth=0.8, linestyle="--", label="equal weights")
+    ax.set_xlabel("position")
+    ax.set_ylabel("average weight")
+    ax.set_ylim(bottom=0)
+    ax.legend(fontsize=8, frameon=False)
+    return ax
+
+
+def draw_token_weights(ax: Any, weights: FloatArray, tokens: Sequence[Sequence[str]] | None) -> Any:
+    """A few sequences, one per line, with every token on a background as dark as its weight."""
+    n, T = weights.shape
+    if tokens is not None and (len(tokens) != n or any(len(row) > T for row in tokens)):
+        raise ShapeError(f"tokens must have {n} rows of at most {T} entries", len(tokens), "Match them to X")
+    words = [[str(t + 1) for t in range(T)]] * n if tokens is None else [list(row) for row in tokens]
+    longest = max(sum(len(word) + 1.5 for word in row) for row in words)
+    ax = own_axes(ax, width=float(np.clip(0.105 * longest, 4.0, 16.0)), height=0.42 * n + 0.4)
+    from matplotlib.colors import LinearSegmentedColormap
+
+    ground = LinearSegmentedColormap.from_list("weight", ["white", CHOSEN])
+    for y, (row, values) in enumerate(zip(words, weights, strict=True)):
+        x = 0.0
+        top = max(float(values[: len(row)].max()), 1e-12)
+        for word, value in zip(row, values, strict=False):
+            width = len(word) + 1.0
+            share = float(value) / top
+            ax.add_patch(_rectangle(x, y, width, ground(0.85 * share)))
+            ink = "white" if share > 0.6 else palette.INK
+            ax.text(x + width / 2, y, word, ha="center", va="center", family="monospace", fontsize=8, color=ink)
+            x += width + 0.5
+    ax.set_xlim(-0.5, longest + 0.5)
+    ax.set_ylim(n - 0.4, -0.6)
+    ax.set_axis_off()
+    return ax
+
+
+def _rectangle(x: float, y: float, width: float, colour: Any) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y - 0.38), width, 0.76, facecolor=colour, edgecolor=palette.BARS, linewidth=0.5)

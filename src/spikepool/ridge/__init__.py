@@ -1,0 +1,1 @@
+"""Ridge regression: penalties, out-of-fold predictions in closed form, folds."""
