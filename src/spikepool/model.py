@@ -15,7 +15,15 @@ from spikepool.simulation import query as query_simulation
 from spikepool.simulation.density import SpectrumDensity, spectrum_density
 from spikepool.simulation.simulate import SimulationResult
 from spikepool.theory import classes as class_theory
-from spikepool.theory import detection, fluctuations, given_tokens, learned_attention, planning, uncentred
+from spikepool.theory import (
+    detection,
+    fluctuations,
+    given_tokens,
+    learned_attention,
+    learned_query,
+    planning,
+    uncentred,
+)
 from spikepool.theory import query as query_theory
 from spikepool.theory import ridge as ridge_theory
 from spikepool.theory.closed_form import predict_gains
@@ -177,6 +185,14 @@ class QueryModel(QueryWorld):  # noqa: D101
     def required_samples(self, alignment: float = 0.8) -> int:
         """Smallest N that reaches `alignment`; see :func:`spikepool.theory.query.required_samples`."""
         return query_theory.required_samples(self, alignment)
+
+    def learned(self, n_train: int | None = None, **options: Any) -> learned_query.LearnedQuery:
+        """Overlap of a query learned from labels; see :func:`spikepool.theory.learned_query.learned_query`."""
+        return learned_query.learned_query(self, n_train, **options)
+
+    def required_training(self, overlap: float = 0.5, *, rounds: int = 3) -> int:
+        """Sequences that teach a query; see :func:`spikepool.theory.learned_query.required_training`."""
+        return learned_query.required_training(self, overlap, rounds=rounds)
 
     def plot(self, ax: Any = None, *, betas: ArrayLike | None = None) -> Any:
         """Predicted alignment against beta for the three kernels, with this model marked; returns the axes.

@@ -89,6 +89,7 @@ MAKERS = {
     "ClassPrediction": lambda: CLASSES.predict(sp.mean_weights(5)),
     "ClassSimulation": lambda: CLASSES.simulate(sp.mean_weights(5), trials=2, rng=0),
     "QueryPrediction": lambda: QUERY.predict(),
+    "LearnedQuery": lambda: QUERY.replace(kernel="softmax", normalize=True).learned(200),
     "QuerySimulation": lambda: QUERY.simulate(trials=2, rng=0),
     "GridResult": grid,
     "SpectrumDensity": lambda: MODEL.spectrum_density(W, probes=2, rng=0),

@@ -351,3 +351,19 @@ def _panel(ax: Any, part: Any, along: str | None) -> None:
     if not numeric:
         ax.set_xticks(x, [str(value) for value in values] if along is not None else [""])
     ax.set(xlabel=along or "", ylim=(-0.02, 1.02))
+
+
+def draw_rounds(
+    overlaps: Sequence[float], values: Sequence[float], ax: Any = None, *, token_pca: float | None = None
+) -> Any:
+    """Overlap of a learned query and alignment of its value after each round, beside that of token PCA."""
+    ax = plotting.own_axes(ax)
+    rounds = range(len(overlaps))
+    ax.plot(rounds, overlaps, "o-", color=METHODS["learned"].color, label="overlap of the query")
+    ax.plot(rounds, values, "s--", color=METHODS["causal"].color, label="alignment of the value")
+    if token_pca is not None:
+        ax.axhline(token_pca, color=INK, linestyle=":", linewidth=1.2, label="overlap of token PCA")
+    ax.set_xticks(rounds)
+    ax.set(xlabel="gradient steps", ylabel="overlap, alignment", ylim=(-0.02, 1.02))
+    ax.legend(frameon=False)
+    return ax
