@@ -123,6 +123,25 @@ sp.write_pooled(t.Interrupted(kill), t.X, {str(target)!r}, overwrite=True)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_command_that_is_asked_to_end_cleans_up(name, ending, tmp_path):
+    target = old_target(tmp_path, "features", ending)
+    np.save(tmp_path / "x.npy", X)
+    before = snapshot(tmp_path), folders(tmp_path)
+    code = f"""
+import os, signal
+from spikepool.cli import main
+from spikepool.pooling.spectral import SpectralPooling
+def end(*_): os.kill(os.getpid(), signal.{name})
+SpectralPooling._pool_block = end
+main(["pool", {str(tmp_path / "x.npy")!r}, "--out", {str(target)!r}, "--pooling", "mean", "--overwrite"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 128 + getattr(signal, name), done.stderr
+    assert (snapshot(tmp_path), folders(tmp_path)) == before
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_existing_features_are_replaced_only_when_asked(ending, tmp_path):
     target = old_target(tmp_path, "features", ending)
     before = snapshot(tmp_path)

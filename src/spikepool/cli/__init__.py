@@ -1,14 +1,23 @@
 """Command line ``spikepool``: parses, calls, prints. Heavy imports happen inside the commands.
 
 This module is the entry point, and the one place where errors become messages and exit codes: 0 success; 2
-wrong usage or invalid input; 3 a condition of ``--fail-if`` holds; 1 any other failure; 130 interrupted.
+wrong usage or invalid input; 3 a condition of ``--fail-if`` holds; 1 any other failure; 130 interrupted; 143 and 129
+ended by SIGTERM and SIGHUP, after cleaning up.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from spikepool import __version__
+
+
+class _EndedError(BaseException):
+    """A signal asked the process to end."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -32,11 +41,34 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(1) from None
     output, sys.stdout = sys.stdout, PatientOutput(sys.stdout)
     try:
-        with announced():
+        with announced(), _cleaning_up():
             code = _run(typer.main.get_command(app), argv, debug)
     finally:
         sys.stdout = output
     raise SystemExit(code)
+
+
+@contextmanager
+def _cleaning_up() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind like Ctrl-C, so that unfinished outputs are removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals belong to the main thread
+        return
+
+    def end(number: int, _frame: object) -> None:
+        raise _EndedError(number)
+
+    numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+    # one that is ignored, as under nohup, stays so
+    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: handler for number, handler in before.items() if handler is signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run(command: object, argv: list[str], debug: bool) -> int:
@@ -54,6 +86,9 @@ def _run(command: object, argv: list[str], debug: bool) -> int:
     except (typer.Abort, KeyboardInterrupt):
         print("spikepool: interrupted", file=sys.stderr)
         return 130
+    except _EndedError as ended:
+        print("spikepool: ended", file=sys.stderr)
+        return 128 + int(ended.args[0])
     except typer.Exit as leave:
         return int(leave.exit_code)
     except Exception as error:

@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.errors import ModelFormatError, require
+from spikepool.errors import MemoryBudgetError, ModelFormatError, SpikepoolError, require
+from spikepool.kit.arrays import AnyArray
+from spikepool.kit.files import read_file, regular_file
+from spikepool.kit.memory import require_memory
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
+from spikepool.pooling.registry import FunctionPooling
 from spikepool.pooling.saving import ARRAYS, CLASSES, FORMAT, STRUCTURE, VERSION
 from spikepool.pooling.selection import poolings
 
 LARGEST_STRUCTURE = 2**27  # bytes of JSON; a hundred thousand classes take a tenth of it
+LARGEST_ARRAYS = 2**32  # bytes; a table of 500,000 tokens and 1,024 dimensions takes half of it
 
 
 def _made(value: Any, arrays: dict[str, Any]) -> Any:
@@ -26,7 +31,7 @@ def _made(value: Any, arrays: dict[str, Any]) -> Any:
     if "number" in value:
         return float(value["number"])
     if "labels" in value:
-        return np.array([_made(v, arrays) for v in value["labels"]], dtype=value["dtype"])
+        return _labels([_made(v, arrays) for v in value["labels"]], value["dtype"])
     if "tuple" in value:
         return tuple(_made(v, arrays) for v in value["tuple"])
     if "mapping" in value:
@@ -39,6 +44,51 @@ def _made(value: Any, arrays: dict[str, Any]) -> Any:
             )
         return spec.fit()
     return CLASSES[value["class"]](**{k: _made(v, arrays) for k, v in value["fields"].items()})
+
+
+def _labels(values: list[Any], dtype: Any) -> AnyArray:
+    """Labels of text or objects, exactly as they were written."""
+    if not isinstance(dtype, str) or np.dtype(dtype).kind not in "OUS":
+        raise ModelFormatError("labels have a type that is never written", dtype, "Save the model again")
+    labels = np.empty(len(values), dtype=object) if np.dtype(dtype).kind == "O" else np.array(values, dtype=dtype)
+    if labels.dtype == object:
+        labels[:] = values
+    if labels.tolist() != values or labels.dtype.str != dtype:
+        raise ModelFormatError("labels do not fit their type", dtype, "Save the model again")
+    return labels
+
+
+def _check_numbers(arrays: dict[str, AnyArray], content: dict[str, Any]) -> None:
+    """Raise unless every array holds finite numbers of the type that is written: float64, but for classes and table."""
+    free = [content["attributes"].get("classes_"), content["parameters"].get("table")]
+    others = {value["array"] for value in free if isinstance(value, dict) and "array" in value}
+    for name, array in arrays.items():
+        if array.dtype.kind != "f" and (name not in others or array.dtype.kind not in "iub"):
+            raise ModelFormatError(f"{name} of the model has another type", str(array.dtype), "Save the model again")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ModelFormatError(f"{name} of the model holds NaN or infinity", remedy="Save the model again")
+
+
+def _check_fitted(estimator: Any) -> None:
+    """Raise unless the classes are in order and a prediction from normal tokens is finite and of the right shape."""
+    classes: Any = getattr(estimator, "classes_", None)
+    if isinstance(estimator, LearnedPoolingClassifier) and (
+        np.ndim(classes) != 1 or len(classes) < 2 or not np.array_equal(np.unique(classes), classes)
+    ):
+        raise ModelFormatError("the classes of the model are not in order", remedy="Save the model again")
+    if any(isinstance(pooling, FunctionPooling) for _, _, pooling, *_ in estimator._parts):
+        return  # a function of the user's may refuse tokens that it does not know
+    T, d = estimator.n_positions_, estimator._d
+    if estimator.table is not None:
+        X: Any = np.arange(2 * T).reshape(2, T) % len(estimator.table)
+    else:
+        X = np.random.default_rng(0).standard_normal((2, T, d))
+        X = X if estimator.layers_ == (None,) else dict.fromkeys(estimator.layers_, X)
+    mask = np.ones((2, T), dtype=bool) if estimator._mask_hid_tokens else None
+    with np.errstate(all="ignore"):
+        values = estimator._predict_values(X, mask) if classes is None else estimator.predict_proba(X, mask=mask)
+    if not np.isfinite(values).all() or values.shape != (2, 1 if classes is None else len(classes)):
+        raise ModelFormatError("the model does not give finite predictions", remedy="Save the model again")
 
 
 def load(folder: Any) -> Any:
@@ -62,21 +112,21 @@ def load(folder: Any) -> Any:
     safetensors = require("safetensors.numpy", "tables")
     place = Path(folder)
     try:
-        path = place / STRUCTURE
-        if path.stat().st_size > LARGEST_STRUCTURE:
-            raise ModelFormatError("the structure of the model is too large", path.stat().st_size, "Save it again")
-        content = json.loads(path.read_text(encoding="utf-8"))
-        data = (place / ARRAYS).read_bytes()
-    except (OSError, ValueError, RecursionError) as err:
-        if isinstance(err, ModelFormatError):
-            raise
+        content = json.loads(read_file(place / STRUCTURE, LARGEST_STRUCTURE).decode("utf-8"))
+        size = regular_file(place / ARRAYS, LARGEST_ARRAYS).stat().st_size
+        require_memory(3 * size, "the arrays of the model", "Load it where there is more memory")
+        data = read_file(place / ARRAYS, LARGEST_ARRAYS)
+    except MemoryBudgetError:
+        raise
+    except (SpikepoolError, ValueError, RecursionError) as err:
         raise ModelFormatError(f"cannot read a saved model ({err})", str(place), "Pass a folder made by save") from err
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelFormatError("the folder is not a saved model of spikepool", str(place), "Pass a folder made by save")
     version = content.get("version")
-    if not isinstance(version, int) or version > VERSION:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
         raise ModelFormatError(
-            f"the model has format version {version}; this spikepool reads up to {VERSION}", remedy="Update spikepool"
+            f"the model has format version {version!r:.40}; this spikepool reads up to {VERSION}",
+            remedy="Update spikepool",
         )
     if hashlib.sha256(data).hexdigest() != content.get("sha256"):
         raise ModelFormatError("the arrays of the model are damaged: their checksum differs", str(place), "Save again")
@@ -85,7 +135,11 @@ def load(folder: Any) -> Any:
         arrays = safetensors.load(data)
         estimator = kinds[content["class"]](**{k: _made(v, arrays) for k, v in content["parameters"].items()})
         for name, value in content["attributes"].items():
+            if hasattr(type(estimator), name):
+                raise ModelFormatError("an attribute of the model is a name of its class", name, "Do not use it")
             setattr(estimator, name, _made(value, arrays))
+        _check_numbers(arrays, content)
+        _check_fitted(estimator)
     except ModelFormatError:
         raise
     except Exception as err:  # whatever a damaged structure leads to

@@ -32,7 +32,6 @@ The form of a file is that of ``spec.schema.json`` beside this module, which edi
 from __future__ import annotations
 
 import json
-import stat
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -42,8 +41,9 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.errors import InvalidInputError, SpikepoolError, require
+from spikepool.errors import DataSourceError, InvalidInputError, SpikepoolError, require
 from spikepool.kit import validation as check
+from spikepool.kit.files import read_file
 from spikepool.model import SequenceModel
 from spikepool.sweeps.spec import ARRAY_FIELDS, SweepSpec
 from spikepool.world.correlation import named_correlation
@@ -64,11 +64,9 @@ def load_spec(path: str | Path) -> SweepSpec:
     """
     path = Path(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode) or path.stat().st_size > _LARGEST_FILE:
-            raise InvalidInputError("a sweep is a text file of at most a megabyte", str(path), "Pass a TOML file")
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as err:
-        raise InvalidInputError(f"cannot read the sweep {path}: {err.strerror}", remedy="Check the path") from err
+        content = tomllib.loads(read_file(path, _LARGEST_FILE).decode("utf-8"))
+    except DataSourceError:
+        raise
     except ValueError as err:  # TOMLDecodeError and UnicodeDecodeError
         raise InvalidInputError(f"{path} is not valid TOML: {err}", remedy="Correct the syntax") from err
     try:

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from scipy.special import erf
 
 from spikepool.errors import ModelFormatError, require
+from spikepool.kit.files import read_file, regular_file
 from spikepool.texts.encoder_types import LayerNames, States, Tokenised, load_tokenizer, tokenise
 
+LARGEST_CONFIG, LARGEST_WEIGHTS = 2**24, 2**36  # bytes
 _SQRT_HALF = np.float32(0.7071067811865476)
 
 
@@ -26,7 +28,7 @@ class BertEncoder:
 
     def __init__(self, folder: Path) -> None:
         safetensors = require("safetensors.numpy", "text")
-        config = json.loads((folder / "config.json").read_text())
+        config = read_config(folder)
         if (
             config.get("hidden_act", "gelu") != "gelu"
             or config.get("position_embedding_type", "absolute") != "absolute"
@@ -42,7 +44,7 @@ class BertEncoder:
         self.layers: LayerNames = tuple(range(self._depth + 1))
         self.longest = int(config.get("max_position_embeddings", 512))
         self._tokenizer = load_tokenizer(folder)
-        weights = safetensors.load_file(str(folder / "model.safetensors"))
+        weights = safetensors.load_file(str(regular_file(folder / "model.safetensors", LARGEST_WEIGHTS)))
         self._weights: dict[str, States] = {
             name.removeprefix("bert."): np.ascontiguousarray(
                 array.T if name.endswith("weight") and array.ndim == 2 and "embeddings" not in name else array,
@@ -116,4 +118,9 @@ class BertEncoder:
 def read_config(folder: Path) -> dict[str, Any]:
     """config.json of a model folder; empty where there is none."""
     path = folder / "config.json"
-    return dict(json.loads(path.read_text())) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(read_file(path, LARGEST_CONFIG).decode("utf-8")))
+    except (ValueError, TypeError, RecursionError) as err:
+        raise ModelFormatError(f"the config.json of {folder.name} cannot be read: {err}") from err

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.errors import ModelFormatError, require
+from spikepool.kit.files import read_file
 
 LayerNames = tuple[int | str, ...]
 States = NDArray[np.float32]
 Function = Callable[[list[str]], Any]
+LARGEST_TOKENIZER = 2**27  # bytes; the largest vocabularies in use take a fifth of it
 
 
 class Tokenised(NamedTuple):
@@ -58,7 +60,7 @@ def load_tokenizer(folder: Path) -> Any:
     """The tokenizer.json of a folder."""
     tokenizers = require("tokenizers", "text")
     try:
-        found = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        found = tokenizers.Tokenizer.from_str(read_file(folder / "tokenizer.json", LARGEST_TOKENIZER).decode("utf-8"))
     except Exception as err:  # the library raises bare exceptions
         raise ModelFormatError(f"the tokenizer.json of {folder.name} cannot be read: {err}") from err
     found.no_padding()

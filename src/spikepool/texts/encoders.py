@@ -11,7 +11,6 @@ Encoders as ONNX models, run by onnxruntime.
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.errors import InvalidInputError, MissingDependencyError, MissingSourceError, ModelFormatError, require
-from spikepool.texts.bert import read_config
+from spikepool.kit.files import regular_file
+from spikepool.texts.bert import LARGEST_WEIGHTS, read_config
 from spikepool.texts.encoder_types import Encoder, LayerNames, States, Tokenised, load_tokenizer, tokenise
 
 MINILM_ID = "sentence-transformers/all-MiniLM-L6-v2"
@@ -91,10 +91,10 @@ def _installed(*modules: str) -> bool:
 
 
 def _model_type(folder: Path) -> str:
-    try:
-        return str(json.loads((folder / "config.json").read_text()).get("model_type", ""))
-    except (OSError, ValueError) as err:
-        raise MissingSourceError(f"the config.json of {folder.name} cannot be read: {err}") from err
+    from spikepool.kit.files import regular_file
+from spikepool.texts.bert import LARGEST_WEIGHTS, read_config
+
+    return str(read_config(folder).get("model_type", ""))
 
 
 def _minilm_folder() -> Path:
@@ -183,7 +183,7 @@ class OnnxEncoder:
     def __init__(self, folder: Path, model: Path) -> None:
         runtime = require("onnxruntime", "text")
         try:
-            self._session = runtime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+            self._session = runtime.InferenceSession(str(regular_file(model, LARGEST_WEIGHTS)), providers=["CPUExecutionProvider"])
         except Exception as err:  # the runtime raises its own classes of errors
             raise ModelFormatError(f"{model.name} is not a model that onnxruntime reads: {err}") from err
         self.name = folder.name

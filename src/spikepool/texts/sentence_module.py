@@ -17,7 +17,7 @@ import numpy as np
 
 from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, require
-from spikepool.kit.files import replacing_folder
+from spikepool.kit.files import read_file, replacing_folder
 
 torch = require("torch", "transformers")
 _Module = require("sentence_transformers.base.modules.module", "transformers").Module
@@ -38,7 +38,7 @@ class SpikepoolPooling(_Module):  # type: ignore[misc, valid-type]
 
         self._folder = Path(folder)
         self.pooling = load_pooling(self._folder)
-        self.layers: list[int] = json.loads((self._folder / "layers.json").read_text())
+        self.layers: list[int] = json.loads(read_file(self._folder / "layers.json", 2**20))
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add ``sentence_embedding``."""
@@ -97,7 +97,7 @@ def write_sentence_transformer(pooling: Any, folder: Any, encoder: Any, layers: 
         for file in source.iterdir():
             if file.is_file() and file.name != "modules.json":
                 shutil.copy(file, draft / file.name)
-        config = json.loads((draft / "config.json").read_text())
+        config = json.loads(read_file(draft / "config.json", 2**24))
         (draft / "config.json").write_text(json.dumps(config | {"output_hidden_states": bool(layers)}, indent=2))
         settings = {"max_seq_length": max_tokens, "do_lower_case": False}
         (draft / "sentence_bert_config.json").write_text(json.dumps(settings))

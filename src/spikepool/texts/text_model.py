@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.errors import ModelFormatError
+from spikepool.errors import ModelFormatError, SpikepoolError
+from spikepool.kit.files import read_file
 from spikepool.pooling.saving import save
 from spikepool.texts.encoder_types import LayerNames
 from spikepool.texts.encoders import chosen_layers, find_encoder
@@ -21,6 +22,7 @@ from spikepool.texts.encoding import encode
 SETTINGS = "texts.json"
 # Texts that are encoded and classified at a time.
 STREAMED = 256
+LARGEST_SETTINGS, MOST_TOKENS = 2**20, 2**20  # bytes of the settings, and tokens of a text
 # Bytes of embeddings up to which all layers are compared by default; beyond, the last one is used.
 LAYER_BYTES = 2**30
 
@@ -66,14 +68,30 @@ def save_text_model(estimator: Any, folder: Any, settings: TextSettings, *, over
 def load_settings(folder: Path) -> TextSettings:
     """The settings of a model that was fitted on texts."""
     try:
-        found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        return TextSettings(
-            str(found["encoder"]), list(found["layers"]), int(found["max_tokens"]), found.get("text_column")
-        )
-    except (OSError, ValueError, KeyError, TypeError) as err:
+        found = json.loads(read_file(folder / SETTINGS, LARGEST_SETTINGS).decode("utf-8"))
+        settings = TextSettings(found["encoder"], found["layers"], found["max_tokens"], found.get("text_column"))
+        _check_settings(settings)
+        return settings
+    except (SpikepoolError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
         raise ModelFormatError(
             f"{folder} is not a model of texts ({err})", remedy="Pass a folder made by spikepool fit on texts"
         ) from err
+
+
+def _check_settings(settings: TextSettings) -> None:
+    """Raise ValueError unless every setting is of the type that is written."""
+    for name, value, kinds in (
+        ("encoder", settings.encoder, (str,)),
+        ("layers", settings.layers, (list,)),
+        ("max_tokens", settings.max_tokens, (int,)),
+        ("text_column", settings.text_column, (str, type(None))),
+    ):
+        if type(value) not in kinds:
+            raise ValueError(f"{name} is {value!r:.60}")
+    if not settings.layers or any(type(layer) not in (int, str) for layer in settings.layers):
+        raise ValueError(f"layers are {settings.layers!r:.60}")
+    if not 1 <= settings.max_tokens <= MOST_TOKENS:
+        raise ValueError(f"max_tokens is {settings.max_tokens}")
 
 
 def embedded(texts: Sequence[str], encoder: Any, layers: Any, max_tokens: int, progress: bool | None = False) -> Any:

