@@ -91,9 +91,6 @@ def _installed(*modules: str) -> bool:
 
 
 def _model_type(folder: Path) -> str:
-    from spikepool.kit.files import regular_file
-from spikepool.texts.bert import LARGEST_WEIGHTS, read_config
-
     return str(read_config(folder).get("model_type", ""))
 
 
@@ -183,7 +180,9 @@ class OnnxEncoder:
     def __init__(self, folder: Path, model: Path) -> None:
         runtime = require("onnxruntime", "text")
         try:
-            self._session = runtime.InferenceSession(str(regular_file(model, LARGEST_WEIGHTS)), providers=["CPUExecutionProvider"])
+            self._session = runtime.InferenceSession(
+                str(regular_file(model, LARGEST_WEIGHTS)), providers=["CPUExecutionProvider"]
+            )
         except Exception as err:  # the runtime raises its own classes of errors
             raise ModelFormatError(f"{model.name} is not a model that onnxruntime reads: {err}") from err
         self.name = folder.name
