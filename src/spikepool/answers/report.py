@@ -205,9 +205,9 @@ def _asked(question: str, ask: Callable[[], Answer]) -> Answer:
             reason = " ".join(str(err).split())
             return Answer(question, "Not answered.", reason, notes=(reason,))
     # features are centred here, so that a dominating mean does not matter
-    told = [w for w in raised if issubclass(w.category, UserWarning) and w.category is not UncenteredWarning]
-    said = dict.fromkeys(str(w.message) for w in told)
-    fresh = tuple(text for text in said if text not in answer.notes and text not in answer.details())
+    shown = [w for w in raised if issubclass(w.category, UserWarning) and w.category is not UncenteredWarning]
+    messages = dict.fromkeys(str(w.message) for w in shown)
+    fresh = tuple(text for text in messages if text not in answer.notes and text not in answer.details())
     return Answer(
         question, answer.verdict, answer.advice, answer.result, (*answer.notes, *fresh), pictures=answer.pictures
     )
@@ -268,25 +268,25 @@ def _described(features: Any, labels: AnyArray | None, groups: Any) -> Descripti
 
 def _said_once(facts: Description | None, *answers: Answer) -> tuple[tuple[str, ...], Answer, Answer]:
     """Notes about the rows, listed once for the whole report, and the answers without them."""
-    said: dict[str, str] = {}
+    facts_by_kind: dict[str, str] = {}
     rest = []
     for answer in answers:
-        mine = {note.kind: note for note in answer.notes if isinstance(note, Caution) and note.kind in KINDS}
-        for kind, note in mine.items():
-            said.setdefault(kind, (None if facts is None else facts.caution(kind)) or note)
-        rest.append(replace(answer, notes=tuple(note for note in answer.notes if note not in mine.values())))
+        cautions = {note.kind: note for note in answer.notes if isinstance(note, Caution) and note.kind in KINDS}
+        for kind, note in cautions.items():
+            facts_by_kind.setdefault(kind, (None if facts is None else facts.caution(kind)) or note)
+        rest.append(replace(answer, notes=tuple(note for note in answer.notes if note not in cautions.values())))
     trust, plan = rest
-    return tuple(said[kind] for kind in KINDS if kind in said), trust, plan
+    return tuple(facts_by_kind[kind] for kind in KINDS if kind in facts_by_kind), trust, plan
 
 
 def _trust(features: Any, groups: Any, random_state: Any, facts: Description | None) -> Answer:
     def ask() -> Answer:
         options = {"groups": groups, "random_state": random_state, "description": facts}
-        found = diagnose(features, target=SPAN_TARGET, **options)
-        verdict, advice = sentences.trust(found)
-        drawn = ("spans", "rows") if found.verdict == "coloured" else ("spectrum",)
-        pictures = tuple((lambda ax, what=what: found.plot(ax, what)) for what in drawn)
-        return Answer(TRUST, verdict, advice, found, notes=tuple(found.warnings), pictures=pictures)
+        diagnosis = diagnose(features, target=SPAN_TARGET, **options)
+        verdict, advice = sentences.trust(diagnosis)
+        drawn = ("spans", "rows") if diagnosis.verdict == "coloured" else ("spectrum",)
+        pictures = tuple((lambda ax, what=what: diagnosis.plot(ax, what)) for what in drawn)
+        return Answer(TRUST, verdict, advice, diagnosis, notes=tuple(diagnosis.warnings), pictures=pictures)
 
     return _asked(TRUST, ask)
 
@@ -312,14 +312,14 @@ def _plan(
             # choice that was made is handed over, so that nothing is compared twice
             again = clone(pooling).set_params(pooling=pooling.decision_)
             refit = {**options, "description": None}
-            found = forecast(rows, labels, target=target, pooling=again, mask=mask, groups=groups, **refit)
+            curve = forecast(rows, labels, target=target, pooling=again, mask=mask, groups=groups, **refit)
         else:
-            found = forecast(features, labels, target=target, groups=groups, **options)
-        verdict, advice = sentences.plan(found)
+            curve = forecast(features, labels, target=target, groups=groups, **options)
+        verdict, advice = sentences.plan(curve)
         chosen = getattr(pooling, "accuracy_", None)
-        if target is not None and chosen is not None and chosen >= target > found.score[0]:
+        if target is not None and chosen is not None and chosen >= target > curve.score[0]:
             # the forecast is of ridge alone, the chosen classifier may add logistic regression
             advice = f"Use the classifier of the first answer: it has accuracy {chosen:.3f} on rows left out."
-        return Answer(PLAN, verdict, advice, found, notes=tuple(found.warnings), pictures=(lambda ax: found.plot(ax),))
+        return Answer(PLAN, verdict, advice, curve, notes=tuple(curve.warnings), pictures=(lambda ax: curve.plot(ax),))
 
     return _asked(PLAN, ask)

@@ -76,56 +76,56 @@ def spectral(fitted: Any) -> tuple[str, str]:
     )
 
 
-def trust(found: Any) -> tuple[str, str]:
+def trust(diagnosis: Any) -> tuple[str, str]:
     """Which components a diagnosis stands behind."""
-    if found.verdict == "coloured":
-        return _spans(found)
-    if found.verdict == "signal":
-        m, first = len(found.outliers), found.outliers[0]
+    if diagnosis.verdict == "coloured":
+        return _spans(diagnosis)
+    if diagnosis.verdict == "signal":
+        m, first = len(diagnosis.outliers), diagnosis.outliers[0]
         more = (
-            f"{number(first.required_samples)} rows would bring the first to {found.target:g}."
+            f"{number(first.required_samples)} rows would bring the first to {diagnosis.target:g}."
             if first.required_samples is not None
-            else f"No number of rows brings the first to {found.target:g}; it needs a stronger signal."
+            else f"No number of rows brings the first to {diagnosis.target:g}; it needs a stronger signal."
         )
         return (
             f"{m} component{'s' if m > 1 else ''} stand{'' if m > 1 else 's'} out of isotropic noise; the first has an "
             f"alignment of {first.alignment:.3f} ± {first.alignment_standard_error:.1g} with the direction behind it.",
             f"Keep {m} component{'s' if m > 1 else ''} at most. {more}",
         )
-    if found.verdict == "no signal":
+    if diagnosis.verdict == "no signal":
         return (
             "No component stands out of isotropic noise.",
             "Do not interpret principal components of these features; gather more rows or change the features.",
         )
     return (
-        f"No number is given: {getattr(found, 'reason', 'the rows fit neither description')}.",
+        f"No number is given: {getattr(diagnosis, 'reason', 'the rows fit neither description')}.",
         "Check the rows for duplicates, mixtures and dependence, and pass groups where rows belong together.",
     )
 
 
-def _spans(found: Any) -> tuple[str, str]:
-    known = [s for s in found.spans if s.interval[0] >= found.target]
-    best = max(found.spans, key=lambda s: s.overlap)
+def _spans(diagnosis: Any) -> tuple[str, str]:
+    known = [s for s in diagnosis.spans if s.interval[0] >= diagnosis.target]
+    best = max(diagnosis.spans, key=lambda s: s.overlap)
     text = (
         f"The top {known[-1].k} components are known as a span: overlap {_span(known[-1])} with the population's."
         if known
-        else f"No span is surely known to {found.target:g}; the best is the top {best.k}, overlap {_span(best)}."
+        else f"No span is surely known to {diagnosis.target:g}; the best is the top {best.k}, overlap {_span(best)}."
     )
-    resolved = sum(component.resolved for component in found.components)
+    resolved = sum(component.resolved for component in diagnosis.components)
     verb = "is" if resolved == 1 else "are"
-    text += f" {resolved} of the first {len(found.components)} components {verb} resolved one by one."
+    text += f" {resolved} of the first {len(diagnosis.components)} components {verb} resolved one by one."
     keep = f"Keep the top {known[-1].k} as a whole" if known else "Treat principal components as exploratory"
     # a span that fewer rows than these might already know is planned for by its upper end alone
-    planned = [s for s in found.spans if s.required_samples is not None and s.interval[0] < found.target]
-    wider = [s for s in planned if s.required_samples[1] > found.n_effective]
+    planned = [s for s in diagnosis.spans if s.required_samples is not None and s.interval[0] < diagnosis.target]
+    wider = [s for s in planned if s.required_samples[1] > diagnosis.n_effective]
     if not wider:
-        if known and resolved == len(found.components):
+        if known and resolved == len(diagnosis.components):
             return text, f"Keep the top {known[-1].k}; each of the first {resolved} stands for itself."
         return text, f"{keep}; do not name single components that are not resolved."
     span = wider[0]
     low, high = span.required_samples
-    rows = f"{_rough(low)} to {_rough(high)}" if low > found.n_effective else f"at most {_rough(high)}"
-    return text, f"{keep}; {rows} rows would bring the top {span.k} to {found.target:g}."
+    rows = f"{_rough(low)} to {_rough(high)}" if low > diagnosis.n_effective else f"at most {_rough(high)}"
+    return text, f"{keep}; {rows} rows would bring the top {span.k} to {diagnosis.target:g}."
 
 
 def _span(span: Any) -> str:
@@ -137,29 +137,29 @@ def _rough(rows: float) -> str:
     return f"{int(float(f'{rows:.2g}')):,}"
 
 
-def plan(found: Any) -> tuple[str, str]:
+def plan(result: Any) -> tuple[str, str]:
     """What more labelled rows bring, from the forecast's own numbers."""
-    if found.verdict == "at chance":
+    if result.verdict == "at chance":
         return (
             "The pilot is at chance: it shows no signal that a forecast could extend.",
             "Check that labels and rows belong together; then try other features or label several times as many rows.",
         )
-    rows, score = np.asarray(found.n), np.asarray(found.score)
+    rows, score = np.asarray(result.n), np.asarray(result.score)
     there = min(2, len(rows) - 1)
-    text = f"{_capital(found.estimator)}: {found.score_name} {_at(found, rows[0])}; {_at(found, rows[there])}."
-    if found.target is not None:
-        text += f" {_capital(found.target_line())}."
-    if not found.self_check.ok:
+    text = f"{_capital(result.estimator)}: {result.score_name} {_at(result, rows[0])}; {_at(result, rows[there])}."
+    if result.target is not None:
+        text += f" {_capital(result.target_line())}."
+    if not result.self_check.ok:
         return text, "Rely on the forecast less than its interval says: the curve misses the pilot's own points."
-    gain = float(score[there] - score[0]) * (1 if found.higher_is_better else -1)
+    gain = float(score[there] - score[0]) * (1 if result.higher_is_better else -1)
     if gain < LITTLE_GAIN:
         return (
             text,
-            f"More rows like these bring {found.estimator} little (its limit is about {found.limit:.2f}): "
+            f"More rows like these bring {result.estimator} little (its limit is about {result.limit:.2f}): "
             "try other features (layer, encoder), another model, or cleaner labels.",
         )
     promise = f"{rows[there] / rows[0]:.2g} times as many rows promise {100 * gain:+.1f} points"
-    if found.target is not None and found.required_samples[1] is None:
+    if result.target is not None and result.required_samples[1] is None:
         return text, f"Change the features or the model to reach the target; {promise}."
     return text, f"Label more rows: {promise}."
 
@@ -168,7 +168,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _at(found: Any, n: int) -> str:
-    place = int(np.flatnonzero(np.asarray(found.n) == n)[0])
-    low, high = np.asarray(found.interval)[place]
-    return f"{found.score[place]:.3f} with {int(n):,} rows ({found.level:.0%}: {low:.3f} to {high:.3f})"
+def _at(result: Any, n: int) -> str:
+    place = int(np.flatnonzero(np.asarray(result.n) == n)[0])
+    low, high = np.asarray(result.interval)[place]
+    return f"{result.score[place]:.3f} with {int(n):,} rows ({result.level:.0%}: {low:.3f} to {high:.3f})"

@@ -75,20 +75,20 @@ def compare(
         for file, name in zip((first, second), (tensors[0], tensors[-1]), strict=True)
     ]
     names = [row_names(file, source, tokenizer) for file, source in zip((first, second), sources, strict=True)]
-    found = compare_tables(*sources, tokens=(names[0], names[1]))
-    results = {f"{first} and {second}": _table_values(found)}
-    changed = found.change_kind if delta else None
-    fitted = found.delta if delta else None
+    comparison = compare_tables(*sources, tokens=(names[0], names[1]))
+    results = {f"{first} and {second}": _table_values(comparison)}
+    changed = comparison.change_kind if delta else None
+    fitted = comparison.delta if delta else None
     if as_json:
         extra = {} if changed is None else {"delta": changed.to_dict(), "delta_spectrum": fitted and fitted.to_dict()}
-        print_json({**found.to_dict(), **extra, "gates": results})
+        print_json({**comparison.to_dict(), **extra, "gates": results})
     else:
-        print(found.summary())
+        print(comparison.summary())
         if changed is not None:
             print(f"\nDifference: {changed.sentence}")
             print(_delta_numbers(changed))
             print("" if fitted is None else fitted.summary())
-    write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json)
+    write_out(out, f"{first} and {second}", comparison.plot, comparison._repr_html_, quiet=as_json)
     close_gates(gates.report(results))
 
 
@@ -103,16 +103,16 @@ def _delta_numbers(changed: WeightDelta) -> str:
     return text
 
 
-def _table_values(found: TableComparison) -> dict[str, Any]:
-    last = found.overlaps[-1] if found.overlaps else None
+def _table_values(comparison: TableComparison) -> dict[str, Any]:
+    last = comparison.overlaps[-1] if comparison.overlaps else None
     overlap = None if last is None else last.coordinates if last.coordinates is not None else last.tokens
     return {
-        "change": found.change,
-        "rotated_change": found.rotated_change,
+        "change": comparison.change,
+        "rotated_change": comparison.rotated_change,
         "overlap": overlap,
-        "outliers_first": found.first.n_outliers_,
-        "outliers_second": found.second.n_outliers_,
-        "most_moved": None if found.changes is None else float(found.changes.max()),
+        "outliers_first": comparison.first.n_outliers_,
+        "outliers_second": comparison.second.n_outliers_,
+        "most_moved": None if comparison.changes is None else float(comparison.changes.max()),
     }
 
 
@@ -123,13 +123,15 @@ def _checkpoints(
     from spikepool.tables import compare_checkpoints
     from spikepool.tables.checkpoints import HEADER
 
-    found = compare_checkpoints(first, second)
-    results = {weight.name: _weight_values(weight) for weight in found.weights}
+    comparison = compare_checkpoints(first, second)
+    results = {weight.name: _weight_values(weight) for weight in comparison.weights}
     kinds = _kinds(first, second) if delta else {}
-    verdict = _verdict(found, delta)
+    verdict = _verdict(comparison, delta)
     if as_json:
-        said = {name: kind if isinstance(kind, str) else kind.to_dict() for name, kind in kinds.items()}
-        print_json({**found.to_dict(), **({"deltas": said} if delta else {}), "verdict": verdict, "gates": results})
+        described = {name: kind if isinstance(kind, str) else kind.to_dict() for name, kind in kinds.items()}
+        print_json(
+            {**comparison.to_dict(), **({"deltas": described} if delta else {}), "verdict": verdict, "gates": results}
+        )
     elif as_csv:
         rows = [
             [one_line(name), *values.values(), *([getattr(kinds.get(name), "kind", None)] if delta else [])]
@@ -137,13 +139,13 @@ def _checkpoints(
         ]
         print_csv(["tensor", *WEIGHT_VALUES, *(["kind"] if delta else [])], rows)
     else:
-        print_table(f"{len(found.weights)} tensors of {first} and {second}", HEADER, found.rows())
-        print("\n".join(found.notes))
+        print_table(f"{len(comparison.weights)} tensors of {first} and {second}", HEADER, comparison.rows())
+        print("\n".join(comparison.notes))
         if delta:
             _print_kinds(kinds)
         print(verdict)
-    write_out(out, f"{first} and {second}", found.plot, found._repr_html_, quiet=as_json or as_csv)
-    close_gates(gates.report(results, found.counts))
+    write_out(out, f"{first} and {second}", comparison.plot, comparison._repr_html_, quiet=as_json or as_csv)
+    close_gates(gates.report(results, comparison.counts))
 
 
 def _kinds(first: str, second: str) -> dict[str, WeightDelta | str]:
@@ -152,13 +154,13 @@ def _kinds(first: str, second: str) -> dict[str, WeightDelta | str]:
     from spikepool.tables.checkpoints import matching_matrices
     from spikepool.tables.delta import examine
 
-    found: dict[str, WeightDelta | str] = {}
+    deltas: dict[str, WeightDelta | str] = {}
     for name, a, b in matching_matrices(first, second):
         try:
-            found[name] = examine(a, b)
+            deltas[name] = examine(a, b)
         except SpikepoolError as err:
-            found[name] = f"not examined: {err}"
-    return found
+            deltas[name] = f"not examined: {err}"
+    return deltas
 
 
 def _print_kinds(kinds: dict[str, WeightDelta | str]) -> None:
@@ -171,17 +173,17 @@ def _print_kinds(kinds: dict[str, WeightDelta | str]) -> None:
     print_table("Differences", ["weight", "kind", "relative norm", "directions", ""], rows)
 
 
-def _verdict(found: CheckpointComparison, delta: bool) -> str:
+def _verdict(comparison: CheckpointComparison, delta: bool) -> str:
     """OK, look or broken, and what to do next."""
-    counts = found.counts
+    counts = comparison.counts
     words = {"unmatched": "have no partner", "reshaped": "changed their shape", "skipped": "were skipped"}
     look = [f"{counts[kind]} tensor(s) {word}. Next: see them above." for kind, word in words.items() if counts[kind]]
-    most = max(found.weights, key=lambda weight: weight.drift or 0.0, default=None)
+    most = max(comparison.weights, key=lambda weight: weight.drift or 0.0, default=None)
     drift = 0.0 if most is None or most.drift is None else most.drift
-    moved = sum(bool(weight.drift) for weight in found.weights)
+    moved = sum(bool(weight.drift) for weight in comparison.weights)
     if most is not None and drift > ROUNDING:
         look.append(
-            f"{moved} of {len(found.weights)} tensors changed, {most.name} most (drift {100 * drift:.3g} %). "
+            f"{moved} of {len(comparison.weights)} tensors changed, {most.name} most (drift {100 * drift:.3g} %). "
             f"Next: see the kind of each change {'above' if delta else 'with --delta'}; set a limit with --fail-if."
         )
     fine = "All tensors are equal." if drift == 0 else f"The largest drift is {100 * drift:.3g} %, as after rounding."

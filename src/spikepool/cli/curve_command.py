@@ -49,7 +49,7 @@ def forecast_curve(
     sizes, scores, name = _read(curve)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are printed with the forecast
-        found = ask(
+        result = ask(
             sizes,
             scores,
             at=None if at is None else [int(value) for value in opt.parse_numbers(at, "--at")],
@@ -59,21 +59,21 @@ def forecast_curve(
             estimator=estimator,
             score_name=name,
         )
-    plan = None if rounds is None else found.rounds(rounds=rounds)
+    plan = None if rounds is None else result.rounds(rounds=rounds)
     if as_json:
-        print_json({**found.to_dict(), **({} if plan is None else {"rounds": plan.to_dict()})})
+        print_json({**result.to_dict(), **({} if plan is None else {"rounds": plan.to_dict()})})
     else:
-        print(found.summary())
+        print(result.summary())
         if plan is not None:
             print(plan.summary())
-    write_out(out, f"Learning curve of {curve}", lambda: _figure(found), found._repr_html_, quiet=as_json)
+    write_out(out, f"Learning curve of {curve}", lambda: _figure(result), result._repr_html_, quiet=as_json)
 
 
-def _figure(found: Forecast) -> Any:
+def _figure(result: Forecast) -> Any:
     from spikepool.drawing.plotting import new_figure
 
     figure, axes = new_figure(1, 1, width=6.4, height=4.0)
-    found.plot(axes[0, 0])
+    result.plot(axes[0, 0])
     return figure
 
 

@@ -185,19 +185,19 @@ def diagnose(
     rows = reading.open_input(features, column, "features")
     chosen = reading.group_values(groups, rows.shape[0])
     with _warnings_as_lines(as_json):
-        found = ask(
+        result = ask(
             rows, V=vocabulary, target=target, groups=chosen, population_size=population_size, random_state=seed
         )
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        print(found.summary())
-    drawn = ("spectrum", "spans", "rows") if found.verdict == "coloured" else ("spectrum",)
+        print(result.summary())
+    drawn = ("spectrum", "spans", "rows") if result.verdict == "coloured" else ("spectrum",)
     write_out(
         out,
         f"Components of {features}",
-        lambda: _columns([lambda ax, what=what: found.plot(ax, what) for what in drawn]),
-        found._repr_html_,
+        lambda: _columns([lambda ax, what=what: result.plot(ax, what) for what in drawn]),
+        result._repr_html_,
         quiet=as_json,
     )
 
@@ -236,7 +236,7 @@ def forecast(
     y = reading.required_labels(features, labels, label_column, table.shape[0])
     chosen = reading.group_values(groups, table.shape[0])
     with _warnings_as_lines(as_json):
-        found = ask(
+        result = ask(
             table,
             y,
             n=sizes,
@@ -249,14 +249,14 @@ def forecast(
             random_state=seed,
         )
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        print(found.summary())
+        print(result.summary())
     write_out(
         out,
         f"Learning curve of {features}",
-        lambda: _columns([found.plot]),
-        found._repr_html_,
+        lambda: _columns([result.plot]),
+        result._repr_html_,
         quiet=as_json,
     )
 
@@ -297,7 +297,7 @@ def report(
     checked_out(out, overwrite, (data, labels, mask, groups), (".json",))
     options: dict[str, Any] = {"target": target, "task": task, "random_state": seed}
     if text_column is not None or (column is None and holds_texts(data)):
-        found = ask(
+        result = ask(
             data,
             None if labels is None else read_column(labels),
             text=text_column,
@@ -310,18 +310,18 @@ def report(
         )
     else:
         rows = reading.open_input(data, column, "either", label_column)
-        found = ask(
+        result = ask(
             rows,
             reading.label_values(data, labels, label_column, rows.shape[0]),
             mask=reading.mask_values(mask, rows.shape),
             groups=reading.group_values(groups, rows.shape[0]),
             **options,
         )
-    found.save(out, overwrite=overwrite)
+    result.save(out, overwrite=overwrite)
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        print(found.summary())
+        print(result.summary())
         print(f"\nPage: {out}")
 
 

@@ -165,12 +165,12 @@ def read_baseline(path: Path | None) -> dict[str, Values] | None:
     try:
         if path.stat().st_size > _LARGEST_BASELINE:
             raise ValueError("it is too large")
-        found = json.loads(path.read_text(encoding="utf-8"))["gates"]
-        if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
+        recorded = json.loads(path.read_text(encoding="utf-8"))["gates"]
+        if not isinstance(recorded, dict) or not all(isinstance(values, dict) for values in recorded.values()):
             raise ValueError("it has no values")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as err:
         raise InvalidInputError(f"--baseline cannot be read ({err})", str(path), remedy) from err
-    return found
+    return recorded
 
 
 def close_gates(lines: list[str]) -> None:

@@ -84,8 +84,8 @@ def _cautions(p: Prediction) -> list[str]:
 def _print_notes(notes: dict[str, list[str]]) -> None:
     """Each note once, after the names it is about."""
     about: dict[str, list[str]] = {}
-    for name, found in notes.items():
-        for note in filter(None, found):
+    for name, reasons in notes.items():
+        for note in filter(None, reasons):
             about.setdefault(note, []).append(name)
     for note, names in about.items():
         print(f"{', '.join(names)}: {note}.")
@@ -325,10 +325,10 @@ def _requirements(
     result: dict[str, Any] = {"alignment": model.predict(w).alignment, "reasons": {}, "cautions": {}}
     for name in quantities:
         try:
-            found = solvers[name](w, target)
-            result[name] = found.to_dict() if name == "vocabulary" else found
-            if not found.validity:
-                result["cautions"][name] = list(found.validity.reasons)
+            required = solvers[name](w, target)
+            result[name] = required.to_dict() if name == "vocabulary" else required
+            if not required.validity:
+                result["cautions"][name] = list(required.validity.reasons)
         except UnreachableError as error:
             result[name] = None
             result["reasons"][name] = str(error)

@@ -125,9 +125,9 @@ def takes_model(command: Callable[..., None]) -> Callable[..., None]:
 
     # Typer reads options from the signature, and finds no way to group them
     shared = inspect.signature(ModelOptions, eval_str=True).parameters
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     defaults = ModelOptions()
-    listed = [item.replace(default=getattr(defaults, name)) for name, item in shared.items()] + own
+    listed = [item.replace(default=getattr(defaults, name)) for name, item in shared.items()] + parameters
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in listed]
     )

@@ -153,9 +153,9 @@ def _list(file: str, as_json: bool) -> None:
     from spikepool.data.names import names_an_embedding
     from spikepool.data.table_input import list_tensors
 
-    found = list_tensors(file)
+    tensors = list_tensors(file)
     if as_json:
-        print_json([{"name": t.name, "shape": t.shape, "dtype": t.dtype, "matrix": t.is_matrix} for t in found])
+        print_json([{"name": t.name, "shape": t.shape, "dtype": t.dtype, "matrix": t.is_matrix} for t in tensors])
         return
     rows = [
         [
@@ -164,16 +164,16 @@ def _list(file: str, as_json: bool) -> None:
             tensor.dtype,
             "embedding" if tensor.is_matrix and names_an_embedding(tensor.name) else "",
         ]
-        for tensor in found
+        for tensor in tensors
     ]
-    print_table(f"{len(found)} tensors in {file}", ["tensor", "shape", "type", ""], rows)
+    print_table(f"{len(tensors)} tensors in {file}", ["tensor", "shape", "type", ""], rows)
 
 
-def _all_weights(file: str, found: EveryWeight, gates: Gates, out: Path | None, as_json: bool, as_csv: bool) -> None:
+def _all_weights(file: str, weights: EveryWeight, gates: Gates, out: Path | None, as_json: bool, as_csv: bool) -> None:
     """Every matrix of the file, each with its longer side as rows; simulated nulls are left out."""
     from spikepool.tables.every_weight import weight_values
 
-    fits = {name: found.fits[name] for name in found.ordered()}
+    fits = {name: weights.fits[name] for name in weights.ordered()}
     results = {name: weight_values(fit) for name, fit in fits.items()}
     shown = [key for key in SHOWN if any(values[key] is not None for values in results.values())]
     header = ["weight", "shape", *(SHOWN[key] for key in shown)]
@@ -181,21 +181,21 @@ def _all_weights(file: str, found: EveryWeight, gates: Gates, out: Path | None, 
         [one_line(name), " x ".join(map(str, fits[name].shape_)), *(_cell(key, values[key]) for key in shown)]
         for name, values in results.items()
     ]
-    verdict = verdict_line(found.counts, found.look(), found.fine())
-    said = "\n".join([*map(one_line, found.notes), verdict])
+    verdict = verdict_line(weights.counts, weights.look(), weights.fine())
+    text = "\n".join([*map(one_line, weights.notes), verdict])
     if as_json:
         records = [
             {"name": name, "shape": fits[name].shape_, **values, "counts": fits[name].counts_}
             for name, values in results.items()
         ]
-        reasons = {kind: getattr(found, kind) for kind in found.counts}
-        answer = {"weights": records, **reasons, "notes": found.about, "counts": found.counts, "verdict": verdict}
+        reasons = {kind: getattr(weights, kind) for kind in weights.counts}
+        answer = {"weights": records, **reasons, "notes": weights.about, "counts": weights.counts, "verdict": verdict}
         print_json({**answer, "gates": results})
     elif as_csv:
         _csv(fits, results)
     else:
         print_table(f"{len(fits)} weights of {file}, the longer side as rows; first what stands out", header, rows)
-        print(said)
+        print(text)
 
     def picture() -> Any:
         from spikepool.drawing.tables import draw_shares
@@ -206,10 +206,10 @@ def _all_weights(file: str, found: EveryWeight, gates: Gates, out: Path | None, 
         out,
         f"Weights of {file}",
         picture,
-        lambda: html_table(header, rows) + html_text(said),
+        lambda: html_table(header, rows) + html_text(text),
         quiet=as_json or as_csv,
     )
-    close_gates(gates.report(results, found.counts))
+    close_gates(gates.report(results, weights.counts))
 
 
 def _cell(key: str, value: Any) -> str:

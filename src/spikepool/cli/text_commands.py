@@ -57,13 +57,18 @@ def encode(
 
     refuse_overlap(out, [data, encoder])
     table = read_text_table(data, text=text_column)
-    found = run(table.texts, encoder, asked_layers(layers), max_tokens, out=out)
-    record = {"shape": list(found.X.shape), "layers": list(found.layers), "encoder": found.encoder, "out": str(out)}
+    encoded = run(table.texts, encoder, asked_layers(layers), max_tokens, out=out)
+    record = {
+        "shape": list(encoded.X.shape),
+        "layers": list(encoded.layers),
+        "encoder": encoded.encoder,
+        "out": str(out),
+    }
     if as_json:
-        print_json(record | {"notes": [*table.notes, *found.notes]})
+        print_json(record | {"notes": [*table.notes, *encoded.notes]})
         return
-    print(f"Token embeddings {tuple(found.X.shape)} of {found.encoder}, layers {list(found.layers)}: {out}")
-    for note in (*table.notes, *found.notes):
+    print(f"Token embeddings {tuple(encoded.X.shape)} of {encoded.encoder}, layers {list(encoded.layers)}: {out}")
+    for note in (*table.notes, *encoded.notes):
         print(f"Note: {note}")
 
 

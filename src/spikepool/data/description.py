@@ -118,8 +118,8 @@ def near_copy_groups(x: FloatArray, norms: FloatArray, units: IntArray) -> IntAr
     n = len(x)
     nearest = nearest_distances(x, norms, units, x, norms, units)
     reach = NEAR_RATIO * nearest[:, min(_NEIGHBOURS, max(n // 4, 2)) - 1]
-    _, first, own = np.unique(units, return_index=True, return_inverse=True)
-    rows, columns = [np.arange(n)], [first[own.ravel()]]
+    _, first, unit_of_row = np.unique(units, return_index=True, return_inverse=True)
+    rows, columns = [np.arange(n)], [first[unit_of_row.ravel()]]
     for start in range(0, n, NEIGHBOUR_BLOCK):
         part = slice(start, start + NEIGHBOUR_BLOCK)
         total = norms[part, None] + norms

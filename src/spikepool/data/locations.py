@@ -131,8 +131,8 @@ class Location:
         with named_errors(self.url):
             if self.fs is None:
                 return {str(p): p.stat().st_size for p in sorted(Path(self.path).rglob("*")) if p.is_file()}
-            found = self.fs.find(self.path, detail=True)
-            return {path: int(info["size"]) for path, info in sorted(found.items())}
+            listing = self.fs.find(self.path, detail=True)
+            return {path: int(info["size"]) for path, info in sorted(listing.items())}
 
     def size(self) -> int:
         """Bytes of the file."""
@@ -272,11 +272,11 @@ def _is_refused_connection(err: BaseException) -> bool:
 
 
 def _causes(err: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while err is not None and err not in found:
-        found.append(err)
+    causes: list[BaseException] = []
+    while err is not None and err not in causes:
+        causes.append(err)
         err = err.__cause__ or err.__context__
-    return found
+    return causes
 
 
 # Numbers that carry information do not shrink a hundred times: deflate reaches 1000:1 on zeros only.

@@ -231,10 +231,10 @@ def read_tokens(path: Any) -> list[str]:
     """Token names in the order of their ids, from a tokenizer's file or a folder that holds one."""
     file = Path(path)
     if file.is_dir():
-        found = next((file / name for name in BESIDE if (file / name).is_file()), None)
-        if found is None:
+        beside = next((file / name for name in BESIDE if (file / name).is_file()), None)
+        if beside is None:
             raise TableFormatError("the folder has no tokenizer", file.name, f"It should hold {' or '.join(BESIDE)}")
-        file = found
+        file = beside
     try:
         if file.stat().st_size > LARGEST_FILE:
             raise TableFormatError("the file is too large for a tokenizer", file.name, "Pass tokenizer.json")

@@ -184,19 +184,19 @@ def themed(svg: str) -> str:
 
 
 def _recoloured(svg: str, replace: Callable[[str, str], str]) -> str:
-    def style(found: re.Match[str]) -> str:
-        tag = found["tag"]
-        text = _COLOUR.sub(lambda part: _property(part, tag, replace), found["style"])
-        return f'<{tag}{found["before"]} style="{text}"'
+    def style(match: re.Match[str]) -> str:
+        tag = match["tag"]
+        text = _COLOUR.sub(lambda part: _property(part, tag, replace), match["style"])
+        return f'<{tag}{match["before"]} style="{text}"'
 
     return _STYLE.sub(style, svg)
 
 
-def _property(found: re.Match[str], tag: str, replace: Callable[[str, str], str]) -> str:
-    colour = found["colour"]
+def _property(match: re.Match[str], tag: str, replace: Callable[[str, str], str]) -> str:
+    colour = match["colour"]
     dark = dark_colour(colour)
     # white lines and white text stand on something coloured; white areas are paper
-    on_colour = colour == SVG_PAPER and (found["property"] == "stroke" or tag == "g")
+    on_colour = colour == SVG_PAPER and (match["property"] == "stroke" or tag == "g")
     if dark is None or on_colour:
-        return found[0]
-    return f"{found['property']}: {replace(colour, dark)}"
+        return match[0]
+    return f"{match['property']}: {replace(colour, dark)}"

@@ -81,46 +81,46 @@ def smooth_density(fit: Any, points: int = 300) -> tuple[Any, Any]:
 
 def draw_nulls(fit: Any, ax: Any) -> None:
     """Number of outliers under each null."""
-    found = sorted(fit.nulls_, key=lambda null: null.count)
-    counts = [null.count for null in found]
-    colours = [OUTLIER if null.name == "coloured" else BULK for null in found]
-    positions = np.arange(len(found))
+    nulls = sorted(fit.nulls_, key=lambda null: null.count)
+    counts = [null.count for null in nulls]
+    colours = [OUTLIER if null.name == "coloured" else BULK for null in nulls]
+    positions = np.arange(len(nulls))
     ax.barh(positions, counts, color=colours, alpha=0.8)
-    for position, null in zip(positions, found, strict=True):
+    for position, null in zip(positions, nulls, strict=True):
         ax.text(null.count, position, f" {null.count}", va="center")
-    ax.set_yticks(positions, [null.name.replace("_", " ") for null in found])
+    ax.set_yticks(positions, [null.name.replace("_", " ") for null in nulls])
     ax.set_xscale("symlog", linthresh=1)
     ax.set_xlim(0, 3 * max(max(counts), 1))
     ax.set_xlabel("eigenvalues counted as outliers")
     ax.set_title("(c) the same table under each null")
 
 
-def draw_comparison(found: Any) -> Any:
+def draw_comparison(comparison: Any) -> Any:
     """Figure of two tables: spectra, overlap of the leading spaces, and how far tokens moved when they match."""
     require("matplotlib", "plot")
     from spikepool.drawing.plotting import shown_figure
 
-    panels = 2 if found.changes is None else 3
+    panels = 2 if comparison.changes is None else 3
     figure = shown_figure(figsize=(4.7 * panels, 4.2), layout="constrained")
     axes = figure.subplots(1, panels)
-    for fit, colour, name in ((found.first, BULK, "first"), (found.second, OUTLIER, "second")):
+    for fit, colour, name in ((comparison.first, BULK, "first"), (comparison.second, OUTLIER, "second")):
         values = fit.eigenvalues_[: fit.rank_]
         axes[0].loglog(np.arange(1, len(values) + 1), values, color=colour, label=f"{name}: {fit.n_outliers_} outliers")
         axes[0].axhline(fit.edge_, color=colour, linestyle="--", linewidth=1)
     axes[0].set(xlabel="k", ylabel="eigenvalue of the covariance", title="(a) spectra and bulk edges")
     axes[0].legend(frameon=False)
-    k = [o.k for o in found.overlaps]
+    k = [o.k for o in comparison.overlaps]
     for field, marker, colour in (("coordinates", "o", BULK), ("tokens", "s", EDGE)):
-        values = [getattr(o, field) for o in found.overlaps]
+        values = [getattr(o, field) for o in comparison.overlaps]
         if values and values[0] is not None:
             axes[1].plot(k, values, marker=marker, color=colour, label=field)
-    axes[1].plot(k, [o.chance for o in found.overlaps], ":", color=LAW, label="chance")
+    axes[1].plot(k, [o.chance for o in comparison.overlaps], ":", color=LAW, label="chance")
     axes[1].set(xlabel="k", ylabel="overlap", ylim=(-0.02, 1.05), title="(b) leading spaces of dimension k")
     axes[1].legend(frameon=False)
-    if found.changes is not None:
-        axes[2].hist(found.changes, bins=60, color=BULK, alpha=0.7)
+    if comparison.changes is not None:
+        axes[2].hist(comparison.changes, bins=60, color=BULK, alpha=0.7)
         axes[2].set_yscale("log")
-        axes[2].set(xlabel="change, in typical vectors", ylabel="rows", title=f"(c) change by row, {found.basis}")
+        axes[2].set(xlabel="change, in typical vectors", ylabel="rows", title=f"(c) change by row, {comparison.basis}")
     return figure
 
 
@@ -142,23 +142,25 @@ def draw_shares(shares: dict[str, tuple[int, float]]) -> Any:
     return figure
 
 
-def draw_checkpoints(found: Any) -> Any:
+def draw_checkpoints(comparison: Any) -> Any:
     """Figure of two checkpoints: drift of every weight, and the largest angle between its leading spaces."""
     require("matplotlib", "plot")
     from spikepool.drawing.plotting import shown_figure
 
-    names = [plot_text(weight.name) for weight in found.weights]
+    names = [plot_text(weight.name) for weight in comparison.weights]
     figure = shown_figure(figsize=(9.5, max(2.4, 0.24 * len(names) + 1.1)), layout="constrained")
     drift, angle = figure.subplots(1, 2, sharey=True)
     positions = np.arange(len(names))
-    drift.barh(positions, [100 * (weight.drift or 0.0) for weight in found.weights], color=BULK, alpha=0.8)
-    for position, weight in zip(positions, found.weights, strict=True):
+    drift.barh(positions, [100 * (weight.drift or 0.0) for weight in comparison.weights], color=BULK, alpha=0.8)
+    for position, weight in zip(positions, comparison.weights, strict=True):
         if weight.drift is None:
             drift.text(0, position, " not comparable", va="center", fontsize="small")
     drift.set_yticks(positions, names, fontsize="small")
     drift.invert_yaxis()
     drift.set(xlabel="drift, % of the weight", title="(a) how far the weights moved")
-    shown = [(p, w.space.largest_angle) for p, w in zip(positions, found.weights, strict=True) if w.space is not None]
+    shown = [
+        (p, w.space.largest_angle) for p, w in zip(positions, comparison.weights, strict=True) if w.space is not None
+    ]
     measured = [(position, degrees) for position, degrees in shown if degrees is not None]
     angle.plot([degrees for _, degrees in measured], [position for position, _ in measured], "o", color=OUTLIER)
     angle.set(xlim=(0, 92), xlabel="degrees", title="(b) largest angle of the leading spaces")

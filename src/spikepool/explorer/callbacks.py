@@ -125,7 +125,7 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
         except SpikepoolError as err:
             return [*[no_update] * (kept + 4), "verdict tone-problem", str(err), False, {"error": True}, no_update]
         simulated = services.simulation(job_id, panels.state.query())
-        said = verdict(panels)
+        sentence = verdict(panels)
         bars = {
             "weights": panels.weights[panels.state.w].tolist(),
             "raw": list(panels.state.custom),
@@ -137,11 +137,11 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
             *_still_or_moved(panels, shade, simulated, drawn),
             *captions(panels, simulated),
             *_readings(panels),
-            said.headline,
-            " ".join(said.details),
-            said.caution,
-            not said.caution,
-            f"verdict tone-{said.tone}",
+            sentence.headline,
+            " ".join(sentence.details),
+            sentence.caution,
+            not sentence.caution,
+            f"verdict tone-{sentence.tone}",
             "",
             True,
             bars,

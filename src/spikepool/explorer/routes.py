@@ -40,11 +40,11 @@ def _finite(value: float) -> float | None:
 def to_json(panels: Panels, simulated: dict[str, Any] | None = None) -> str:
     """Every number behind the page."""
     state, plane = panels.state, panels.plane
-    said = verdict(panels)
+    sentence = verdict(panels)
     record = {
         "spikepool": __version__,
         "state": state.query(),
-        "verdict": " ".join((said.headline, *said.details)),
+        "verdict": " ".join((sentence.headline, *sentence.details)),
         "weights": {name: w.tolist() for name, w in panels.weights.items()},
         "predictions": {name: p.to_dict() for name, p in panels.predictions.items()},
         "target": {"alignment": panels.plan.target, "sequences": panels.plan.samples, "limit": panels.plan.limit},

@@ -143,15 +143,15 @@ def _correlation(corr: str, T: int, L: int | None, rho: float | None, R: tuple[t
 def _named_weights(*key: Any) -> tuple[tuple[str, FloatArray], ...]:
     """The named weights of a correlation, read-only because they are shared; those that do not exist are left out."""
     R = _correlation(*key)
-    found = []
+    pairs = []
     for name in (name for name in NAMED_WEIGHTS if name in WEIGHTS):  # those with a colour and a line of their own
         try:
             weights = named_weights(name, R)
         except NoOptimumError:
             continue
         weights.setflags(write=False)
-        found.append((name, weights))
-    return tuple(found)
+        pairs.append((name, weights))
+    return tuple(pairs)
 
 
 def shortest(number: float) -> str:

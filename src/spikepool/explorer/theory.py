@@ -84,9 +84,10 @@ def _plane(state: State, model: SequenceModel, predictions: dict[str, Prediction
     alignment = top_alignment(
         model, chosen.alpha, chosen.kappa, mu=mu[None, :], delta=delta[:, None], gamma=gamma[:, None]
     )
-    own = model.class_mean_power > 0
+    has_class_means = model.class_mean_power > 0
     thresholds = {
-        name: signal_threshold(p.alpha / p.kappa, delta, gamma, class_means=own) for name, p in predictions.items()
+        name: signal_threshold(p.alpha / p.kappa, delta, gamma, class_means=has_class_means)
+        for name, p in predictions.items()
     }
     return PhasePlane(state.plane, mu, sizes, alignment, thresholds)
 

@@ -80,9 +80,9 @@ def at_threshold(panels: Panels) -> str | None:
     return near_threshold(excess, float(spikes.critical_excess(model.delta, model.gamma)), model.d)
 
 
-def _caution(panels: Panels, said: str | None) -> str:
+def _caution(panels: Panels, sentence: str | None) -> str:
     """What else limits the numbers, in the prediction's own words."""
-    reasons = [reason for reason in panels.prediction.validity.reasons if reason != said]
+    reasons = [reason for reason in panels.prediction.validity.reasons if reason != sentence]
     return " ".join(f"{reason[0].upper()}{reason[1:]}." for reason in reasons)
 
 

@@ -74,14 +74,14 @@ from spikepool.kit.progress import Progress
 RISE_VARIANCE = 10.0
 
 
-def band_variance(own: FloatArray, z: FloatArray, level_variance: float, rows: int, accuracy: bool) -> FloatArray:
+def band_variance(at_pilot: FloatArray, z: FloatArray, level_variance: float, rows: int, accuracy: bool) -> FloatArray:
     """Variance of z at each size, from z (draws,) of the pilot's size and z (sizes, draws), the first draw the fit."""
     counted = 0.0
     if accuracy:
         edge = 0.5 / rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
-        share = float(np.clip(ndtr(own[0]), edge, 1 - edge))
+        share = float(np.clip(ndtr(at_pilot[0]), edge, 1 - edge))
         counted = share * (1 - share) / rows * 2 * np.pi * np.exp(float(ndtri(share)) ** 2)
-    rise, level = z - own, own[1:] - own[1:].mean()
+    rise, level = z - at_pilot, at_pilot[1:] - at_pilot[1:].mean()
     known = float(level @ level) / (len(level) - 1)
     # a level that hardly varies, as that of a pilot without errors, does not show how the rise follows it
     slope = rise[:, 1:] @ level / (len(level) - 1) / max(known, counted, 1e-300)
@@ -314,8 +314,8 @@ class LearningCurve:
         """Centre, lower and upper end on the transformed scale."""
         sizes = np.atleast_1d(np.asarray(n, dtype=np.float64))
         together = self.transformed(np.append(sizes, self.pilot.rows))
-        z, own = together[:-1], together[-1]
-        variance = band_variance(own, z, self.pilot.level_variance, self.pilot.rows, self.classification)
+        z, at_pilot = together[:-1], together[-1]
+        variance = band_variance(at_pilot, z, self.pilot.level_variance, self.pilot.rows, self.classification)
         half = float(ndtri((1 + level) / 2)) * np.sqrt(variance)
         return z[:, 0], z[:, 0] - half, z[:, 0] + half
 
@@ -340,23 +340,23 @@ def fit_curve(
     """Fit the curve to a pilot and to reweightings of its rows."""
     spectrum = fit_spectrum(pilot.eigenvalues, pilot.rows, pilot.dimension, pilot.row_norm)
     design = design_pilot(pilot, spectrum)
-    own = equivalents(spectrum, design.bands, pilot.rows, design.penalties).mse * (1 + 1 / pilot.rows)
+    pilot_mse = equivalents(spectrum, design.bands, pilot.rows, design.penalties).mse * (1 + 1 / pilot.rows)
     draws = []
     for number in range(reweightings + 1):
         weights = np.ones(pilot.rows) if number == 0 else rng.exponential(size=pilot.rows)
-        draws.append(_fit_draw(pilot, design, own, weights))
+        draws.append(_fit_draw(pilot, design, pilot_mse, weights))
         if progress is not None:
             progress.advance()
     return LearningCurve(pilot, design, tuple(draws))
 
 
-def _fit_draw(pilot: Pilot, design: PilotDesign, own: FloatArray, weights: FloatArray) -> _Draw:
+def _fit_draw(pilot: Pilot, design: PilotDesign, pilot_mse: FloatArray, weights: FloatArray) -> _Draw:
     """Everything that depends on the rows' weights; `own` holds the equivalents at the pilot's size, by penalty."""
     power = fit_target_power(pilot, design, weights)
     if pilot.shares is None:
         return _Draw(power)
     link = fit_link(pilot, weights, 1 - float(power[-1]) / float(power.sum()))
-    expected = _probit(link(1 - (own @ power).min(keepdims=True)))[0]
+    expected = _probit(link(1 - (pilot_mse @ power).min(keepdims=True)))[0]
     edge = 0.5 / pilot.rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
     measured = np.clip(weighted_mean(pilot.sizes[0].chosen_likely, weights), edge, 1 - edge)
     shift = float(_probit(np.asarray(measured)) - expected)

@@ -90,7 +90,7 @@ def forecast_curve(
     curve = ProcessCurve(sizes, mean, covariance, scale, family=learner_family(estimator))
     rows = int(sizes[-1])
     order = slice(None, None, -1)
-    told = tuple(curve.warnings())
+    warnings_ = tuple(curve.warnings())
     result = Forecast(
         estimator=estimator if isinstance(estimator, str) else learner_name(estimator),
         score_name=str(score_name),
@@ -104,8 +104,8 @@ def forecast_curve(
         measured_score=mean[order],
         measured_error=(np.full(len(sizes), np.nan) if error is None else error)[order],
         verdict="learning",
-        self_check=CurveFit(curve.misfit(), None, not told),
-        warnings=told,
+        self_check=CurveFit(curve.misfit(), None, not warnings_),
+        warnings=warnings_,
         higher_is_better=higher_is_better,
         **curve_fields(curve, asked_sizes(at, rows), target, level, sizes.astype(np.intp), rows),
     )

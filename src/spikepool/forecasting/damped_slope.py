@@ -96,9 +96,9 @@ def _named(name: str) -> type | None:
     """The class of scikit-learn with this name."""
     if name.isidentifier():
         for module in _MODULES:
-            found = getattr(importlib.import_module(f"sklearn.{module}"), name, None)
-            if isinstance(found, type):
-                return found
+            kind = getattr(importlib.import_module(f"sklearn.{module}"), name, None)
+            if isinstance(kind, type):
+                return kind
     return None
 
 
@@ -178,13 +178,13 @@ class CurvePosterior:
     def draw(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Curves (count, m) drawn from the posterior."""
         chosen = rng.choice(len(self.weights), count, p=self.weights)
-        found = np.empty((count, self.mean.shape[1]))
+        curves = np.empty((count, self.mean.shape[1]))
         for c in np.unique(chosen):
             values, vectors = np.linalg.eigh(self.covariance[c])
             root = vectors * np.sqrt(np.maximum(values, 0.0))
-            mine = chosen == c
-            found[mine] = self.mean[c] + rng.standard_normal((int(mine.sum()), len(root))) @ root.T
-        return found
+            of_component = chosen == c
+            curves[of_component] = self.mean[c] + rng.standard_normal((int(of_component.sum()), len(root))) @ root.T
+        return curves
 
 
 def prior(family: str | None) -> list[tuple[float, float, float]]:
@@ -296,8 +296,8 @@ class ProcessCurve:
 
     def band(self, n: ArrayLike, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Median, lower and upper end on the transformed scale."""
-        found = self.posterior(n)
-        median, low, high = (found.quantile(q) for q in (0.5, (1 - level) / 2, (1 + level) / 2))
+        posterior = self.posterior(n)
+        median, low, high = (posterior.quantile(q) for q in (0.5, (1 - level) / 2, (1 + level) / 2))
         return median, low, high
 
     def to_score(self, transformed: FloatArray) -> FloatArray:
@@ -372,18 +372,18 @@ def point_errors(n: FloatArray, scores: FloatArray) -> FloatArray:
     """
     times = np.isfinite(scores).sum(axis=1)
     with np.errstate(all="ignore"):
-        own = np.nanvar(scores, axis=1, ddof=1)
-    known = (times > 1) & (own > 0)
+        observed = np.nanvar(scores, axis=1, ddof=1)
+    known = (times > 1) & (observed > 0)
     if not known.any():
         return np.full(len(n), 1e-6)
     half = np.maximum(times - 1, 1) / 2  # the logarithm of a variance is too small by this on average:
-    x, y = np.log(n / n[-1]), np.log(np.where(known, own, 1.0)) + np.log(half) - digamma(half)
+    x, y = np.log(n / n[-1]), np.log(np.where(known, observed, 1.0)) + np.log(half) - digamma(half)
     centre = x[known] - x[known].mean()
     spread = float(centre @ centre)
     slope = float(np.clip(centre @ y[known] / spread, -1.0, 0.0)) if spread > 0 else 0.0
     smooth = np.exp(y[known].mean() + slope * (x - x[known].mean()))
     freedom = np.where(times > 1, times - 1, 0)
-    variance = (freedom * np.where(times > 1, np.nan_to_num(own), 0.0) + _BORROWED_FREEDOM * smooth) / (
+    variance = (freedom * np.where(times > 1, np.nan_to_num(observed), 0.0) + _BORROWED_FREEDOM * smooth) / (
         freedom + _BORROWED_FREEDOM
     )
     return np.asarray(np.sqrt(variance / np.maximum(times, 1)))

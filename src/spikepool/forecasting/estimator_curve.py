@@ -126,10 +126,10 @@ class OutOfFold(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             raise AttributeError(f"no {name} from every fit: the model lacks it, or a training set lacks a class")
 
         def respond(X: Any) -> AnyArray:
-            found = self.responses[name]
-            if len(X) != len(found):
+            response = self.responses[name]
+            if len(X) != len(response):
                 raise InvalidInputError("the scorer asks for other rows", len(X), "Score the rows that it is given")
-            return found
+            return response
 
         respond.__name__ = name  # scorers look methods up by name
         return respond
@@ -159,20 +159,22 @@ def measure_sizes(
         for size in sizes
         for end, block in zip(ends, blocks, strict=True)
     ]
-    found = _fit_all(model, X, y, tasks, n_jobs, progress, name)
+    responses = _fit_all(model, X, y, tasks, n_jobs, progress, name)
     parts = rng.permutation(int(pilot.groups.max()) + 1)[pilot.groups] % REWEIGHTINGS
     classes = None if pilot.labels is None else np.unique(y)
     kept, without, reason, linear = [], [], "", True
     for i, size in enumerate(sizes):
-        mine = slice(i * len(ends), (i + 1) * len(ends))
-        together = _together(found[mine], [test for _, test in tasks[mine]], n)
+        of_block = slice(i * len(ends), (i + 1) * len(ends))
+        together = _together(responses[of_block], [test for _, test in tasks[of_block]], n)
         try:
             values = _scores(model, scorer, X, y, classes, together, parts)
         except (AttributeError, ValueError) as error:
             reason = f" ({error})"
             continue
         if np.isfinite(values).all():
-            weights = np.bincount(np.concatenate([train for train, _ in tasks[mine]]), minlength=n) / size / len(ends)
+            weights = (
+                np.bincount(np.concatenate([train for train, _ in tasks[of_block]]), minlength=n) / size / len(ends)
+            )
             kept.append((size, values[0], n * weights @ weights))
             linear = linear and bool(together[_LINEAR].all())
             without.append(values[1:])
@@ -197,8 +199,8 @@ def folds(groups: IntArray, labels: IntArray | None, rng: np.random.Generator) -
         # rank of each row within its class, as a part of the class
         rows, part = rng.permutation(n), np.empty(n)
         for k in range(int(labels.max()) + 1):
-            mine = rows[labels[rows] == k]
-            part[mine] = (np.arange(len(mine)) + rng.random()) / max(len(mine), 1)
+            of_class = rows[labels[rows] == k]
+            part[of_class] = (np.arange(len(of_class)) + rng.random()) / max(len(of_class), 1)
         order, last = np.argsort(part, kind="stable"), np.arange(1, n + 1)
     wanted = np.arange(1, FOLDS + 1) * n / FOLDS
     return order, np.unique(last[np.abs(last[:, None] - wanted).argmin(axis=0)])
@@ -209,15 +211,15 @@ def _fit_all(
 ) -> list[Responses]:
     from joblib import Parallel, delayed
 
-    found = []
+    responses = []
     with Progress(len(tasks), f"{name}: {len(tasks)} fits", show=progress) as bar:
         runs = Parallel(n_jobs=n_jobs or 1, return_as="generator")(
             delayed(_responses)(model, X, y, train, test) for train, test in tasks
         )
         for value in runs:
-            found.append(value)
+            responses.append(value)
             bar.advance()
-    return found
+    return responses
 
 
 def _responses(model: Any, X: FloatArray, y: AnyArray, train: IntArray, test: IntArray) -> Responses:
@@ -230,20 +232,20 @@ def _responses(model: Any, X: FloatArray, y: AnyArray, train: IntArray, test: In
             return {}
         every = not hasattr(fitted, "classes_") or len(fitted.classes_) == len(np.unique(y))
         names = _RESPONSES if every else _RESPONSES[:1]
-        found = {name: np.asarray(getattr(fitted, name)(X[test])) for name in names if hasattr(fitted, name)}
+        responses = {name: np.asarray(getattr(fitted, name)(X[test])) for name in names if hasattr(fitted, name)}
         last = fitted.steps[-1][1] if hasattr(fitted, "steps") else fitted
-        return found | {_LINEAR: np.full(len(test), hasattr(last, "coef_"))}
+        return responses | {_LINEAR: np.full(len(test), hasattr(last, "coef_"))}
 
 
 def _together(parts: list[Responses], tests: list[IntArray], n: int) -> Responses:
     """Responses of all rows, of the kinds that every fit gave."""
-    found = {}
+    joined = {}
     for name in set.intersection(*(set(part) for part in parts)):
         first = parts[0][name]
-        found[name] = np.empty((n, *first.shape[1:]), dtype=np.result_type(*(part[name] for part in parts)))
+        joined[name] = np.empty((n, *first.shape[1:]), dtype=np.result_type(*(part[name] for part in parts)))
         for part, test in zip(parts, tests, strict=True):
-            found[name][test] = part[name]
-    return found
+            joined[name][test] = part[name]
+    return joined
 
 
 def _scores(
@@ -315,7 +317,7 @@ def forecast_estimator(
     errors = np.sqrt(np.diag(curve.covariance))
     learned = chance is None or float(points.score.max()) - chance > 2 * float(errors[-1])
     at = asked_sizes(n, len(X))
-    told = tuple(curve.warnings())
+    warnings_ = tuple(curve.warnings())
     return Forecast(
         estimator=_model_name(model),
         score_name=_score_words(name, scoring),
@@ -329,8 +331,8 @@ def forecast_estimator(
         measured_score=points.score[::-1],
         measured_error=errors[::-1],
         verdict="learning" if learned else "at chance",
-        self_check=CurveFit(curve.misfit(), None, not told),
-        warnings=warnings + told,
+        self_check=CurveFit(curve.misfit(), None, not warnings_),
+        warnings=warnings + warnings_,
         **curve_fields(curve, at, target, level, points.n.astype(np.intp), len(X)),
     )
 

@@ -151,11 +151,11 @@ def forecast(
             model, C = over_tokens(estimator, np.asarray(rows), mask, groups)
             mask = None
     options = {"pooling": pooling, "mask": mask, "standardize": standardize, "description": description}
-    pilot, told = read(C, y, task=task, groups=groups, **options)
-    told += cut
+    pilot, cautions = read(C, y, task=task, groups=groups, **options)
+    cautions += cut
     if estimator is None and scoring in (None, "accuracy" if pilot.labels is not None else "r2"):
         curve = fit_pilot(pilot, random_state=random_state, progress=progress)
-        result = summarise(curve, n, target, level=level, warnings=told)
+        result = summarise(curve, n, target, level=level, warnings=cautions)
     else:
         from spikepool.forecasting.estimator_curve import forecast_estimator
 
@@ -169,7 +169,7 @@ def forecast(
             n_jobs=n_jobs,
             random_state=random_state,
             progress=progress,
-            warnings=told,
+            warnings=cautions,
         )
     for text in warnings_of(result):
         warnings.warn(text, ForecastWarning, stacklevel=2)
@@ -191,16 +191,16 @@ def read(
     check.flag(standardize, "standardize")
     C = open_blocks(C, name="C") if is_path(C) else C
     learned = getattr(C, "learned_pooling", None)
-    C, y, groups, mask, told = take_part(C, y, groups, mask)
+    C, y, groups, mask, cautions = take_part(C, y, groups, mask)
     if learned is not None:
-        told += (
+        cautions += (
             f"these features were pooled by {learned}, which has learned from the labels of these rows: scores are too "
             "high, because the labels are used twice; forecast from the tokens with pooling= (--pooling) instead",
         )
     if pooling is not None:
         C = pool_pilot(pooling, C, y, mask=mask, groups=groups)
         if looks_at_labels(pooling):
-            told += (
+            cautions += (
                 "this is ridge on the features of one pooling, which is as good as the pilot makes it: more rows may "
                 "teach it better weights. Pass the classifier as estimator= for the curve of all it learns",
             )
@@ -210,7 +210,7 @@ def read(
         )
     known = None if pooling is not None else description
     given = read_pilot(C, y, groups=groups, task=task, standardize=standardize, description=known)
-    return given, given.warnings + told
+    return given, given.warnings + cautions
 
 
 def fit_pilot(given: PilotInput, *, random_state: Any, progress: bool | None) -> LearningCurve:
@@ -234,8 +234,8 @@ def summarise(
     chance = 0.0 if pilot.shares is None else float(pilot.shares.max())
     if pilot.shares is not None:
         z = float(ndtri(np.clip(measured[0], EDGE, 1 - EDGE)))
-        own = np.exp(-(z**2) / 2) * np.sqrt(pilot.level_variance / (2 * np.pi))  # which accounts for groups
-        deviation = max(float(error[0]), float(own))
+        level_error = np.exp(-(z**2) / 2) * np.sqrt(pilot.level_variance / (2 * np.pi))  # which accounts for groups
+        deviation = max(float(error[0]), float(level_error))
         # a few outliers may take all of the explained variance, and none of the accuracy
         learned = learned or float(measured[0]) - chance > CLEAR * deviation + 1e-9
     sizes = asked_sizes(n, pilot.rows)
@@ -260,12 +260,12 @@ def summarise(
 
 def warnings_of(result: Forecast) -> list[str]:
     """What a caller who does not print the forecast should hear."""
-    found = list(result.warnings)
+    messages = list(result.warnings)
     if result.verdict == "at chance":
-        found.append("the pilot's labels are at chance: no signal to extrapolate")
+        messages.append("the pilot's labels are at chance: no signal to extrapolate")
     if not result.self_check.ok:
-        found.append("the fitted curve misses the pilot's own points by more than on the development tasks")
-    return found
+        messages.append("the fitted curve misses the pilot's own points by more than on the development tasks")
+    return messages
 
 
 def _measured(pilot: Pilot) -> tuple[IntArray, FloatArray, FloatArray]:

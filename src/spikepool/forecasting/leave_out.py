@@ -116,10 +116,10 @@ def group_inverse(parts: Decomposition, groups: IntArray, penalty: float) -> Cal
         together.append((rows, np.linalg.pinv(np.eye(size) - hat, rcond=least, hermitian=True)))
 
     def apply(values: FloatArray) -> FloatArray:
-        found = values / alone
+        solved = values / alone
         for rows, inverse in together:
-            found[rows] = inverse @ values[rows]
-        return np.asarray(found)
+            solved[rows] = inverse @ values[rows]
+        return np.asarray(solved)
 
     return apply
 
@@ -194,7 +194,7 @@ def level_variance(
     penalties : array
         Ridge penalties, of which every half takes the one of generalised cross-validation.
     """
-    n, found = len(Y), []
+    n, differences = len(Y), []
     for _ in range(REWEIGHTINGS):
         halves = split_groups(groups, n // 2, rng)
         if min(len(rows) for rows in halves) > 1:
@@ -202,8 +202,8 @@ def level_variance(
                 _level(X[rows], Y[rows], None if labels is None else labels[rows], groups[rows], penalties)
                 for rows in halves
             )
-            found.append((one - other) ** 2 / sum(n / len(rows) for rows in halves))
-    return float(np.mean(found)) if found else 0.0
+            differences.append((one - other) ** 2 / sum(n / len(rows) for rows in halves))
+    return float(np.mean(differences)) if differences else 0.0
 
 
 def heavy_tails(residual: FloatArray) -> float:

@@ -177,11 +177,11 @@ def measure_pilot(
     kept = np.arange(max(best - _PENALTIES_BESIDE, 0), min(best + _PENALTIES_BESIDE + 1, len(penalties)))
     number = np.unique(groups, return_inverse=True)[1]
     leaving = float(np.bincount(number)[number].mean())  # rows that leave with a row, itself included
-    own = PilotSize(round(n - leaving), np.ones(n), excess[:, kept], excess[:, chosen], correct, likely)
+    full_size = PilotSize(round(n - leaving), np.ones(n), excess[:, kept], excess[:, chosen], correct, likely)
 
     if d > parts.rank:  # the same inner products in fewer columns
         X = parts.left * np.sqrt(parts.squared)
-    sizes = [own]
+    sizes = [full_size]
     for fraction in FRACTIONS:
         if round(fraction * n) >= FEWEST_TRAINED:
             sizes.append(_measure_fraction(X, Y, labels, groups, float(fraction), penalties[kept], rng))

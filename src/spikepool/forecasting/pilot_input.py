@@ -90,9 +90,11 @@ def take_part(C: Any, y: Any, groups: Any, mask: Any) -> tuple[Any, Any, Any, An
         hasattr(part, "__len__") and len(part) != n for part in (y, groups, mask) if not is_path(part)
     ):
         return C, y, groups, mask, ()  # all of them; lengths that differ are named later
-    said = f"the forecast is made from {len(rows):,} of the {n:,} rows, in runs of neighbours spread over all of them"
+    caution = (
+        f"the forecast is made from {len(rows):,} of the {n:,} rows, in runs of neighbours spread over all of them"
+    )
     taken = (take_rows(C, rows, "C"), np.asarray(y)[rows], take_rows(groups, rows, "groups"))
-    return (*taken, take_rows(mask, rows, "mask"), (said,))
+    return (*taken, take_rows(mask, rows, "mask"), (caution,))
 
 
 def read_features(C: Any, name: str = "C") -> FloatArray:
@@ -190,8 +192,8 @@ def read_pilot(
         if copies is not None:
             notes.append(copies)
     if not draws:
-        told, number = _dependence(description, kept)
-        notes += told
+        cautions, number = _dependence(description, kept)
+        notes += cautions
     X, Y, number = X[kept], Y[kept], number[kept]
     labels = None if labels is None else labels[kept]
 
@@ -235,15 +237,15 @@ def _dependence(facts: Description, kept: IntArray) -> tuple[list[Caution], IntA
     A left-out row whose near copy, or whose neighbour in a series, is still there is not a new row: leave-one-out is
     too good, and the whole curve with it.
     """
-    found, number = [facts.caution("near-duplicates"), facts.caution("order")], facts.units
+    cautions, number = [facts.caution("near-duplicates"), facts.caution("order")], facts.units
     if facts.near_share is not None:
         joined = facts.near_groups()
         count = len(np.unique(joined[kept]))
         if count >= FEWEST_ROWS:  # with fewer groups there is nothing to leave out: then it is said and not done
             number = joined
             share = f"{facts.near_share:.0%} of the rows have a near copy"
-            found[0] = Caution("near-duplicates", f"{share}: they are left out together, as {count:,} groups")
-    return [caution for caution in found if caution is not None], number
+            cautions[0] = Caution("near-duplicates", f"{share}: they are left out together, as {count:,} groups")
+    return [caution for caution in cautions if caution is not None], number
 
 
 def _recur_unlike(same: IntArray, Y: FloatArray) -> bool:

@@ -120,13 +120,13 @@ def plan_rounds(
     best: tuple[float, float, int] | None = None
     for share in _SHARES:
         start, totals, met = _simulate(first, possible, paths, error, sizes, rounds, share, probability, rng)
-        found = (float(totals.mean()), float(met.mean()), start)
-        enough = found[1] >= probability
-        if best is None or (enough, -found[0] if enough else found[1]) > (
+        candidate = (float(totals.mean()), float(met.mean()), start)
+        enough = candidate[1] >= probability
+        if best is None or (enough, -candidate[0] if enough else candidate[1]) > (
             best[1] >= probability,
             -best[0] if best[1] >= probability else best[1],
         ):
-            best = found
+            best = candidate
     assert best is not None
     once = _order(first[possible], np.ones(int(possible.sum())), probability)
     return Rounds(
@@ -147,8 +147,8 @@ def plan_rounds(
 def _measurement_errors(forecast: Any, sizes: IntArray) -> FloatArray:
     """Standard errors, on the transformed scale, of a score measured at each size: those of the pilot, as n^(-1/2)."""
     _, low, high = forecast.curve.band([float(max(forecast.pilot_rows, 4))], 0.9)
-    own = float((high - low)[0]) / 3.29
-    return np.asarray(np.maximum(own, 1e-3) * np.sqrt(sizes[0] / sizes))
+    pilot_error = float((high - low)[0]) / 3.29
+    return np.asarray(np.maximum(pilot_error, 1e-3) * np.sqrt(sizes[0] / sizes))
 
 
 def _order(first: IntArray, weights: FloatArray, share: float) -> int:

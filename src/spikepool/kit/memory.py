@@ -29,11 +29,11 @@ def available_bytes() -> int | None:
 
     Linux: ``MemAvailable``, and no more than a container's limit leaves. Elsewhere the physical memory.
     """
-    found: list[int] = []
+    limits: list[int] = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                found.append(int(line.split()[1]) * 1024)
+                limits.append(int(line.split()[1]) * 1024)
         group = Path("/sys/fs/cgroup")
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
@@ -41,15 +41,15 @@ def available_bytes() -> int | None:
             for line in (group / "memory.stat").read_text().splitlines():
                 if line.startswith("inactive_file "):  # file cache, which the kernel gives up when asked
                     used -= int(line.split()[1])
-            found.append(int(limit) - used)
+            limits.append(int(limit) - used)
     except (OSError, ValueError):
         pass  # no such file here: another system, or no container
-    if not found:
+    if not limits:
         try:
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         except (AttributeError, ValueError, OSError):
             return None
-    return max(min(found), 0)
+    return max(min(limits), 0)
 
 
 def require_memory(needed: int, what: str, remedy: str) -> None:

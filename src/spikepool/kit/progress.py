@@ -106,8 +106,8 @@ class Progress:
         self._announces = False
         whole = elapsed * self.total / max(self._done, 1e-9)
         if whole > LONG_SECONDS:
-            told = f"{whole:.0f} s" if whole < 120 else f"{whole / 60:.0f} min"
-            print(f"{self.description}: about {told} in all", file=sys.stderr, flush=True)
+            duration = f"{whole:.0f} s" if whole < 120 else f"{whole / 60:.0f} min"
+            print(f"{self.description}: about {duration} in all", file=sys.stderr, flush=True)
 
     def describe(self, description: str) -> None:
         """Say what is being done now."""

@@ -72,16 +72,16 @@ def find_root(
     if not len(index):
         return SolverReport(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 0)
     with np.errstate(all="ignore"):  # a problem without a sign change runs on as NaN
-        found = elementwise.find_root(
+        solution = elementwise.find_root(
             lambda x, i: np.asarray(f(x, i.astype(np.intp)), dtype=np.float64),
             (np.asarray(lo, dtype=np.float64), np.asarray(hi, dtype=np.float64)),
             args=(index,),
             tolerances={"xatol": 1e-300, "xrtol": 2 * xtol, "fatol": 0.0, "frtol": 0.0},
             maxiter=max_steps,
         )
-        width = np.abs(found.bracket[1] - found.bracket[0]) / np.maximum(np.abs(found.x), 1e-300)
-    residual = np.where(found.success, np.where(found.f_x == 0, 0.0, width), np.inf)
-    return SolverReport(found.x, residual, np.asarray(found.success), int(found.nfev.max()))
+        width = np.abs(solution.bracket[1] - solution.bracket[0]) / np.maximum(np.abs(solution.x), 1e-300)
+    residual = np.where(solution.success, np.where(solution.f_x == 0, 0.0, width), np.inf)
+    return SolverReport(solution.x, residual, np.asarray(solution.success), int(solution.nfev.max()))
 
 
 def newton(

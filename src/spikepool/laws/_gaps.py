@@ -92,9 +92,9 @@ class GapFinder:
         if z[first] < 1e-14 * self.usage.mean * self.noise.mean:
             z[first] = 0.0
         columns = zip(z[: len(low)], z[len(low) :], low, high, i, j, strict=True)
-        found = [Gap(float(a), float(b), float(c), float(d), int(k), int(q)) for a, b, c, d, k, q in columns]
-        found.sort(key=lambda gap: gap.low)
-        for left, right in pairwise(found):
+        gaps = [Gap(float(a), float(b), float(c), float(d), int(k), int(q)) for a, b, c, d, k, q in columns]
+        gaps.sort(key=lambda gap: gap.low)
+        for left, right in pairwise(gaps):
             if not (left.low < left.high < right.low < right.high):
                 raise ConvergenceError(
                     "gaps of the support overlap near",
@@ -103,7 +103,7 @@ class GapFinder:
                     point=left.high,
                     residual=left.high - right.low,
                 )
-        return found
+        return gaps
 
     def _gap_ranges(self) -> list[tuple[float, float, int, int]]:
         """(s_low, s_high, i, j) of every gap; the outer two meet at s = 0, where z is infinite."""
@@ -259,11 +259,11 @@ class GapFinder:
 
         Spikes too small to leave the bulk give none.
         """
-        own, other, windows = (self.usage, self._n, self._u) if usage else (self.noise, self._u, self._n)
-        t = t[t > own.pieces[-1, 1]]
+        population, other, windows = (self.usage, self._n, self._u) if usage else (self.noise, self._u, self._n)
+        t = t[t > population.pieces[-1, 1]]
         if not len(t):
             return np.empty(0)
-        s, _ = own.terms(-t)
+        s, _ = population.terms(-t)
         keep = s > max(self.gaps[-1].s_low, float(windows.low[0]))
         t, s = t[keep], s[keep]
         return np.asarray(s * t * other.invert(s, np.zeros(len(s), dtype=np.intp)))

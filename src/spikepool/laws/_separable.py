@@ -283,8 +283,8 @@ class Interior:
                 fresh = ((theta[1:] + theta[:-1]) / 2)[coarse]
                 guess = _interpolate(theta, y, fresh)
                 solved = self._newton(self._x(k, fresh), guess)
-                found = np.isfinite(solved)
-                fresh, guess, solved = fresh[found], guess[found], solved[found]
+                solved_at = np.isfinite(solved)
+                fresh, guess, solved = fresh[solved_at], guess[solved_at], solved[solved_at]
                 poor = np.abs(guess / solved - 1) > 1e-3
                 order = np.argsort(np.concatenate([theta, fresh]), kind="stable")
                 flags = np.concatenate([np.zeros(len(theta), bool), poor])[order]
@@ -295,9 +295,9 @@ class Interior:
         return self._skeletons[k]
 
 
-def settle(found: NDArray[np.bool_], points: NDArray[Any], *, strict: bool) -> None:
+def settle(solved: NDArray[np.bool_], points: NDArray[Any], *, strict: bool) -> None:
     """Name the points that were not found: in an error if `strict` or when there is no other, else in a warning."""
-    lost = np.flatnonzero(~found)
+    lost = np.flatnonzero(~solved)
     if not len(lost):
         return
     first = points[lost[0]].item()

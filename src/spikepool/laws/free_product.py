@@ -143,23 +143,23 @@ class ProductLaw(ProductTransforms, SpectralLaw):
                 return np.asarray(self.cdf(left + width * t**3)) - level
 
             targets = flat[inside]
-            found = elementwise.find_root(
+            solution = elementwise.find_root(
                 excess,
                 (np.zeros_like(targets), np.ones_like(targets)),
                 args=(targets,),
                 tolerances={"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0},
                 maxiter=400,
             )
-            if not np.all(found.success):
-                bad = int(np.argmin(found.success))
+            if not np.all(solution.success):
+                bad = int(np.argmin(solution.success))
                 raise ConvergenceError(
                     "a quantile was not found",
                     float(targets[bad]),
                     "Report these parameters",
                     point=float(targets[bad]),
-                    residual=float(found.f_x[bad]),
+                    residual=float(solution.f_x[bad]),
                 )
-            result[inside] = left + width * found.x**3
+            result[inside] = left + width * solution.x**3
         return like_input(result, levels)
 
     def stieltjes(self, z: ArrayLike) -> Any:

@@ -190,9 +190,9 @@ class GeneralizedLaw(SpectralLaw):
         mass = self._cumulative[np.searchsorted(self._intervals[:, 1], flat, side="right")]
         mass = np.where(flat < 0, 0.0, mass)
         inside, y = self._interior.solve(flat)
-        found = np.isfinite(y)
-        mass[np.flatnonzero(inside)[~found]] = np.nan
-        rows, y = np.flatnonzero(inside)[found], y[found]
+        solved = np.isfinite(y)
+        mass[np.flatnonzero(inside)[~solved]] = np.nan
+        rows, y = np.flatnonzero(inside)[solved], y[solved]
         xs = flat[rows]
         s, _ = self._usage.terms(y)
         yt = -xs / (s * y)

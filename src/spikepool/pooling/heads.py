@@ -87,10 +87,10 @@ class LogisticFeatures:
             warnings.simplefilter("ignore", UserWarning)  # many classes for few rows: the check of y has warned
             model.fit(self.Z[rows], codes[rows], sample_weight=self.weights[rows])
         coef, intercept = np.zeros((self.Z.shape[1], classes)), np.full(classes, UNSEEN)
-        found, level = model.coef_.T.astype(np.float64), model.intercept_.astype(np.float64)
+        coefficients, level = model.coef_.T.astype(np.float64), model.intercept_.astype(np.float64)
         if len(model.classes_) == 2:
-            found, level = np.column_stack([-found, found]) / 2, np.r_[-level, level] / 2
-        coef[:, model.classes_], intercept[model.classes_] = found, level
+            coefficients, level = np.column_stack([-coefficients, coefficients]) / 2, np.r_[-level, level] / 2
+        coef[:, model.classes_], intercept[model.classes_] = coefficients, level
         return coef, intercept
 
     def scores(self, train: IntArray, test: IntArray, codes: IntArray, classes: int) -> FloatArray:
@@ -193,12 +193,12 @@ def mix_heads(
             k: int, whole: LogisticFeatures = whole, without: Sequence[Pooling] = without
         ) -> tuple[IntArray, FloatArray]:
             train, test = np.flatnonzero(task.folds != k), np.flatnonzero(task.folds == k)
-            mine = logistic(without[k]) if without else whole
-            return test, mine.scores(train, test, codes, K)
+            head = logistic(without[k]) if without else whole
+            return test, head.scores(train, test, codes, K)
 
         left_out = np.empty((n, K))
-        for test, found in over(one_fold, count):
-            left_out[test] = found
+        for test, shares in over(one_fold, count):
+            left_out[test] = shares
         used.append((layer, pooling))
         fits.append(whole.fit(codes, K))
         scores.append(left_out)
@@ -211,8 +211,8 @@ def mix_heads(
         return v, np.asarray(sum(share * f for share, f in zip(v, scores, strict=True)))
 
     def better(scores: FloatArray, reference: FloatArray) -> bool:
-        own = np.arange(n), codes
-        gains = log_softmax(scores, axis=1)[own] - log_softmax(reference, axis=1)[own]
+        of_mean = np.arange(n), codes
+        gains = log_softmax(scores, axis=1)[of_mean] - log_softmax(reference, axis=1)[of_mean]
         gain, error = paired(gains, weights, task.clusters)
         return gain > ERRORS_REQUIRED * error
 
@@ -225,25 +225,25 @@ def mix_heads(
         parts = tuple((float(w), *used[c], fits[c]) for w, c in heads if w > 0)
         return total, Heads(float(v[0]), parts, np.asarray(softmax(total, axis=1)))
 
-    total, found = chosen(ridge, scores, range(len(used)))
+    total, shares = chosen(ridge, scores, range(len(used)))
     if best is mean:
-        return found
-    own = [c for c, (layer, pooling) in enumerate(used) if layer == mean.layer and pooling.name == "mean"]
-    reference, alone = chosen(mean_ridge, [scores[c] for c in own], own)
-    return found if better(total, reference) else replace(alone, mean=True)
+        return shares
+    of_mean = [c for c, (layer, pooling) in enumerate(used) if layer == mean.layer and pooling.name == "mean"]
+    reference, alone = chosen(mean_ridge, [scores[c] for c in of_mean], of_mean)
+    return shares if better(total, reference) else replace(alone, mean=True)
 
 
 def score_weights(scores: Sequence[FloatArray], codes: IntArray, weights: FloatArray) -> FloatArray:
     """V >= 0 of largest likelihood for softmax(Σ v_c f_c); a convex problem of few unknowns."""
     stacked = np.stack(scores)
-    own = stacked[:, np.arange(len(codes)), codes] @ weights / weights.sum()
+    right = stacked[:, np.arange(len(codes)), codes] @ weights / weights.sum()
 
     def loss(v: FloatArray) -> tuple[float, FloatArray]:
         total = np.tensordot(v, stacked, axes=1)
         normal = logsumexp(total, axis=1)
         p = np.exp(total - normal[:, None]) * (weights / weights.sum())[:, None]
-        return float(weights @ normal / weights.sum() - v @ own), np.einsum("cnk,nk->c", stacked, p) - own
+        return float(weights @ normal / weights.sum() - v @ right), np.einsum("cnk,nk->c", stacked, p) - right
 
     start = np.r_[1.0, np.zeros(len(scores) - 1)]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(scores))
-    return np.asarray(found.x)
+    solution = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(scores))
+    return np.asarray(solution.x)

@@ -218,8 +218,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         def correct(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(self._decide(values) == codes[rows], dtype=np.float64)
 
-        found = self._compare(sources, Y, codes, groups, weights, correct)
-        task, choice = found.task, found.choice
+        comparison = self._compare(sources, Y, codes, groups, weights, correct)
+        task, choice = comparison.task, comparison.choice
         own = np.where(task.Y[:, 0] > 0, 1, 0) if k == 2 else task.Y.argmax(axis=1)
         judged = bool(np.isfinite(choice.values).all())
         self.scale_ = fit_scale(choice.values, own, task.weights) if judged else DEFAULT_SCALE
@@ -228,12 +228,12 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
             mean_scale = fit_scale(choice.mean.values, own, task.weights)
             scores = (self.scale_ * class_scores(choice.values), mean_scale * class_scores(choice.mean.values))
             with task_threads(large=len(own) * k > HEADS_THREADED, most=2) as over:
-                heads = mix_heads(choice, found.rows_of, task, own, *scores, over)
+                heads = mix_heads(choice, comparison.rows_of, task, own, *scores, over)
             if heads.mean:
-                found, self.scale_ = replace(found, choice=choice.mean_alone()), mean_scale
+                comparison, self.scale_ = replace(comparison, choice=choice.mean_alone()), mean_scale
                 self.reason_ = BY_LIKELIHOOD
-        self._finish(found, Y, weights)
-        self._heads = self._heads_on_all(heads.parts, sources, codes, weights) if found.streamed else heads.parts
+        self._finish(comparison, Y, weights)
+        self._heads = self._heads_on_all(heads.parts, sources, codes, weights) if comparison.streamed else heads.parts
         self.head_shares_ = {"ridge": heads.ridge}
         for share, layer, pooling, _ in heads.parts:
             where = "" if layer is None else f" @ {layer}"
@@ -250,7 +250,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         self, parts: tuple[Head, ...], sources: dict[Any, TokenInput], codes: IntArray, weights: FloatArray
     ) -> tuple[Head, ...]:
         """The heads in use, fitted on all rows, or on as many as take no longer than the comparison of heads."""
-        found = []
+        refitted = []
         for share, layer, pooling, fit in parts:
             features, classes = fit.coef.shape
             limit = head_rows(features, classes, int(self.folds))
@@ -260,8 +260,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
                 for start, C in self._feature_chunks(sources[layer], pooling)
             ]
             again = LogisticFeatures(np.concatenate(chunks), weights[rows]).fit(codes[rows], classes)
-            found.append((share, layer, pooling, again))
-        return tuple(found)
+            refitted.append((share, layer, pooling, again))
+        return tuple(refitted)
 
     def _code(self, target: AnyArray, weights: FloatArray) -> tuple[FloatArray, IntArray]:
         """Targets −1 and 1, (n, K) or (n, 1) for two classes, and the number of each row's class."""
@@ -276,8 +276,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
             raise InvalidInputError("a classifier needs at least two classes in y, not one class", self.classes_[0])
         refuse_many_classes(k)
         codes = np.where(seen, np.searchsorted(self.classes_, target).clip(0, k - 1), 0)
-        own = codes[:, None] == (np.arange(1, 2) if k == 2 else np.arange(k))
-        return np.where(own, 1.0, -1.0), codes
+        indicators = codes[:, None] == (np.arange(1, 2) if k == 2 else np.arange(k))
+        return np.where(indicators, 1.0, -1.0), codes
 
     def _decide(self, values: FloatArray) -> IntArray:
         return np.asarray((values[:, 0] > 0).astype(np.intp) if values.shape[1] == 1 else values.argmax(axis=1))
@@ -285,8 +285,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     def _scores(self, X: Any, mask: Any) -> FloatArray:
         """Scores (n, K) of the classes, whose softmax are the probabilities."""
         check_is_fitted(self, "weights_")
-        found = self.head_shares_["ridge"] * self.scale_ * class_scores(self._predict_values(X, mask))
-        return found + self._predict_values(X, mask, self._heads) if self._heads else found
+        scores = self.head_shares_["ridge"] * self.scale_ * class_scores(self._predict_values(X, mask))
+        return scores + self._predict_values(X, mask, self._heads) if self._heads else scores
 
     def decision_function(self, X: Any, mask: Any = None) -> FloatArray:
         """Scores of the classes (n, K); for two classes their difference, (n,)."""

@@ -224,9 +224,9 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         def rows_of(layer: Any) -> LearningRows:
             if layer not in held:
                 held.clear()
-                mine = part if layer == last else rows_in_memory(sources[layer], rows)
+                tokens = part if layer == last else rows_in_memory(sources[layer], rows)
                 sink = None if self.sink == "auto" else bool(self.sink)
-                held[layer] = read_learning_rows(mine, merged, int(self.n_components), sink, streamed=streamed)
+                held[layer] = read_learning_rows(tokens, merged, int(self.n_components), sink, streamed=streamed)
             return held[layer]
 
         def row_score(values: FloatArray) -> FloatArray:
@@ -245,12 +245,14 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             )
         return Comparison(sources, task, choice, rows_of, streamed)
 
-    def _finish(self, found: Comparison, Y: FloatArray, weights: FloatArray) -> None:
+    def _finish(self, comparison: Comparison, Y: FloatArray, weights: FloatArray) -> None:
         """Fit the ridges in use on all rows, and set the attributes."""
-        if found.streamed:
-            total = float(found.task.weights.sum())
-            found = replace(found, choice=self._fit_all(found.choice, found.sources, Y, weights, total))
-        self._conclude(found)
+        if comparison.streamed:
+            total = float(comparison.task.weights.sum())
+            comparison = replace(
+                comparison, choice=self._fit_all(comparison.choice, comparison.sources, Y, weights, total)
+            )
+        self._conclude(comparison)
 
     def fit_pooling(self, X: Any, y: Any, mask: Any = None) -> LearnedPooling:
         """Learn the weights of the one pooling that is asked for, and nothing else: enough for `transform`.
@@ -268,12 +270,12 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         rows, part = self._with_tokens(rows, rows_in_memory(source, rows))
         weights = weights[rows]
         sink = None if self.sink == "auto" else bool(self.sink)
-        found = read_learning_rows(part, weights, int(self.n_components), sink, streamed=len(rows) < source.n)
-        self._pooling = poolings()[self.pooling].fit(found, Y[rows], weights, np.arange(len(rows)), options)
+        learning = read_learning_rows(part, weights, int(self.n_components), sink, streamed=len(rows) < source.n)
+        self._pooling = poolings()[self.pooling].fit(learning, Y[rows], weights, np.arange(len(rows)), options)
         self.layers_, self.layer_, self.decision_ = tuple(sources), last, self._pooling.name
         self.n_positions_, self._d = source.T, source.d
         self.n_features_out_ = len(self._pooling.feature_names(source.d))
-        self.weights_ = found.average_weights(self._pooling).mean(axis=0)
+        self.weights_ = learning.average_weights(self._pooling).mean(axis=0)
         return self
 
     def _candidates(self, part: TokenInput, Y: FloatArray, count: int, layers: int) -> tuple[tuple[str, ...], str]:
@@ -288,14 +290,14 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             return ("mean",), "compared" if layers > 1 else "a single position leaves nothing to weigh"
         return candidate_names(), "compared"
 
-    def _conclude(self, found: Comparison) -> None:
+    def _conclude(self, comparison: Comparison) -> None:
         """The fitted attributes."""
-        choice, best = found.choice, found.choice.best
-        source = found.sources[best.layer]
-        rows = found.rows_of(best.layer)
+        choice, best = comparison.choice, comparison.choice.best
+        source = comparison.sources[best.layer]
+        rows = comparison.rows_of(best.layer)
         self._parts = tuple((weight, fit.layer, fit.pooling, fit.ridge) for weight, fit in choice.parts)
         self._pooling, self._ridge = best.pooling, best.ridge
-        self.layers_ = tuple(found.sources)
+        self.layers_ = tuple(comparison.sources)
         self.layer_ = best.layer
         self.decision_ = best.pooling.name
         self.prediction_ = choice.prediction
@@ -373,7 +375,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         check_is_fitted(self, "weights_")
         given = split_layers(X)
         same_layers(self.layers_, given)
-        found = {}
+        sources = {}
         for layer in wanted:
             source = read_tokens(self, given[layer], mask, reset=False, any_length=True)
             if source.d != self._d:
@@ -383,8 +385,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
                     source.d,
                     "Pass tokens of the dimension seen in fit",
                 )
-            found[layer] = source
-        return found
+            sources[layer] = source
+        return sources
 
     def _source(self, X: Any, mask: Any) -> TokenInput:
         return self._sources(X, mask, (self.layer_,) if hasattr(self, "weights_") else ())[self.layer_]
@@ -396,7 +398,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         wanted = tuple(dict.fromkeys(layer for _, layer, _, _ in given))
         total: FloatArray | None = None
         for layer, source in self._sources(X, mask, wanted).items():
-            parts = tuple((w, pooling, fit) for w, mine, pooling, fit in given if mine == layer)
+            parts = tuple((w, pooling, fit) for w, of_layer, pooling, fit in given if of_layer == layer)
             width = len(parts[0][2].intercept)
             values = map_rows(source, ValueRows(parts, self.empty), width, "predicting", self.progress)
             total = values if total is None else total + values

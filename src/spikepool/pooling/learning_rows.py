@@ -84,11 +84,11 @@ class LearningRows:
         array, table = self._array, self.source.form.table
         rows = rows[:, None]
         if table is None:
-            found = array.reshape(len(array), self.source.T, self.source.d)[rows, index]
+            gathered = array.reshape(len(array), self.source.T, self.source.d)[rows, index]
         else:
             ids = np.where(self.observed[rows, index], array[rows, index], 0)
-            found = table[ids.astype(np.intp)]
-        return np.asarray(found, dtype=working_type(self.source))
+            gathered = table[ids.astype(np.intp)]
+        return np.asarray(gathered, dtype=working_type(self.source))
 
     @cached_property
     def _array(self) -> NDArray[Any]:
@@ -192,15 +192,15 @@ def distinct_rows(
 ) -> tuple[IntArray, TokenInput, FloatArray, IntArray]:
     """Rows of equal tokens, targets and group as one row of their common weight; and clusters of the rest."""
     copies = row_copies(part)
-    mine = None if groups is None else groups[rows]
+    kept_groups = None if groups is None else groups[rows]
     targets = np.unique(Y[rows], axis=0, return_inverse=True)[1].reshape(-1)
-    keys = np.column_stack([copies, targets, copies if mine is None else mine])
+    keys = np.column_stack([copies, targets, copies if kept_groups is None else kept_groups])
     number = numbered(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))[0]
     merged = np.asarray(np.bincount(number, weights[rows]), dtype=np.float64)
     if len(merged) == len(rows):
-        return rows, part, merged, tie(copies, mine)
+        return rows, part, merged, tie(copies, kept_groups)
     first = np.unique(number, return_index=True)[1]
-    kept = None if mine is None else mine[first]
+    kept = None if kept_groups is None else kept_groups[first]
     return rows[first], part.take(first), merged, tie(numbered(copies[first])[0], kept)
 
 

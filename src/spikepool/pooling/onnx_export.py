@@ -94,14 +94,14 @@ class Tokens:
             if np.isfinite(space.largest):
                 norm = g.op("ReduceL2", self.x, axes=[2], keepdims=0)
                 usable = g.op("And", usable, g.op("LessOrEqual", norm, g.const(space.largest)))
-        found = self.places(usable)
+        nodes = self.places(usable)
         centred = g.op("Sub", self.x, g.const(space.mean))
-        found["usable"] = usable
-        found["centred"] = g.op("Where", g.op("Unsqueeze", usable, g.axes(2)), centred, g.const(0.0))
-        share = g.op("Div", found["m"], g.op("Max", found["length"], g.const(1.0)))
-        found["share"] = g.op("Unsqueeze", share, g.axes(1))  # (n, 1, T)
-        self._spaces[id(space)] = found
-        return found
+        nodes["usable"] = usable
+        nodes["centred"] = g.op("Where", g.op("Unsqueeze", usable, g.axes(2)), centred, g.const(0.0))
+        share = g.op("Div", nodes["m"], g.op("Max", nodes["length"], g.const(1.0)))
+        nodes["share"] = g.op("Unsqueeze", share, g.axes(1))  # (n, 1, T)
+        self._spaces[id(space)] = nodes
+        return nodes
 
 
 @singledispatch
@@ -211,10 +211,10 @@ def _values(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> s
 def _linear(pooling: Any, coef: FloatArray, g: Graph, tokens: Tokens, mask: str) -> str:
     """Features times coefficients; zeros for a row without tokens."""
     if isinstance(pooling, SequencePooling):
-        found = _sequence_values(pooling, coef, g, tokens)
+        values = _sequence_values(pooling, coef, g, tokens)
     else:
-        found = g.op("MatMul", graph_features(pooling, g, tokens), g.const(coef))
-    return g.op("Mul", found, g.cast(g.op("Greater", g.total(g.cast(mask), 1), g.const(0.5))))
+        values = g.op("MatMul", graph_features(pooling, g, tokens), g.const(coef))
+    return g.op("Mul", values, g.cast(g.op("Greater", g.total(g.cast(mask), 1), g.const(0.5))))
 
 
 def write_onnx(estimator: Any, path: Any, *, overwrite: bool = False) -> Path:
@@ -246,12 +246,12 @@ def write_onnx(estimator: Any, path: Any, *, overwrite: bool = False) -> Path:
     if hasattr(estimator, "classes_"):
         K = len(estimator.classes_)
         scores = g.op("Concat", g.op("Neg", values), values, axis=1) if K == 2 else values
-        found = g.op("Mul", scores, g.const(estimator.head_shares_["ridge"] * estimator.scale_))
+        total = g.op("Mul", scores, g.const(estimator.head_shares_["ridge"] * estimator.scale_))
         for weight, layer, pooling, fit in estimator._heads:
             part = _linear(pooling, weight * fit.coef, g, layers[layer], mask)
-            found = g.op("Add", found, g.op("Add", part, g.const(weight * fit.intercept)))
-        g.nodes.append(helper.make_node("Softmax", [found], ["probabilities"], axis=1))
-        g.nodes.append(helper.make_node("ArgMax", [found], ["label"], axis=1, keepdims=0))
+            total = g.op("Add", total, g.op("Add", part, g.const(weight * fit.intercept)))
+        g.nodes.append(helper.make_node("Softmax", [total], ["probabilities"], axis=1))
+        g.nodes.append(helper.make_node("ArgMax", [total], ["label"], axis=1, keepdims=0))
         outputs = [
             helper.make_tensor_value_info("label", kinds.INT64, ["n"]),
             helper.make_tensor_value_info("probabilities", kinds.FLOAT, ["n", K]),

@@ -103,11 +103,11 @@ def leading_gram(x: FloatArray, observed: BoolArray, labels: IntArray, P: int) -
         omega = np.where(observed, w[labels], 0.0)
         covariances = [_cross_covariance(x[part], omega[part]) for part in rows]
         everything = np.sum(covariances, axis=0)
-        found = [
-            _products_within(_leading(everything - mine), x[part], member[part])
-            for mine, part in zip(covariances, rows, strict=True)
+        grams = [
+            _products_within(_leading(everything - covariance), x[part], member[part])
+            for covariance, part in zip(covariances, rows, strict=True)
         ]
-        sums, pairs, signal = (np.array(column) for column in zip(*found, strict=True))
+        sums, pairs, signal = (np.array(column) for column in zip(*grams, strict=True))
         gram = PositionalGram(np.where(pairs > 0, sums, 0.0), pairs, signal)
         w = best_nonnegative(shrink(gram).gram)
     return gram
@@ -202,9 +202,9 @@ def _on_block(A: FloatArray, v: FloatArray) -> tuple[FloatArray, float]:
         values, vectors = np.linalg.eigh(A[np.ix_(support, support)])
         top = vectors[:, -1] * (1.0 if vectors[:, -1].sum() > 0 else -1.0)
         if top.min() >= 0:
-            found = np.zeros_like(v)
-            found[support] = top
-            return found, float(values[-1])
+            weights = np.zeros_like(v)
+            weights[support] = top
+            return weights, float(values[-1])
         support = support[top > 0]
 
 
@@ -312,9 +312,9 @@ def antisymmetry(x: FloatArray) -> Antisymmetry:
     total = np.zeros((m, 2))
     for shift in range(1, offsets + 1):
         K = np.matmul(x, np.roll(x, -shift, axis=0).transpose(0, 2, 1))
-        own = np.einsum("ntt->nt", K)
-        own_squares = np.einsum("nt,nt->n", own, own)
-        energy = own.sum(axis=1) ** 2 - own_squares
+        diagonal = np.einsum("ntt->nt", K)
+        own_squares = np.einsum("nt,nt->n", diagonal, diagonal)
+        energy = diagonal.sum(axis=1) ** 2 - own_squares
         # ‖(C − C')/2‖² = (‖C‖² − <C, C'>)/2
         odd = (energy - (np.einsum("nts,nst->n", K, K) - own_squares)) / 2
         part = np.column_stack([energy, odd])

@@ -104,16 +104,16 @@ def length_groups(z: FloatArray, usable: BoolArray, train: IntArray) -> list[Len
     usable = usable[train]
     length = usable.sum(axis=1)
     order = np.argsort(~usable, axis=1, kind="stable")  # usable tokens first
-    left, found = np.arange(len(train)), []
+    left, groups = np.arange(len(train)), []
     while len(left):
         longest = max(1, int(length[left].max()))
-        mine = length[left] > LEAST_FILLED * longest if longest > 1 else np.ones(len(left), dtype=bool)
-        rows, left = left[mine], left[~mine]
+        long_enough = length[left] > LEAST_FILLED * longest if longest > 1 else np.ones(len(left), dtype=bool)
+        rows, left = left[long_enough], left[~long_enough]
         places = order[rows, :longest]
         part = z[train[rows][:, None], places]
-        mine = np.take_along_axis(usable[rows], places, axis=1)
-        found.append(LengthGroup(rows, part, inverse_rms(part)[..., None], mine))
-    return found
+        long_enough = np.take_along_axis(usable[rows], places, axis=1)
+        groups.append(LengthGroup(rows, part, inverse_rms(part)[..., None], long_enough))
+    return groups
 
 
 class PooledRidgeLoss:
@@ -229,10 +229,10 @@ class PooledRidgeLoss:
             value, gradient = self.evaluate(parameters.reshape(start.shape))
             return value, gradient.reshape(-1)
 
-        found = minimize(flat, start.reshape(-1), jac=True, method="L-BFGS-B", options={"maxiter": int(max_steps)})
-        if not np.isfinite(found.fun) or not np.isfinite(found.x).all():
+        solution = minimize(flat, start.reshape(-1), jac=True, method="L-BFGS-B", options={"maxiter": int(max_steps)})
+        if not np.isfinite(solution.fun) or not np.isfinite(solution.x).all():
             raise ConvergenceError("the loss of pooled ridge is not finite", remedy="Rescale X, or pass pooling='mean'")
-        return np.asarray(found.x.reshape(start.shape))
+        return np.asarray(solution.x.reshape(start.shape))
 
 
 # Sizes tried for each query at the start: ẑ has components of unit size, so that 1 is a spread of e between tokens.
@@ -296,11 +296,11 @@ def start_queries(loss: PooledRidgeLoss, covariances: FloatArray, heads: int) ->
     queries = np.zeros((heads, p))
     for h in range(min(heads, p)):
         direction = vectors[:, -1 - h]
-        found = []
+        starts = []
         for size in START_SIZES:
             queries[h] = size * direction
-            found.append(loss.value(queries[: h + 1]))
-        queries[h] = START_SIZES[int(np.argmin(found))] * direction
+            starts.append(loss.value(queries[: h + 1]))
+        queries[h] = START_SIZES[int(np.argmin(starts))] * direction
     return queries
 
 

@@ -38,11 +38,11 @@ class FeatureRows:
         """(b, F) for a block whose first row is number `start`; zeros for a row without tokens."""
         x, observed = block
         refuse_empty_rows(observed, start, self.empty)
-        found = self.pooling.features(x, observed)
+        features = self.pooling.features(x, observed)
         nothing = ~observed.any(axis=1)
         if nothing.any():
-            found[nothing] = 0.0
-        return found
+            features[nothing] = 0.0
+        return features
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +59,11 @@ class ValueRows:
 
     def __call__(self, block: Block, start: int) -> FloatArray:
         """(b, k) for a block whose first row is number `start`."""
-        found = [
+        features = [
             weight * ridge.predict(FeatureRows(pooling, self.empty)(block, start))
             for weight, pooling, ridge in self.parts
         ]
-        return np.asarray(sum(found[1:], found[0]))
+        return np.asarray(sum(features[1:], features[0]))
 
 
 @dataclass(frozen=True, eq=False)

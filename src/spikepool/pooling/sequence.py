@@ -100,11 +100,11 @@ class SequencePooling:
     def token_importance(self, importance: FloatArray, x: FloatArray, observed: BoolArray) -> FloatArray:
         """Weight of each token (b, T) from that of its places (sides, T), of unit sum in a row with a token."""
         usable = self.space.usable(x, observed)
-        found = np.zeros(usable.shape)
-        for mine, place in zip(importance, places(usable), strict=False):
-            found += np.where(usable & (place < self.T), mine[np.minimum(place, self.T - 1)], 0.0)
-        total = found.sum(axis=1, keepdims=True)
-        return np.where(total > 0, found / np.where(total > 0, total, 1.0), self.weights(x, observed)[:, 0])
+        per_token = np.zeros(usable.shape)
+        for shares, place in zip(importance, places(usable), strict=False):
+            per_token += np.where(usable & (place < self.T), shares[np.minimum(place, self.T - 1)], 0.0)
+        total = per_token.sum(axis=1, keepdims=True)
+        return np.where(total > 0, per_token / np.where(total > 0, total, 1.0), self.weights(x, observed)[:, 0])
 
     def full_row_importance(self, importance: FloatArray, T: int) -> FloatArray:
         """The same for a row of T tokens, (1, T)."""

@@ -273,8 +273,8 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self._bins is not None:
             labels = relative_labels(observed, self._bins)
         for label in range(P):
-            mine = observed & (labels == label)
-            x[mine] -= x[mine].mean(axis=0) if mine.any() else 0.0
+            of_label = observed & (labels == label)
+            x[of_label] -= x[of_label].mean(axis=0) if of_label.any() else 0.0
         with single_threaded_blas():  # the same digits whatever the number of threads
             gram = leading_gram(x, observed, labels, P)
             options = {"confidence": float(self.confidence), "min_gain": float(self.min_gain)}

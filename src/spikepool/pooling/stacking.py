@@ -62,12 +62,12 @@ def cross_fitted(
         [residual_gram([s[folds == k] for s in scores], Y[folds == k], weights[folds == k]) for k in range(count)]
     )
     total = grams.sum(axis=0)
-    found = np.empty_like(Y)
+    predicted = np.empty_like(Y)
     for k in range(count):
         use = list(range(len(scores))) if allowed is None else np.flatnonzero(allowed[k]).tolist()
         v = simplex_weights((total - grams[k])[np.ix_(use, use)])
-        found[folds == k] = sum(share * scores[c][folds == k] for share, c in zip(v, use, strict=True))
-    return simplex_weights(total), found
+        predicted[folds == k] = sum(share * scores[c][folds == k] for share, c in zip(v, use, strict=True))
+    return simplex_weights(total), predicted
 
 
 def paired(difference: FloatArray, weights: FloatArray, clusters: IntArray) -> tuple[float, float]:
@@ -101,11 +101,11 @@ def class_scores(values: FloatArray) -> FloatArray:
 def fit_scale(values: FloatArray, codes: IntArray, weights: FloatArray) -> float:
     """The scale a of largest likelihood, given out-of-fold values (n, k), classes (n,) and row weights."""
     scores = class_scores(values)
-    own = scores[np.arange(len(codes)), codes]
+    right = scores[np.arange(len(codes)), codes]
 
     def loss(log_scale: float) -> float:
         a = np.exp(log_scale)
-        return float(weights @ (logsumexp(a * scores, axis=1) - a * own))
+        return float(weights @ (logsumexp(a * scores, axis=1) - a * right))
 
     return float(np.exp(minimize_scalar(loss, bounds=LOG_SCALE, method="bounded").x))
 

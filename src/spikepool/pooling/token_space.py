@@ -115,11 +115,11 @@ class TokenSpace:
 
         A row of sinks only gets the mean of all other tokens; an empty one stays zero.
         """
-        found = np.matmul(weights, x).reshape(len(x), -1)
+        features = np.matmul(weights, x).reshape(len(x), -1)
         if self.sink:
             lost = observed.any(axis=1) & ~usable.any(axis=1)
-            found[lost] = np.tile(self.mean, weights.shape[1])
-        return np.asarray(found)
+            features[lost] = np.tile(self.mean, weights.shape[1])
+        return np.asarray(features)
 
     def coordinates(self, x: FloatArray, usable: BoolArray) -> FloatArray:
         """Tokens (b, T, d) in components, (b, T, p); zeros where they cannot be used."""

@@ -75,8 +75,8 @@ def compute(settings: Settings) -> xr.Dataset:
                     model = world.replace(mu=float(mu))
                     learned_theory[j, trial] = ridge_prediction(model, w, RIDGE, N_TRAIN).accuracy
             bar.advance()
-    found = [mean_and_error(accuracy), mean_and_error(learned_accuracy)]
-    mean, error = (np.vstack([found[0][k], found[1][k][None]]) for k in (0, 1))
+    accuracies = [mean_and_error(accuracy), mean_and_error(learned_accuracy)]
+    mean, error = (np.vstack([accuracies[0][k], accuracies[1][k][None]]) for k in (0, 1))
     fine = np.linspace(0.0, 5.0, 101)
     curve = np.empty((len(FIXED), len(fine)))
     predicted = np.empty((len(METHODS), len(mus)))

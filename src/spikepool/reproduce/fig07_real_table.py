@@ -26,8 +26,8 @@ def table_file(settings: Settings) -> Path:
     """The user's table, or the one that comes with the `wordllama` package."""
     if settings.table is not None:
         return settings.table
-    found = importlib.util.find_spec(PACKAGE)
-    path = None if found is None or found.origin is None else Path(found.origin).parent / PACKAGE_FILE
+    package = importlib.util.find_spec(PACKAGE)
+    path = None if package is None or package.origin is None else Path(package.origin).parent / PACKAGE_FILE
     if path is None or not path.is_file():
         raise MissingDependencyError(
             f"this figure needs an embedding table, and the package {PACKAGE!r} that has a small one is not installed",

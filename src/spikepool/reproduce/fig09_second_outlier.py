@@ -128,8 +128,8 @@ def _equal_gain(settings: Settings, sizes: Sizes, fine: FloatArray, trials: int)
     for i, name in enumerate(EQUAL):
         for j, mu in enumerate(EQUAL_MU):
             w = weights(name, float(mu))
-            found = model.replace(mu=float(mu)).simulate(w, trials=trials, k=1, rng=settings.rng(9, 10 + j))
-            drawn[i, j] = found.alignment
+            simulated = model.replace(mu=float(mu)).simulate(w, trials=trials, k=1, rng=settings.rng(9, 10 + j))
+            drawn[i, j] = simulated.alignment
     mean, error = mean_and_error(drawn)
     dims = ("equal_weights", "equal_mu")
     return {

@@ -281,11 +281,11 @@ def out_of_fold(
     """
 
     def predictions(a: Callable[[float], float]) -> FloatArray:
-        found = np.full_like(Y, np.nan)
+        predicted = np.full_like(Y, np.nan)
         for k, problem in enumerate(problems):
             rows = folds == k
-            found[rows] = problem.predict(a(float(weights[~rows].sum())))
-        return found
+            predicted[rows] = problem.predict(a(float(weights[~rows].sum())))
+        return predicted
 
     if penalty is not None:
         return predictions(penalty), penalty(float(weights.sum())), start
@@ -293,10 +293,10 @@ def out_of_fold(
 
     def loss(exponent: float) -> float:
         if exponent not in seen:
-            found = predictions(lambda _: unit * 10**exponent)
-            seen[exponent] = (float(weights @ ((Y - found) ** 2).sum(axis=1)), found)
+            predicted = predictions(lambda _: unit * 10**exponent)
+            seen[exponent] = (float(weights @ ((Y - predicted) ** 2).sum(axis=1)), predicted)
             for other in [e for e in seen if seen[e][0] > min(v for v, _ in seen.values())]:
-                seen[other] = (seen[other][0], found[:0])  # only the best predictions are kept
+                seen[other] = (seen[other][0], predicted[:0])  # only the best predictions are kept
         return seen[exponent][0]
 
     best = start

@@ -230,9 +230,9 @@ class _UndrawnClasses:
             start = [*directions.T] if r else [self._spare_axis()]
             if not world.centered:
                 start.append(self._embed(self.pooling.spread(np.full(world.N, 1 / world.N))[None])[0])
-            found = largest(self.apply, stack(*start), k, world.d, TOLERANCE)
-            if found is not None:
-                return found[0], found[1][:r].T ** 2
+            pairs = largest(self.apply, stack(*start), k, world.d, TOLERANCE)
+            if pairs is not None:
+                return pairs[0], pairs[1][:r].T ** 2
             if min(world.d, world.N) > DENSE_LIMIT:
                 raise not_separated(k)
         table = self.table.to_dense()

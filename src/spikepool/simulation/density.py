@@ -150,7 +150,7 @@ def spectrum_density(
         "Lower probes or steps, N or T (the tokens), or V",
     )
     source, seed = UndrawnSource(model), child_seed(seed_sequence(rng), 0)
-    found = []
+    measures = []
     with task_threads(large=max(model.N * model.T, model.V * rows) > _THREADED_SIZE) as run:
         draw = source.draw(seed, run=run)
         noise = UndrawnNoise(draw, weights)
@@ -163,5 +163,5 @@ def spectrum_density(
                 first_look=steps,
             )
             theta, Y = np.linalg.eigh(space.projected)
-            found.append((np.maximum(theta, 0.0), Y[0] ** 2))
-    return SpectrumDensity(tuple(nodes for nodes, _ in found), tuple(mass for _, mass in found), model.d)
+            measures.append((np.maximum(theta, 0.0), Y[0] ** 2))
+    return SpectrumDensity(tuple(nodes for nodes, _ in measures), tuple(mass for _, mass in measures), model.d)

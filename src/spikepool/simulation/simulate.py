@@ -256,8 +256,8 @@ def _one_draw(
     def from_products(seed: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
         with _threads(model) as run:
             draw = source.draw(seed, run=run)
-            found = top_pairs_together([UndrawnNoise(draw, w) for w in vectors], mus, k, apply_together)
-        return np.stack([values for values, _ in found]), np.stack([alignments for _, alignments in found])
+            pairs = top_pairs_together([UndrawnNoise(draw, w) for w in vectors], mus, k, apply_together)
+        return np.stack([values for values, _ in pairs]), np.stack([alignments for _, alignments in pairs])
 
     return from_products
 

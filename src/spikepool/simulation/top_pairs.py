@@ -85,7 +85,7 @@ def top_pairs_together(
     sought: list[_Sought] = []
     if min(noises[0].d, noises[0].N) > DENSE_SIDE:
         sought = [_single(noise, k) if len(mus) == 1 else _grid(noise, mus, k) for noise in noises]
-    found: dict[int, Pairs] = {}
+    pairs: dict[int, Pairs] = {}
     searched = [i for i, one in enumerate(sought) if one.start.any()]
     if searched:
         mu = float(mus[0]) if len(mus) == 1 else 0.0
@@ -96,10 +96,10 @@ def top_pairs_together(
             max_dimension=min(KRYLOV_LIMIT, noises[0].d),
             first_look=sought[searched[0]].first_look,
         )
-        found = {i: sought[i].found[0] for i in searched if sought[i].found}
+        pairs = {i: sought[i].found[0] for i in searched if sought[i].found}
         if len(mus) == 1:
-            found = {i: (values[None], vectors[:1] ** 2) for i, (values, vectors) in found.items()}
-    return [found.get(i) or _densely(noise, mus, k) for i, noise in enumerate(noises)]
+            pairs = {i: (values[None], vectors[:1] ** 2) for i, (values, vectors) in pairs.items()}
+    return [pairs.get(i) or _densely(noise, mus, k) for i, noise in enumerate(noises)]
 
 
 @dataclass(frozen=True)
@@ -192,12 +192,12 @@ def largest(
     The starting vectors are orthonormalised in order. None when the Krylov space did not converge, or ended before it
     could have seen every eigenvalue.
     """
-    found: list[Pairs] = []
-    krylov_space(apply, start, _largest_excess(k, tolerance, found), max_dimension=min(KRYLOV_LIMIT, size))
-    return found[0] if found else None
+    pairs: list[Pairs] = []
+    krylov_space(apply, start, _largest_excess(k, tolerance, pairs), max_dimension=min(KRYLOV_LIMIT, size))
+    return pairs[0] if pairs else None
 
 
-def _largest_excess(k: int, tolerance: float, found: list[Pairs]) -> Excess:
+def _largest_excess(k: int, tolerance: float, pairs: list[Pairs]) -> Excess:
     """What :func:`largest` asks of a space; the pairs are put into `found` when they are there."""
 
     def over(space: KrylovSpace) -> float:
@@ -212,7 +212,7 @@ def _largest_excess(k: int, tolerance: float, found: list[Pairs]) -> Excess:
         residuals = np.linalg.norm(space.coupling @ vectors[-p:], axis=0)
         above = excess(values[None], residuals[None], _weights(vectors[:p])[None], tolerance)
         if above <= 0 and not space.invariant:
-            found.append((values[:k], vectors[:p, :k]))
+            pairs.append((values[:k], vectors[:p, :k]))
         return above
 
     return over
@@ -225,13 +225,13 @@ def _start(noise: PooledOperator, *vectors: FloatArray) -> FloatArray:
 
 def _single(noise: PooledOperator, k: int) -> _Sought:
     """One mu: Krylov space of S(mu) at u."""
-    found: list[Pairs] = []
-    return _Sought(_start(noise, noise.u), _largest_excess(k, noise.tolerance, found), found)
+    pairs: list[Pairs] = []
+    return _Sought(_start(noise, noise.u), _largest_excess(k, noise.tolerance, pairs), pairs)
 
 
 def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> _Sought:
     """Many mu: block Krylov space of the noise part, S(0), at [u, g]; without a start where g is absent."""
-    found: list[Pairs] = []
+    pairs: list[Pairs] = []
     g = noise.forward(noise.b) / noise.N
     c = float(noise.b @ noise.b) / noise.N
     length = float(np.linalg.norm(g))
@@ -251,9 +251,9 @@ def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> _Sought:
         alignments = (vectors @ U) ** 2
         above = excess(values, np.linalg.norm(vectors @ ends.T, axis=2), alignments, noise.tolerance)
         if above <= 0 and not space.invariant:
-            found.append((values[:, :k], alignments[:, :k]))
+            pairs.append((values[:, :k], alignments[:, :k]))
         return above
 
     first_look = round(_EDGE_STEPS * min(noise.d, noise.N) ** (1 / 3))
     start = _start(noise, noise.u, g) if length else np.zeros((1, 1))
-    return _Sought(start, over, found, first_look)
+    return _Sought(start, over, pairs, first_look)

@@ -179,9 +179,9 @@ def apply_together(noises: Sequence[UndrawnNoise], x: FloatArray, mu: float) -> 
     """S(mu) x of several weightings of one draw, each for its rows of x (s, p, ·): the table is asked once for all."""
     table = noises[0]._table
     scores = table.adjoint(x.reshape(-1, x.shape[2])).reshape(*x.shape[:2], -1)
-    pooled = [noise._pool(own, rows, mu) for noise, own, rows in zip(noises, scores, x, strict=True)]
-    spread = [noise._pooling.spread(y) for noise, own in zip(noises, pooled, strict=True) for y in own]
+    pooled = [noise._pool(vectors, rows, mu) for noise, vectors, rows in zip(noises, scores, x, strict=True)]
+    spread = [noise._pooling.spread(y) for noise, vectors in zip(noises, pooled, strict=True) for y in vectors]
     sums = table.forward(np.stack(spread)).reshape(*x.shape[:2], -1)
-    for noise, own, rows in zip(noises, pooled, sums, strict=True):
-        noise._finish(rows, own, mu)
+    for noise, vectors, rows in zip(noises, pooled, sums, strict=True):
+        noise._finish(rows, vectors, mu)
     return sums

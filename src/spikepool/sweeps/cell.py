@@ -125,9 +125,9 @@ def _simulate(spec: SweepSpec, model: SequenceModel, cell: Cell, values: Values,
     seed, places = grid.trial_seed(spec.seed, model, cell.trial), list(spec.weights)
 
     def fill(chosen: dict[str, FloatArray]) -> None:
-        found = simulate_draw(model, chosen, spec.mus, spec.pairs, rng=seed, table_drawn=spec.table_drawn)
+        draw = simulate_draw(model, chosen, spec.mus, spec.pairs, rng=seed, table_drawn=spec.table_drawn)
         rows = [places.index(name) for name in chosen]
-        values["eigenvalues"][rows], values["alignments"][rows] = found
+        values["eigenvalues"][rows], values["alignments"][rows] = draw
 
     attempts = [weights] if weights else []
     while attempts:

@@ -142,12 +142,12 @@ class RemoteFolder(Folder):
         if not paths:
             return []
         try:
-            found = self._location.fs.cat(paths, on_error="return", recursive=False)
+            contents = self._location.fs.cat(paths, on_error="return", recursive=False)
         except Exception as err:  # before the first request: credentials, connection
-            found = dict.fromkeys(paths, err)
-        if isinstance(found, bytes):  # fsspec unpacks a list of one
-            found = {paths[0]: found}
-        return [self._checked(found.get(path), name) for path, name in zip(paths, names, strict=True)]
+            contents = dict.fromkeys(paths, err)
+        if isinstance(contents, bytes):  # fsspec unpacks a list of one
+            contents = {paths[0]: contents}
+        return [self._checked(contents.get(path), name) for path, name in zip(paths, names, strict=True)]
 
     def _checked(self, content: Any, name: str) -> bytes | None:
         if isinstance(content, bytes) or content is None:
@@ -186,7 +186,7 @@ class RemoteFolder(Folder):
     def names(self) -> list[str]:
         """All objects below the prefix, sorted."""
         try:
-            found = self._location.fs.find(self._location.path)
+            listing = self._location.fs.find(self._location.path)
         except FileNotFoundError as err:
             if "bucket" in str(err).lower():
                 raise translate(err, self.where) from err
@@ -194,7 +194,7 @@ class RemoteFolder(Folder):
         except Exception as err:
             raise translate(err, self.where) from err
         start = len(self._location.path) + 1
-        return sorted(path[start:] for path in found if path != self._location.path)
+        return sorted(path[start:] for path in listing if path != self._location.path)
 
     def remove_leftovers(self) -> None:
         """An upload that was cut off leaves nothing."""

@@ -153,8 +153,8 @@ def _refusal(store: RemoteFolder, claim: dict[str, Any]) -> StoreLockedError:
 def _is_dead(claim: dict[str, Any]) -> bool:
     """Whether the claimant ran on this machine, since its last boot and among the same processes, and is gone."""
     identity = str(claim.get("identity") or "")
-    mine = process_identity(os.getpid())
-    if not identity or not mine or identity.rsplit("/", 2)[0] != mine.rsplit("/", 2)[0]:
+    this_process = process_identity(os.getpid())
+    if not identity or not this_process or identity.rsplit("/", 2)[0] != this_process.rsplit("/", 2)[0]:
         return False
     try:
         return process_identity(int(claim["process"])) != identity

@@ -118,10 +118,10 @@ class Store:
             store._skeleton = expected
             return store
         store = cls.open(folder)
-        found = differences(store.spec.to_dict(), spec.to_dict())
-        if found:
+        different = differences(store.spec.to_dict(), spec.to_dict())
+        if different:
             raise SpecMismatchError(
-                f"the store {folder} was made from another spec: {'; '.join(found)}",
+                f"the store {folder} was made from another spec: {'; '.join(different)}",
                 remedy="Choose another store, or delete this one",
             )
         folder.remove_leftovers()
@@ -178,7 +178,7 @@ class Store:
                 continue
             names = [self.file(variable, cell) for variable in data]
             contents = self.folder.read(names)
-            bad = [name for name, found in zip(names, contents, strict=True) if not checksum_holds(found or b"")]
+            bad = [name for name, content in zip(names, contents, strict=True) if not checksum_holds(content or b"")]
             if bad:
                 result.damaged += [self.folder.place(name) for name in bad]
             else:
@@ -239,16 +239,16 @@ def _describes_the_same(file: Any, raw: bytes | None, content: bytes) -> bool:
     """Whether the array metadata `raw` is `content`; an error when it is whole but of another array."""
     wanted = json.loads(content)
     try:
-        found = dict(json.loads(raw or b""))
+        stored = dict(json.loads(raw or b""))
     except (ValueError, TypeError):
         return False
-    wrong = [key for key in _DECISIVE if found.get(key) != wanted.get(key)]
+    wrong = [key for key in _DECISIVE if stored.get(key) != wanted.get(key)]
     if wrong:
         raise StoreCorruptError(
             f"the store's metadata file {file} does not fit its spec: {', '.join(wrong)} differ",
             remedy="Restore that file, or delete the store and run the sweep again",
         )
-    return bool(found == wanted)
+    return bool(stored == wanted)
 
 
 def _refuse_foreign(folder: Folder, expected: Mapping[str, bytes]) -> None:

@@ -185,8 +185,8 @@ class CheckpointComparison:
     def _repr_html_(self) -> str:
         import html
 
-        said = "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
-        return html_table(HEADER, self.rows(), title=f"{len(self.weights)} tensors of two checkpoints") + said
+        notes = "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
+        return html_table(HEADER, self.rows(), title=f"{len(self.weights)} tensors of two checkpoints") + notes
 
     def plot(self) -> Any:
         """Figure: drift and largest principal angle of every weight."""
@@ -250,10 +250,10 @@ def compare_checkpoints(first: Any, second: Any, *, progress: bool | None = None
 def matching_matrices(first: Any, second: Any) -> Iterator[tuple[str, BlockSource, BlockSource]]:
     """Name and both sources of every matrix of real numbers that two checkpoints hold in one shape."""
     entries = [{t.name: t for t in list_tensors(file)} for file in (first, second)]
-    for a, b in pair_names(*(list(found) for found in entries)):
+    for a, b in pair_names(*(list(tensors) for tensors in entries)):
         one, other = entries[0][a], entries[1][b]
         if one.is_matrix and other.is_matrix and one.shape == other.shape:
-            single = [len(found) == 1 for found in entries]
+            single = [len(tensors) == 1 for tensors in entries]
             yield a, open_table(first, None if single[0] else a), open_table(second, None if single[1] else b)
 
 
@@ -275,13 +275,13 @@ def pair_names(first: list[str], second: list[str]) -> list[tuple[str, str]]:
 
 def _prefix(first: list[str], second: list[str]) -> tuple[str, int]:
     """The prefix, ending in a dot, that makes most names equal, and the side that has it."""
-    found: Counter[tuple[str, int]] = Counter()
+    prefixes: Counter[tuple[str, int]] = Counter()
     for side, (short, long) in enumerate(((second, first), (first, second))):
         wanted = set(short)
         for name in long:
             places = [i + 1 for i, letter in enumerate(name) if letter == "."]
-            found.update((name[:place], side) for place in places if name[place:] in wanted)
-    return max(found, key=lambda key: (found[key], -len(key[0])), default=("", 0))
+            prefixes.update((name[:place], side) for place in places if name[place:] in wanted)
+    return max(prefixes, key=lambda key: (prefixes[key], -len(key[0])), default=("", 0))
 
 
 def _compare(files: tuple[Any, Any], entries: tuple[TensorEntry, TensorEntry], single: list[bool]) -> WeightChange:
@@ -299,9 +299,9 @@ def _compare(files: tuple[Any, Any], entries: tuple[TensorEntry, TensorEntry], s
         except MemoryBudgetError as err:
             notes.append(f"outliers not counted: {err}")
         else:
-            found, said = zip(*(_outliers(source) for source in pair), strict=True)
-            counts = (found[0], found[1])
-            notes += [note for note in said if note]
+            outliers, reasons = zip(*(_outliers(source) for source in pair), strict=True)
+            counts = (outliers[0], outliers[1])
+            notes += [note for note in reasons if note]
             overlaps = _spaces(pair, files)
     if drift is None:
         notes.append("the shapes differ")

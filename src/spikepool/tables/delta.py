@@ -132,8 +132,8 @@ def examine(first: BlockSource, second: BlockSource) -> WeightDelta:
         kind, rank = _spectral_kind(values, D, second, words)
     energy = float(values[:rank].sum() / total) if total > 0 else 0.0
     if rank:
-        _, own = base.eigenpairs()
-        overlap = float(np.sum((vectors[:, :rank].T @ own[:, :rank]) ** 2) / rank)
+        _, directions = base.eigenpairs()
+        overlap = float(np.sum((vectors[:, :rank].T @ directions[:, :rank]) ** 2) / rank)
     words |= {"rank": rank, "energy": energy}
     return WeightDelta(
         kind,
@@ -163,9 +163,9 @@ def _plain_kind(first: BlockSource, second: BlockSource, relative: float, words:
         if np.array_equal(np.sort(keys(first)), np.sort(keys(second))):
             words["axis"] = axis
             return "permutation"
-    found = _rounding(first, second)
-    if found is not None:
-        words["format"] = found
+    kind = _rounding(first, second)
+    if kind is not None:
+        words["format"] = kind
         return "rounding"
     return None
 
@@ -264,10 +264,10 @@ def _spectral_kind(values: FloatArray, D: BlockSource, second: BlockSource, word
     if steps is not None and float(values[rank:].sum()) * V <= ROUNDING_ENERGY * float(steps[0].sum()) / 12:
         scales = [np.sqrt(np.maximum(part / part.mean(), 1e-12)) for part in steps]
         even = stream_moments(ArrayBlocks(D.whole() / scales[0][:, None] / scales[1])).uncentered().eigenvalues()
-        found = _outlying(even)
-        if found and _is_flat(even[found:], V):
+        outlying = _outlying(even)
+        if outlying and _is_flat(even[outlying:], V):
             words["rest"] = "the rounding of a 16-bit format"
-            return "low rank", found
+            return "low rank", outlying
     if float(values[:rank].sum()) > ALL_ENERGY * float(values.sum()) and rank <= min(V, d) // 4:
         return "low rank", rank
     return "structured", rank

@@ -78,29 +78,29 @@ class EveryWeight:
         kinds: dict[str, list[str]] = {}
         for name in self.fits:
             kinds.setdefault(re.sub(r"\d+", "#", name), []).append(name)
-        found: dict[str, float] = {}
+        differing: dict[str, float] = {}
         for names in kinds.values():
             norms = np.array([self.fits[name].measures_.spectral for name in names])
             ratios = norms / np.median(norms)
             if len(names) >= FEWEST_ALIKE:
-                found |= {n: float(r) for n, r in zip(names, ratios, strict=True) if not 1 / UNLIKE < r < UNLIKE}
-        return found
+                differing |= {n: float(r) for n, r in zip(names, ratios, strict=True) if not 1 / UNLIKE < r < UNLIKE}
+        return differing
 
     def look(self) -> list[str]:
         """What deserves a look in a file that is complete, each with the next step."""
-        said = [f"{len(self.skipped)} tensor(s) were skipped. Next: read why above."] if self.skipped else []
+        lines = [f"{len(self.skipped)} tensor(s) were skipped. Next: read why above."] if self.skipped else []
         check = "Next: check that it was trained and saved as intended."
-        said += [f"{name} is constant. {check}" for name in self.constant]
-        said += [
+        lines += [f"{name} is constant. {check}" for name in self.constant]
+        lines += [
             f"{name} has rank {fit.rank_} of {min(fit.shape_)}. {check}"
             for name, fit in self.fits.items()
             if lost_rank(fit)
         ]
-        said += [
+        lines += [
             f"The spectral norm of {name} is {ratio:.3g} times the median of its kind. {check}"
             for name, ratio in self.unlike().items()
         ]
-        return said
+        return lines
 
     def fine(self) -> str:
         """What stands out in a file without anything to look at."""
@@ -159,19 +159,19 @@ def every_weight(file: Any, *, held_out: bool = False, fast: bool = False, progr
     tensors = list_tensors(file)
     settings: dict[str, Any] = {} if held_out else {"repetitions": 0}
     settings |= {"stability": False, "influential": 0} if fast else {}
-    found = EveryWeight()
+    weights = EveryWeight()
     if factors := sum(bool(_LORA.search(tensor.name)) for tensor in tensors):
-        found.about.append(
+        weights.about.append(
             f"{factors} tensors are factors of a LoRA adapter; each is judged as a weight of its own. To see what the "
             "adapter changes, merge it into its model and run compare --delta"
         )
     for tensor in tensors:
         if tensor.problem and tensor.dtype == "missing":
-            found.missing[tensor.name] = tensor.problem
+            weights.missing[tensor.name] = tensor.problem
         elif tensor.problem and len(tensor.shape) == 2:
-            found.skipped[tensor.name] = tensor.problem
+            weights.skipped[tensor.name] = tensor.problem
     matrices = [tensor for tensor in tensors if tensor.is_matrix]
-    if not matrices and not found.missing and not found.skipped:
+    if not matrices and not weights.missing and not weights.skipped:
         raise TableFormatError("the file has no 2-D weight of real numbers", str(file), "See --list")
     with Progress(len(matrices), "spectra", show=progress) as bar:
         for tensor in matrices:
@@ -179,16 +179,16 @@ def every_weight(file: Any, *, held_out: bool = False, fast: bool = False, progr
                 source = open_table(
                     file, None if len(tensors) == 1 else tensor.name, transpose=tensor.shape[0] < tensor.shape[1]
                 )
-                found.fits[tensor.name] = TableSpectrum(null_draws=0, progress=False, **settings).fit(source)
+                weights.fits[tensor.name] = TableSpectrum(null_draws=0, progress=False, **settings).fit(source)
             except SpikepoolError as err:  # one matrix does not spoil the others
                 if isinstance(err, DomainError) and "equal" in str(err):
-                    found.constant.append(tensor.name)
-                _kind(found, err)[tensor.name] = str(err)
+                    weights.constant.append(tensor.name)
+                _kind(weights, err)[tensor.name] = str(err)
             bar.advance()
-    return found
+    return weights
 
 
-def _kind(found: EveryWeight, err: SpikepoolError) -> dict[str, str]:
+def _kind(weights: EveryWeight, err: SpikepoolError) -> dict[str, str]:
     if isinstance(err, (NonFiniteError, DataSourceError)):
-        return found.failed
-    return found.skipped if isinstance(err, MemoryBudgetError) else found.unmeasured
+        return weights.failed
+    return weights.skipped if isinstance(err, MemoryBudgetError) else weights.unmeasured

@@ -131,7 +131,7 @@ def _space_overlaps(values: Any, vectors: Any, cross: FloatArray | None, shapes:
     """Overlaps for every size that both tables have directions for; `cross` is A'B/n of matched rows."""
     (Va, da), (Vb, db) = shapes
     ranks = [int(np.sum(v > 1e-12 * v[0])) for v in values]
-    found = []
+    overlaps = []
     for k in (k for k in SIZES if k <= min(*ranks, max(da, db) // 2)):
         a, b = vectors[0][:, :k], vectors[1][:, :k]
         coordinates = np.linalg.svd(a.T @ b, compute_uv=False) if da == db else None
@@ -140,7 +140,7 @@ def _space_overlaps(values: Any, vectors: Any, cross: FloatArray | None, shapes:
             scale = np.sqrt(np.outer(values[0][:k], values[1][:k]))
             tokens = np.linalg.svd(a.T @ cross @ b / scale, compute_uv=False)
         shown = coordinates if coordinates is not None else tokens
-        found.append(
+        overlaps.append(
             SpaceOverlap(
                 k,
                 None if coordinates is None else float(np.mean(coordinates**2)),
@@ -149,7 +149,7 @@ def _space_overlaps(values: Any, vectors: Any, cross: FloatArray | None, shapes:
                 k / (da if da == db else max(Va, Vb)),
             )
         )
-    return tuple(found)
+    return tuple(overlaps)
 
 
 def row_changes(

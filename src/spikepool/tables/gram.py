@@ -173,9 +173,9 @@ class HalfMoments:
     def merged(self, other: HalfMoments) -> HalfMoments:
         """Both sums together; neither is changed."""
         result = HalfMoments(self._d, self._name, self._coins)
-        for mine, one, two in zip(result.halves, self.halves, other.halves, strict=True):
-            mine.merge(one)
-            mine.merge(two)
+        for half, one, two in zip(result.halves, self.halves, other.halves, strict=True):
+            half.merge(one)
+            half.merge(two)
         return result
 
 

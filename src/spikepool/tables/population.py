@@ -135,10 +135,10 @@ def _heights(u: FloatArray, atoms: FloatArray, weights: FloatArray, ratio: float
 def quantiles(atoms: FloatArray, weights: FloatArray, ratio: float, count: int) -> FloatArray:
     """Expected ordered nonzero eigenvalues, largest first: the law's quantiles at (i − 1/2)/count of its bulk."""
     x, _, cdf = density_curve(atoms, weights, ratio)
-    own = float(weights[atoms == 0].sum())
-    atom = max(own, 1 - 1 / ratio, 0.0)
+    at_zero = float(weights[atoms == 0].sum())
+    atom = max(at_zero, 1 - 1 / ratio, 0.0)
     # of max(count, c·count) coordinates the population leaves a share `own` empty: these eigenvalues are zero
-    filled = min(count, round(max(count, ratio * count) * (1 - own)))
+    filled = min(count, round(max(count, ratio * count) * (1 - at_zero)))
     levels = atom + (1 - atom) * (np.arange(filled)[::-1] + 0.5) / filled
     return np.concatenate([np.interp(levels, cdf, x), np.zeros(count - filled)])
 

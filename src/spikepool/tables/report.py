@@ -121,9 +121,9 @@ def as_dict(fit: Any) -> dict[str, Any]:
     held = fit.heldout_
     if held is not None:
         held = record(held, within_sampling_error=held.within_sampling_error, counts=fit.half_counts_)
-    found: dict[str, Any] = {"V": fit.shape_[0], "d": fit.shape_[1]}
-    found |= {name: plain(getattr(fit, f"{name}_")) for name in names}
-    return found | {"heldout": held, "population": plain(fit.population_.atoms)}
+    fields: dict[str, Any] = {"V": fit.shape_[0], "d": fit.shape_[1]}
+    fields |= {name: plain(getattr(fit, f"{name}_")) for name in names}
+    return fields | {"heldout": held, "population": plain(fit.population_.atoms)}
 
 
 def as_html(fit: Any) -> str:
@@ -131,8 +131,8 @@ def as_html(fit: Any) -> str:
     V, d = fit.shape_
     title = f"{fit.name_}: {V} x {d}, {fit.n_outliers_} beyond a bulk with edge {number(fit.edge_)}"
     rows = [(null.name, null.count, null.threshold) for null in fit.nulls_]
-    said = f"<p>{html.escape(fit.verdict_)}</p>"
-    return html_table(("null", "outliers", "above"), rows, title=title) + said
+    verdict = f"<p>{html.escape(fit.verdict_)}</p>"
+    return html_table(("null", "outliers", "above"), rows, title=title) + verdict
 
 
 # WeightWatcher's: smaller eigenvalues are left out, and below 20 of them another fit is made.

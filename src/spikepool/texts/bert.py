@@ -90,17 +90,17 @@ class BertEncoder:
 
     def _dense(self, x: States, name: str) -> States:
         # one product of all tokens: matmul would make one for each text
-        found = x.reshape(-1, x.shape[-1]) @ self._weights[name + ".weight"]
-        found += self._weights[name + ".bias"]
-        return found.reshape(*x.shape[:-1], -1)
+        product = x.reshape(-1, x.shape[-1]) @ self._weights[name + ".weight"]
+        product += self._weights[name + ".bias"]
+        return product.reshape(*x.shape[:-1], -1)
 
     def _layer(self, x: States, bias: States, prefix: str) -> States:
         B, T, d = x.shape
         heads, size = self._heads, d // self._heads
 
         def split(name: str) -> States:
-            found = self._dense(x, prefix + f"attention.self.{name}")
-            return np.asarray(found.reshape(B, T, heads, size).transpose(0, 2, 1, 3))
+            projected = self._dense(x, prefix + f"attention.self.{name}")
+            return np.asarray(projected.reshape(B, T, heads, size).transpose(0, 2, 1, 3))
 
         scores = split("query") @ split("key").transpose(0, 1, 3, 2) / np.float32(np.sqrt(size)) + bias
         scores -= scores.max(axis=-1, keepdims=True)

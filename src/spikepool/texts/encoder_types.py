@@ -60,19 +60,21 @@ def load_tokenizer(folder: Path) -> Any:
     """The tokenizer.json of a folder."""
     tokenizers = require("tokenizers", "text")
     try:
-        found = tokenizers.Tokenizer.from_str(read_file(folder / "tokenizer.json", LARGEST_TOKENIZER).decode("utf-8"))
+        tokenizer = tokenizers.Tokenizer.from_str(
+            read_file(folder / "tokenizer.json", LARGEST_TOKENIZER).decode("utf-8")
+        )
     except Exception as err:  # the library raises bare exceptions
         raise ModelFormatError(f"the tokenizer.json of {folder.name} cannot be read: {err}") from err
-    found.no_padding()
-    found.no_truncation()
-    return found
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def tokenise(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[Tokenised]:
     """Ids and strings of the tokens of each text; what exceeds `max_tokens` is cut, special tokens kept."""
     tokenizer.enable_truncation(max_tokens)
-    found = tokenizer.encode_batch(list(texts))
-    return [Tokenised(list(one.ids), list(one.tokens), bool(one.overflowing)) for one in found]
+    encodings = tokenizer.encode_batch(list(texts))
+    return [Tokenised(list(one.ids), list(one.tokens), bool(one.overflowing)) for one in encodings]
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,10 @@ class EncodedTexts:
 
 def tokenised(encoder: Encoder, texts: Sequence[str], max_tokens: int) -> list[Tokenised]:
     """Tokens of every text; one padding token stands for a text that has none."""
-    found: list[Tokenised] = []
+    tokenised_texts: list[Tokenised] = []
     for start in range(0, len(texts), 4096):
-        found += encoder.tokenise(texts[start : start + 4096], max_tokens)
-    return [one if one.ids else Tokenised([0], [""], one.truncated) for one in found]
+        tokenised_texts += encoder.tokenise(texts[start : start + 4096], max_tokens)
+    return [one if one.ids else Tokenised([0], [""], one.truncated) for one in tokenised_texts]
 
 
 def batches(lengths: Sequence[int], size: int) -> Iterator[NDArray[np.intp]]:

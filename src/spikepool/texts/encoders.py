@@ -73,17 +73,17 @@ def chosen_layers(encoder: Encoder, layers: Any) -> LayerNames:
     if isinstance(layers, str) and layers == "all":
         return available
     asked = [layers] if isinstance(layers, (str, int, np.integer)) else list(layers)
-    found: list[int | str] = []
+    chosen: list[int | str] = []
     for layer in asked:
         if layer in available:
-            found.append(available[available.index(layer)])
+            chosen.append(available[available.index(layer)])
         elif isinstance(layer, (int, np.integer)) and -len(available) <= layer < len(available):
-            found.append(available[int(layer)])
+            chosen.append(available[int(layer)])
         else:
             raise InvalidInputError(f"{encoder.name} has no such layer", layer, f"It has {list(available)}")
-    if not found or len(set(found)) < len(found):
+    if not chosen or len(set(chosen)) < len(chosen):
         raise InvalidInputError("layers must be distinct and at least one", layers, "Name each layer once")
-    return tuple(found)
+    return tuple(chosen)
 
 
 def _installed(*modules: str) -> bool:
@@ -166,12 +166,12 @@ class TransformersEncoder:
         """(B, len(layers), T, d)."""
         torch = self._torch
         with torch.inference_mode():
-            found = self._model(
+            output = self._model(
                 input_ids=torch.from_numpy(np.ascontiguousarray(ids)),
                 attention_mask=torch.from_numpy(mask.astype(np.int64)),
                 output_hidden_states=True,
             ).hidden_states
-        return np.stack([found[int(layer)].float().numpy() for layer in layers], axis=1)
+        return np.stack([output[int(layer)].float().numpy() for layer in layers], axis=1)
 
 
 class OnnxEncoder:
@@ -186,7 +186,7 @@ class OnnxEncoder:
         except Exception as err:  # the runtime raises its own classes of errors
             raise ModelFormatError(f"{model.name} is not a model that onnxruntime reads: {err}") from err
         self.name = folder.name
-        self._inputs = {found.name: found.type for found in self._session.get_inputs()}
+        self._inputs = {node.name: node.type for node in self._session.get_inputs()}
         if "input_ids" not in self._inputs:
             raise ModelFormatError(f"{model.name} has no input named input_ids", sorted(self._inputs))
         outputs = [o.name for o in self._session.get_outputs() if "float" in o.type and len(o.shape) == 3]
@@ -217,5 +217,5 @@ class OnnxEncoder:
             for name, kind in self._inputs.items()
             if name in given
         }
-        found = self._session.run([str(layer) for layer in layers], feed)
-        return np.stack([np.asarray(state, dtype=np.float32) for state in found], axis=1)
+        output = self._session.run([str(layer) for layer in layers], feed)
+        return np.stack([np.asarray(state, dtype=np.float32) for state in output], axis=1)

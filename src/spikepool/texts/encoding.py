@@ -74,8 +74,8 @@ def encode_into(
         for block, start in enumerate(starts):
             rows = slice(start, min(start + BLOCK_ROWS, len(texts)))
             if not group["done"][block]:
-                found = embedded_rows(encoder, words[rows], layers, T, batch_size).astype(dtype)
-                group["X"][rows] = found[:, 0] if single else found
+                states = embedded_rows(encoder, words[rows], layers, T, batch_size).astype(dtype)
+                group["X"][rows] = states[:, 0] if single else states
                 group["mask"][rows] = observed(words[rows], T)
                 group["tokens"][rows] = np.array([json.dumps(one.strings) for one in words[rows]], dtype=object)
                 group["done"][block] = True
@@ -96,13 +96,13 @@ def _opened(out: Path, recipe: dict[str, Any], n: int, layers: LayerNames, T: in
     if os.path.lexists(out):
         try:
             group = zarr.open_group(str(out), mode="r+")
-            found = dict(group.attrs.get("spikepool_texts", {}))
+            recorded = dict(group.attrs.get("spikepool_texts", {}))
         except Exception as err:  # Zarr's errors differ between versions
             raise DataSourceError(
                 f"{out.name} exists and is not a store of texts", remedy="Choose another name"
             ) from err
-        if found != recipe or "done" not in group:
-            changed = [key for key in recipe if found.get(key) != recipe[key]]
+        if recorded != recipe or "done" not in group:
+            changed = [key for key in recipe if recorded.get(key) != recipe[key]]
             raise InvalidInputError(
                 f"{out.name} exists and holds something else (differs in {', '.join(changed) or 'its arrays'})",
                 remedy="Choose another name, or delete it",
@@ -192,13 +192,13 @@ def encode(
                 "a function as encoder cannot be resumed", out, "Drop out, or pass an encoder object"
             )
         return _encode_with(encoder, values, max_tokens, kind, progress)
-    found = find_encoder(encoder)
-    wanted = chosen_layers(found, layers)
+    model = find_encoder(encoder)
+    wanted = chosen_layers(model, layers)
     if out is not None:
-        return encode_into(out, values, found, wanted, max_tokens, batch_size, kind, progress)
-    words = tokenised(found, values, max_tokens)
+        return encode_into(out, values, model, wanted, max_tokens, batch_size, kind, progress)
+    words = tokenised(model, values, max_tokens)
     T = max(len(one.ids) for one in words)
-    first = embedded_rows(found, words[:1], wanted, T, 1)
+    first = embedded_rows(model, words[:1], wanted, T, 1)
     shape = (len(values), *first.shape[1:])
     require_memory(
         int(np.prod(shape)) * np.dtype(kind).itemsize,
@@ -208,14 +208,14 @@ def encode(
     X = np.zeros(shape, dtype=kind)
     with Progress(len(values), "encoding texts", show=progress) as bar:
         for rows in batches([len(one.ids) for one in words], batch_size):
-            X[rows] = embedded_rows(found, [words[i] for i in rows], wanted, T, batch_size)
+            X[rows] = embedded_rows(model, [words[i] for i in rows], wanted, T, batch_size)
             bar.advance(len(rows))
     return EncodedTexts(
         X[:, 0] if len(wanted) == 1 else X,
         observed(words, T),
         [one.strings for one in words],
         wanted,
-        found.name,
+        model.name,
         notes_on(values, words, max_tokens),
     )
 
@@ -240,12 +240,12 @@ def _encode_with(
     with Progress(len(texts), "encoding texts", show=progress) as bar:
         for start in range(0, len(texts), _FUNCTION_BATCH):
             part = texts[start : start + _FUNCTION_BATCH]
-            found = list(function(part))
-            if len(found) != len(part):
+            embeddings = list(function(part))
+            if len(embeddings) != len(part):
                 raise ShapeError(
-                    f"the encoder returned {len(found)} arrays for {len(part)} texts", remedy="Return one per text"
+                    f"the encoder returned {len(embeddings)} arrays for {len(part)} texts", remedy="Return one per text"
                 )
-            rows += [np.asarray(as_array(row, "embeddings"), dtype=dtype) for row in found]
+            rows += [np.asarray(as_array(row, "embeddings"), dtype=dtype) for row in embeddings]
             bar.advance(len(part))
     dims = {row.ndim for row in rows}
     if dims not in ({2}, {3}):

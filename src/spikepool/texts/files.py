@@ -83,13 +83,13 @@ def read_text_table(
     notes: list[str] = []
     columns: dict[str, str] = {}
     for role, asked in (("texts", text), ("labels", label), ("groups", group)):
-        found = asked or _usual(names, role)
+        column = asked or _usual(names, role)
         if asked is not None and names and asked not in names:
             raise InvalidInputError(f"there is no column {asked!r}", remedy=f"The columns are {names[:12]}")
-        if found is not None:
-            columns[role] = found
+        if column is not None:
+            columns[role] = column
             if asked is None:
-                notes.append(f"column {found!r} is taken for the {role}")
+                notes.append(f"column {column!r} is taken for the {role}")
     if "texts" not in columns:
         raise InvalidInputError("which column holds the texts?", names[:12], "Pass text= (--text-column)")
     if group is None:

@@ -45,8 +45,8 @@ class SpikepoolPooling(_Module):  # type: ignore[misc, valid-type]
         mask = features["attention_mask"].bool().cpu().numpy()
         if self.layers:
             states = features["all_layer_embeddings"]
-            found = {name: states[k] for name, k in zip(self.pooling.layers_, self.layers, strict=True)}
-            X: Any = {name: state.detach().float().cpu().numpy() for name, state in found.items()}
+            by_layer = {name: states[k] for name, k in zip(self.pooling.layers_, self.layers, strict=True)}
+            X: Any = {name: state.detach().float().cpu().numpy() for name, state in by_layer.items()}
             X = X if len(X) > 1 or None not in X else X[None]
         else:
             X = features["token_embeddings"].detach().float().cpu().numpy()

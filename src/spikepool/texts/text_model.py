@@ -52,11 +52,11 @@ def default_layers(encoder: Any, texts: Sequence[str], max_tokens: int) -> Any:
     """All layers where their embeddings fit a gigabyte in half precision, else the last one."""
     if callable(encoder) and not hasattr(encoder, "embed"):
         return None
-    found = find_encoder(encoder)
+    model = find_encoder(encoder)
     sample = [texts[i] for i in np.linspace(0, len(texts) - 1, min(len(texts), 200)).astype(int)]
-    longest = max(len(one.ids) for one in found.tokenise(sample, max_tokens))
-    width = found.embed(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool), found.layers[:1]).shape[-1]
-    needed = 2 * len(texts) * len(found.layers) * longest * width
+    longest = max(len(one.ids) for one in model.tokenise(sample, max_tokens))
+    width = model.embed(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool), model.layers[:1]).shape[-1]
+    needed = 2 * len(texts) * len(model.layers) * longest * width
     return "all" if needed <= LAYER_BYTES else None
 
 
@@ -96,11 +96,11 @@ def _check_settings(settings: TextSettings) -> None:
 
 def embedded(texts: Sequence[str], encoder: Any, layers: Any, max_tokens: int, progress: bool | None = False) -> Any:
     """Token embeddings of texts as a pooling takes them: (n, T, d), or a mapping by layer; and the mask."""
-    found = encode(
+    encoded = encode(
         texts, encoder, layers, max_tokens, progress=progress, dtype="float16" if layers == "all" else "float32"
     )
-    X = found.X if found.X.ndim == 3 else found.by_layer()
-    return X, found.mask, found
+    X = encoded.X if encoded.X.ndim == 3 else encoded.by_layer()
+    return X, encoded.mask, encoded
 
 
 def predict_texts(

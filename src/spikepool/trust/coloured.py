@@ -89,8 +89,8 @@ class Simulated:
 
 def steady_spans(ks: IntArray) -> IntArray:
     """Positions of the spans that decide: k >= 5, or all when there are none."""
-    found = np.flatnonzero(ks >= SMALLEST_STEADY_SPAN)
-    return found if len(found) else np.arange(len(ks))
+    steady = np.flatnonzero(ks >= SMALLEST_STEADY_SPAN)
+    return steady if len(steady) else np.arange(len(ks))
 
 
 def have_order(halves: FloatArray, ks: IntArray) -> bool:
@@ -152,10 +152,10 @@ def simulate(
         samples.append(drawn)
         advance(40 // len(weights))
     vote_of, single = np.array(votes), [o for one in samples for o in one.single]
-    own, response, scattered = (
+    at_sample, response, scattered = (
         np.concatenate([getattr(one, what) for one in samples]) for what in ("own", "response", "scattered")
     )
-    model = vote_of @ own
+    model = vote_of @ at_sample
     # an eigenvalue scatters by sqrt((E[y⁴] − 1)/n) of itself, with E[y⁴] = 3 E[s²] for the scores y of simulated rows
     kurtosis = float(sum(weights[name] * np.mean(worlds[name].scales ** 2) for name in weights))
     widening = math.sqrt(max((sample.fourth - 1) / (3 * kurtosis - 1), 1.0))
@@ -181,10 +181,10 @@ def simulate(
         level, cuts = flat_levels(sample.values, worlds[best].tau, drawn_of[best], widening)
         one_level = len(cuts) == 2
         flat = _World(worlds[best].scales, level)
-        found = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[best]]
+        overlaps = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[best]]
         difference = float(np.abs(_half_overlaps(flat, n, ks, work.halves, rng) - observed)[steady].mean())
         vote = math.exp(-max(difference - differences[best], 0.0) / (2 * _HALVES_SCALE))
-        lower = np.hypot(lower, vote * np.maximum(centre - angle(np.array(found)).mean(axis=0), 0.0))
+        lower = np.hypot(lower, vote * np.maximum(centre - angle(np.array(overlaps)).mean(axis=0), 0.0))
     # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
     missed = np.log(np.maximum(1 - expected, FLOOR) / np.maximum(1 - overlap_of(model + vote_of @ response), FLOOR))
     kept = np.ones(len(ks))
@@ -194,15 +194,15 @@ def simulate(
 
     def at(rows: int, total: int) -> FloatArray:
         """From the spectra that might have been: the fitted one is too sure of its gaps, on which many rows hang."""
-        rows, found = max(rows, 2 * int(ks[-1])), np.zeros(len(ks))
+        rows, overlaps = max(rows, 2 * int(ks[-1])), np.zeros(len(ks))
         for name, weight in weights.items():
             world = worlds[name]
             spectra = world.redrawn or (world.tau,)
             times = max(1, round(total * weight))
             for i in range(times):
                 vectors = Draw(world.scales, rows, d, rng).leading(spectra[i % len(spectra)], int(ks[-1]))
-                found += weight / times * angle(overlaps_with_axes(vectors, ks)[0])
-        return np.asarray(np.clip(1 - (1 - overlap_of(found)) * np.exp(missed), 0.0, 1.0))
+                overlaps += weight / times * angle(overlaps_with_axes(vectors, ks)[0])
+        return np.asarray(np.clip(1 - (1 - overlap_of(overlaps)) * np.exp(missed), 0.0, 1.0))
 
     return Simulated(
         ks=ks,
@@ -250,11 +250,11 @@ def _drawn(
     """Draw samples from the fitted spectrum, and the spectra that might have been fitted instead."""
     n, ks, count = sample.n_effective, sample.ks, int(sample.ks[-1])
     draws = [Draw(world.scales, n, len(world.tau), rng) for _ in range(times)]
-    found = [overlaps_with_axes(draw.leading(world.tau, count), ks) for draw in draws]
-    own, single = angle(np.array([o for o, _ in found])), [o for _, o in found]
-    response = np.zeros_like(own)
+    overlaps = [overlaps_with_axes(draw.leading(world.tau, count), ks) for draw in draws]
+    angles, single = angle(np.array([o for o, _ in overlaps])), [o for _, o in overlaps]
+    response = np.zeros_like(angles)
     if not work.redrawn:
-        return world, _Drawn(own, response, own, single)
+        return world, _Drawn(angles, response, angles, single)
     drawn = [draw.eigenvalues(world.tau) for draw in draws]
     spectra = tuple(
         population_spectrum(values, n, rounds, work.rounds, shrunken=True)
@@ -267,21 +267,21 @@ def _drawn(
     for i, tau in enumerate(spectra):
         for j in range(i + 1, i + 1 + others):
             spans, cosines = overlaps_with_axes(draws[j % times].leading(tau, count), ks)
-            response[i] += (angle(spans) - own[j % times]) / others
+            response[i] += (angle(spans) - angles[j % times]) / others
             if j == i + 1:
                 single.append(cosines)
     # the error of a refit is known; one that was not repeated is as likely to be of the other sign
-    scattered = own - response if work.fitted else np.roll(own, -1, axis=0) + response
-    return _World(world.scales, world.tau, spectra), _Drawn(own, response, scattered, single)
+    scattered = angles - response if work.fitted else np.roll(angles, -1, axis=0) + response
+    return _World(world.scales, world.tau, spectra), _Drawn(angles, response, scattered, single)
 
 
 def _distinct(scales: dict[str, FloatArray]) -> dict[str, FloatArray]:
     """Hypotheses without repetition: a statistic that scatters no more than equal scales do says they are equal."""
-    found: dict[str, FloatArray] = {}
+    distinct: dict[str, FloatArray] = {}
     for name, s in scales.items():
-        if not any(np.array_equal(s, other) for other in found.values()):
-            found[name] = s
-    return found
+        if not any(np.array_equal(s, other) for other in distinct.values()):
+            distinct[name] = s
+    return distinct
 
 
 def _half_overlaps(world: _World, n: int, ks: IntArray, count: int, rng: np.random.Generator) -> FloatArray:

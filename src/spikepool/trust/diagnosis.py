@@ -168,22 +168,22 @@ def diagnose(
     gain = None if alpha is None or noise is None else alpha * noise
     facts = rows.description
     units = facts.units if group is None else group
-    found = _Findings(isotropic.verdict or "", isotropic.reason, n if group is not None else len(facts.counts))
+    findings = _Findings(isotropic.verdict or "", isotropic.reason, n if group is not None else len(facts.counts))
     cautions = [facts.caution(kind) for kind in ("duplicates", "near-duplicates", "dominating rows")]
     halves = (1.0, 0.0)
     if isotropic.verdict == "signal":
-        found = _signal(rows, isotropic, found, target, gain)
+        findings = _signal(rows, isotropic, findings, target, gain)
     elif isotropic.verdict is None or isotropic.unequal:
         simulated, halves = _coloured(
             rows, units, group is not None, isotropic.reason, target, population_size, rng, progress
         )
         # noise of a fitted vocabulary, unless halves of the rows agree on the components
         if isotropic.verdict is None or simulated.verdict == "coloured":
-            found, believed = simulated, False
+            findings, believed = simulated, False
     if group is None:
         cautions.append(facts.caution("order") or drift_caution(*halves))
-    if found.curve is not None and (facts.near_share is not None or facts.ordered):
-        found = _with_fewer_rows(found, found.n_effective * facts.independent_share())
+    if findings.curve is not None and (facts.near_share is not None or facts.ordered):
+        findings = _with_fewer_rows(findings, findings.n_effective * facts.independent_share())
     mean_is_top = _mean_is_top(rows, isotropic.fit, believed)
     if mean_is_top:
         warnings.warn(
@@ -192,15 +192,17 @@ def diagnose(
             stacklevel=2,
         )
     return Diagnosis(
-        verdict=found.verdict,
-        outliers=found.outliers,
-        spans=found.spans,
-        components=found.components,
-        self_check=found.self_check,
+        verdict=findings.verdict,
+        outliers=findings.outliers,
+        spans=findings.spans,
+        components=findings.components,
+        self_check=findings.self_check,
         warnings=tuple(caution for caution in cautions if caution is not None),
-        curve=found.curve,
-        population=None if found.population is None else np.pad(found.population, (0, d - len(found.population))),
-        reason=found.reason,
+        curve=findings.curve,
+        population=None
+        if findings.population is None
+        else np.pad(findings.population, (0, d - len(findings.population))),
+        reason=findings.reason,
         bulk=isotropic.fit.law,
         edge=isotropic.fit.edge,
         margin=isotropic.fit.margin,
@@ -209,7 +211,7 @@ def diagnose(
         mean_is_top=mean_is_top,
         isotropic=believed,
         n_samples=n,
-        n_effective=found.n_effective,
+        n_effective=findings.n_effective,
         target=target,
         population_size=population_size,
         noise_variance=noise if believed else None,
@@ -232,26 +234,28 @@ def _read(rows: Rows, delta: float | None, factor: float | None) -> tuple[Rows, 
     return inside, replace(reading, reason=f"{reading.reason}; the features span {rows.rank:,} dimensions")
 
 
-def _with_fewer_rows(found: _Findings, rows: float) -> _Findings:
+def _with_fewer_rows(findings: _Findings, rows: float) -> _Findings:
     """The findings when the rows may be worth as few as `rows` independent ones: fewer spans, lower ends, no plans.
 
     Whether rows that resemble each other depend on each other or are only sorted cannot be seen; the intervals hold
     both.
     """
-    assert found.spans is not None
-    assert found.curve is not None
-    _, low, _ = found.curve.at(max(rows, float(found.curve.rows[0])))
-    allowed = span_sizes(rows, len(found.spans) and found.spans[-1].k * 2)
+    assert findings.spans is not None
+    assert findings.curve is not None
+    _, low, _ = findings.curve.at(max(rows, float(findings.curve.rows[0])))
+    allowed = span_sizes(rows, len(findings.spans) and findings.spans[-1].k * 2)
     spans = tuple(
         replace(span, interval=(min(span.interval[0], float(end)), span.interval[1]), required_samples=None)
-        for span, end in zip(found.spans, low, strict=True)
+        for span, end in zip(findings.spans, low, strict=True)
         if span.k <= allowed[-1]
     )
-    components = tuple(replace(c, interval=(0.0, c.interval[1]), resolved=False) for c in found.components)
-    return replace(found, spans=spans, components=components, curve=found.curve.first(len(spans)))
+    components = tuple(replace(c, interval=(0.0, c.interval[1]), resolved=False) for c in findings.components)
+    return replace(findings, spans=spans, components=components, curve=findings.curve.first(len(spans)))
 
 
-def _signal(rows: Rows, isotropic: IsotropicReading, found: _Findings, target: float, gain: float | None) -> _Findings:
+def _signal(
+    rows: Rows, isotropic: IsotropicReading, findings: _Findings, target: float, gain: float | None
+) -> _Findings:
     values = rows.values[: isotropic.n_outliers]
     alone = [explain(float(value), isotropic.fit, rows.d, target, gain) for value in values]
     outliers = tuple(mixed(alone, isotropic.fit, rows.d, rows.n, target))
@@ -265,7 +269,7 @@ def _signal(rows: Rows, isotropic: IsotropicReading, found: _Findings, target: f
         _component(o.alignment, o.interval, o.eigenvalue, vector, bool(apart[max(i - 1, 0) : i + 1].all()))
         for i, (o, vector) in enumerate(zip(outliers, rows.vectors, strict=False))
     )
-    return replace(found, outliers=outliers, components=components)
+    return replace(findings, outliers=outliers, components=components)
 
 
 def _coloured(
@@ -303,9 +307,9 @@ def _coloured(
     elif simulated.one_level:
         reason += "; rows of equal variances have these eigenvalues as well, and no leading components"
     verdict = "coloured" if ok else "poor fit"
-    found = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
+    findings = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
     if not ok:
-        return found, order
+        return findings, order
     path = curve(simulated, sample.n_effective, sample.n_effective / share if share else None)
     spans = tuple(
         Span(int(k), float(o), (float(lo), float(hi)), needed)
@@ -314,7 +318,7 @@ def _coloured(
         )
     )
     return replace(
-        found,
+        findings,
         spans=spans,
         components=_single(rows, simulated, sample.n_effective),
         curve=path,
@@ -324,7 +328,7 @@ def _coloured(
 
 def _single(rows: Rows, simulated: Simulated, n: int) -> tuple[Component, ...]:
     """Single components with 90 % intervals: the range of the draws, widened on the angle."""
-    found = []
+    components = []
     logs = np.log(np.maximum(rows.values[: COMPONENTS + 1], np.finfo(float).tiny))
     apart = -np.diff(logs) > _RESOLVED_GAP * np.sqrt(simulated.kurtosis / n)
     for i in range(min(COMPONENTS, simulated.single.shape[1])):
@@ -337,8 +341,8 @@ def _single(rows: Rows, simulated: Simulated, n: int) -> tuple[Component, ...]:
             float(with_collection(overlap_of(value), kept)) for value in (centre, centre - low, centre + high)
         )
         gaps = bool(apart[max(i - 1, 0) : i + 1].all())
-        found.append(_component(alignment, (least, most), float(rows.values[i]), rows.vectors[i], gaps))
-    return tuple(found)
+        components.append(_component(alignment, (least, most), float(rows.values[i]), rows.vectors[i], gaps))
+    return tuple(components)
 
 
 def _component(

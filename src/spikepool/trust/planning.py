@@ -80,13 +80,13 @@ def curve(simulated: Simulated, n: int, collection: float | None = None) -> Curv
     width = simulated.half_width * share * further
     low = overlap_of(angle(overlap) - np.hypot(width, simulated.lower))
     high = overlap_of(angle(overlap) + width)
-    found = Curve(rows, overlap, np.maximum.accumulate(low, axis=0), np.maximum.accumulate(high, axis=0))
+    overlaps = Curve(rows, overlap, np.maximum.accumulate(low, axis=0), np.maximum.accumulate(high, axis=0))
     if collection is None:
-        return found
+        return overlaps
     # close to the whole the loss falls faster than any power: more points
     last = min(float(rows[-1]), collection)
     dense = np.unique(np.append(np.geomspace(rows[0], last, len(rows) ** 2).astype(int), n))
-    parts = zip(*(found.at(m) for m in dense), strict=True)
+    parts = zip(*(overlaps.at(m) for m in dense), strict=True)
     # the share of the loss that is kept is known at n rows, all of none and none of all
     with np.errstate(divide="ignore", invalid="ignore"):
         power = np.nan_to_num(np.log1p(-simulated.kept) / math.log(n / collection), nan=1.0)
@@ -99,7 +99,7 @@ def with_collection(overlap: FloatArray, kept: FloatArray | float) -> FloatArray
     return np.asarray(1 - (1 - overlap) * kept)
 
 
-def required_rows(found: Curve, ks: IntArray, target: float) -> list[tuple[int, int] | None]:
+def required_rows(overlaps: Curve, ks: IntArray, target: float) -> list[tuple[int, int] | None]:
     """For each span the range of rows in which its overlap reaches `target`; None where no range is worth stating.
 
     That is for k below 5, whose overlap hangs on single gaps of the spectrum; where the range spans more than a factor
@@ -107,8 +107,8 @@ def required_rows(found: Curve, ks: IntArray, target: float) -> list[tuple[int, 
     """
     ranges: list[tuple[int, int] | None] = []
     for j, k in enumerate(ks):
-        low = _crossing(found.rows, found.high[:, j], target)
-        high = _crossing(found.rows, found.low[:, j], target)
+        low = _crossing(overlaps.rows, overlaps.high[:, j], target)
+        high = _crossing(overlaps.rows, overlaps.low[:, j], target)
         if k < SMALLEST_STEADY_SPAN or low is None or high is None or high > _WIDEST_RANGE * low:
             ranges.append(None)
         else:

@@ -228,9 +228,9 @@ class StreamedRows:
     def _first_pass(self) -> None:
         n = self.n
         new = partial(FirstPass, n, self._chosen, self._group, self._side)
-        found = map_merge(new, [self.source], label="covariance")
-        counts, sums, squares, largest = found.counts, found.sums, found.squares, found.largest
-        hashes, neighbours, shift = np.concatenate(found.hashes), np.concatenate(found.kept), found.shift
+        moments = map_merge(new, [self.source], label="covariance")
+        counts, sums, squares, largest = moments.counts, moments.sums, moments.squares, moments.largest
+        hashes, neighbours, shift = np.concatenate(moments.hashes), np.concatenate(moments.kept), moments.shift
         if largest > 0 and largest < 1 / LARGEST_FEATURE:
             raise DomainError("squares of the features underflow; the largest is", largest, "Rescale them")
         total = sums.sum(axis=(0, 1))
@@ -241,8 +241,8 @@ class StreamedRows:
         covariance = (covariance - n * np.outer(offset, offset)) / (n - 1)
         self.values, self.vectors = descending(covariance)
         self.rank = int(np.count_nonzero(self.values))
-        ends = found.first + found.last
-        pairs = found.products - float(offset @ (2 * total - ends)) + (n - 1) * float(offset @ offset)
+        ends = moments.first + moments.last
+        pairs = moments.products - float(offset @ (2 * total - ends)) + (n - 1) * float(offset @ offset)
         copies, counts_of = numbered(hashes)
         self.description = Description.known(
             n,
@@ -289,10 +289,10 @@ class StreamedRows:
     def scores(self, count: int) -> FloatArray:
         """Projections (n, count) on the first components: one more pass."""
         directions = self.vectors[:count].T
-        found = np.empty((self.n, directions.shape[1]))
+        projected = np.empty((self.n, directions.shape[1]))
         for start, scores in map_chunks(Scores(self.mean, directions), [self.source], label="scores"):
-            found[start : start + len(scores)] = scores
-        return found
+            projected[start : start + len(scores)] = scores
+        return projected
 
     def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample:
         """What the simulation has to explain."""

@@ -170,8 +170,8 @@ class Diagnosis:
         low, high = int(self.curve.rows[0]), int(self.curve.rows[-1])
         if not low <= n <= high:
             raise DomainError(f"n must lie between {low:,} and {high:,}", n, "Gather more rows to look further ahead")
-        found = zip(self.spans, *self.curve.at(n), strict=True)
-        return tuple(Span(s.k, float(o), (float(lo), float(hi)), s.required_samples) for s, o, lo, hi in found)
+        expected = zip(self.spans, *self.curve.at(n), strict=True)
+        return tuple(Span(s.k, float(o), (float(lo), float(hi)), s.required_samples) for s, o, lo, hi in expected)
 
     def summary(self) -> str:
         """A readable report of a few lines."""
@@ -295,11 +295,11 @@ def _components_text(components: tuple[Component, ...]) -> str:
     """Intervals of the resolved components; neighbours that are unresolved are named together."""
     parts, numbers = [], list(range(1, len(components) + 1))
     for resolved, run in itertools.groupby(numbers, lambda i: components[i - 1].resolved):
-        mine = list(run)
+        members = list(run)
         if resolved:
-            parts += ["{} {:.2f} to {:.2f}".format(i, *components[i - 1].interval) for i in mine]
+            parts += ["{} {:.2f} to {:.2f}".format(i, *components[i - 1].interval) for i in members]
         else:
-            parts.append(f"{mine[0]}{f' to {mine[-1]}' if len(mine) > 1 else ''} unresolved")
+            parts.append(f"{members[0]}{f' to {members[-1]}' if len(members) > 1 else ''} unresolved")
     return ", ".join(parts)
 
 

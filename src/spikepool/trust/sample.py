@@ -134,14 +134,14 @@ def candidates(
 
     `counts` are multiplicities of the rows: c equal rows are one row of c times the scale.
     """
-    found = {
+    hypotheses = {
         "gauss": np.ones(len(norms)),
         "norm": shrunken(norms, norm_scatter(float(values.sum()), float((values**2).sum()), len(norms))),
         "white": shrunken(whitened, 2 / n_whitened),
     }
     if counts is None:
-        return found
-    return {name: s * counts / np.mean(s * counts) for name, s in found.items()}
+        return hypotheses
+    return {name: s * counts / np.mean(s * counts) for name, s in hypotheses.items()}
 
 
 # Squares of squares of larger features, and of the inverse of smaller ones, overflow.
@@ -166,9 +166,13 @@ class Rows(Protocol):
 
 def spanned(rows: Rows) -> Rows:
     """The same rows as ones of the dimensions that they span: repeated and constant columns add none."""
-    found = copy.copy(rows)
-    found.d, found.values, found.vectors = rows.rank, rows.values[: rows.rank], rows.vectors[: rows.rank]
-    return found
+    spanned_rows = copy.copy(rows)
+    spanned_rows.d, spanned_rows.values, spanned_rows.vectors = (
+        rows.rank,
+        rows.values[: rows.rank],
+        rows.vectors[: rows.rank],
+    )
+    return spanned_rows
 
 
 def group_numbers(groups: ArrayLike | Any, n: int) -> IntArray:

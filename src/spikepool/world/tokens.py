@@ -98,12 +98,12 @@ class TokenSampler:
             size = (rows.stop - rows.start, model.T)
             return tuple(pick(choices, size) for pick in self._picks)
 
-        def write(rows: slice, found: tuple[NDArray[Any], ...]) -> None:
+        def write(rows: slice, block: tuple[NDArray[Any], ...]) -> None:
             if not signs:
-                tokens[rows] = found[0]
+                tokens[rows] = block[0]
                 return
             negative = latent[rows] < 0
-            within = found[0] if len(found) == 1 else np.where(negative, found[1], found[0])
+            within = block[0] if len(block) == 1 else np.where(negative, block[1], block[0])
             np.multiply(within, 2, out=tokens[rows], casting="same_kind")
             tokens[rows] += negative
 
@@ -115,9 +115,9 @@ class TokenSampler:
         with ThreadPoolExecutor(1) as other:  # one thread, in which the blocks keep their order
             drawn = [other.submit(draw_latent, rows) for rows in blocks]
             for rows, done in zip(blocks, drawn, strict=True):
-                found = draw_choice(rows)
+                block = draw_choice(rows)
                 done.result()
-                write(rows, found)
+                write(rows, block)
         return tokens, latent
 
 

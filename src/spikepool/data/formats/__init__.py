@@ -171,8 +171,8 @@ def readable(role: str = "rows") -> str:
 
 def suffixes(roles: Iterable[str]) -> tuple[str, ...]:
     """Usual endings of the formats that may hold one of `roles`."""
-    found = [s for form in known_formats() if any(form.serves(role) for role in roles) for s in form.suffixes]
-    return tuple(dict.fromkeys(found))
+    endings = [s for form in known_formats() if any(form.serves(role) for role in roles) for s in form.suffixes]
+    return tuple(dict.fromkeys(endings))
 
 
 def recognise(location: Location, role: str = "rows") -> Format:
@@ -185,14 +185,16 @@ def recognise(location: Location, role: str = "rows") -> Format:
             raise TableFormatError(f"{location.url} is empty", remedy="Pass a file with at least one row")
     formats = known_formats()
     with named_errors(location.url):
-        found = next((form for form in formats if form.recognise(probe)), None)
+        recognised = next((form for form in formats if form.recognise(probe)), None)
     known = next((form for form in formats if location.suffix in form.suffixes), None)
-    if found is not None and found.rank >= TEXT_RANK and known is not None and known.rank < TEXT_RANK:
-        found = None  # text under the name of a binary format: a page of a server, or half a download
-    if found is not None and found.serves(role):
-        return found
-    if found is not None:
-        raise TableFormatError(f"{location.url} is {found.name}, which holds no {role}", remedy=f"Use {readable(role)}")
+    if recognised is not None and recognised.rank >= TEXT_RANK and known is not None and known.rank < TEXT_RANK:
+        recognised = None  # text under the name of a binary format: a page of a server, or half a download
+    if recognised is not None and recognised.serves(role):
+        return recognised
+    if recognised is not None:
+        raise TableFormatError(
+            f"{location.url} is {recognised.name}, which holds no {role}", remedy=f"Use {readable(role)}"
+        )
     if folder:
         raise MissingSourceError(
             f"the folder {location.url} is neither a Zarr array nor holds one safetensors model or Parquet files",

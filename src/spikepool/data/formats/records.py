@@ -109,10 +109,10 @@ class RecordBlocks(SequentialBlocks):
             return np.array([row[self._columns[0]] for row in rows] + [None], dtype=object)[:-1]
         try:
             if len(self._columns) == 1 and isinstance(rows[0][self._columns[0]], list):
-                found = np.array([row[self._columns[0]] for row in rows], dtype=np.float64)
+                values = np.array([row[self._columns[0]] for row in rows], dtype=np.float64)
             else:
                 cells = (float(row[i]) for row in rows for i in self._columns)
-                found = np.fromiter(cells, np.float64, len(rows) * len(self._columns)).reshape(len(rows), -1)
+                values = np.fromiter(cells, np.float64, len(rows) * len(self._columns)).reshape(len(rows), -1)
         except (ValueError, TypeError) as err:
             row, cell = self._first_bad(rows)
             kind = RaggedError if isinstance(cell, list) else TableFormatError
@@ -121,7 +121,7 @@ class RecordBlocks(SequentialBlocks):
                 cell,
                 "Repair or drop this row",
             ) from err
-        return found
+        return values
 
     def _first_bad(self, rows: list[Record]) -> tuple[int, Any]:
         for k, row in enumerate(rows):
@@ -137,9 +137,9 @@ class RecordBlocks(SequentialBlocks):
 
         def read(count: int) -> NDArray[Any]:
             nonlocal at
-            found = self._convert(list(islice(rows, count)), at)
+            block = self._convert(list(islice(rows, count)), at)
             at += count
-            return found
+            return block
 
         return read
 
@@ -235,12 +235,12 @@ def _json_records(location: Location) -> tuple[list[str] | None, Iterator[Record
             if not line.strip():
                 continue
             try:
-                found = json.loads(line)
+                record = json.loads(line)
             except (ValueError, RecursionError) as err:
                 raise TableFormatError(f"{location.name}: line {number + 1} is not JSON ({err})") from err
-            if not isinstance(found, dict):
-                raise TableFormatError(f"{location.name}: line {number + 1} is not an object", found)
-            yield found
+            if not isinstance(record, dict):
+                raise TableFormatError(f"{location.name}: line {number + 1} is not an object", record)
+            yield record
 
     rows = objects()
     first = next(rows, None)
@@ -250,11 +250,11 @@ def _json_records(location: Location) -> tuple[list[str] | None, Iterator[Record
 
     def records() -> Iterator[Record]:
         yield list(first.values())
-        for number, found in enumerate(rows, start=1):
-            missing = [name for name in names if name not in found]
+        for number, record in enumerate(rows, start=1):
+            missing = [name for name in names if name not in record]
             if missing:
-                raise RaggedError(f"{location.name}: row {number} lacks {missing[:3]}", list(found)[:8], "Repair it")
-            yield [found[name] for name in names]
+                raise RaggedError(f"{location.name}: row {number} lacks {missing[:3]}", list(record)[:8], "Repair it")
+            yield [record[name] for name in names]
 
     return names, records()
 
@@ -337,14 +337,14 @@ def _open(location: Location, request: Request) -> BlockSource:
     if location.size() > LARGEST:
         raise TableFormatError("the JSON file is too large", location.size(), "Use JSON lines, npy or Parquet")
     try:
-        found = json.loads(location.read().decode("utf-8-sig"))
+        content = json.loads(location.read().decode("utf-8-sig"))
     except (ValueError, RecursionError) as err:
         raise TableFormatError(f"{location.name} is not a JSON list ({err})", remedy="Write a list of labels") from err
-    if isinstance(found, dict):
-        found = found[choose_name(list(found), request.column, request.role, location.name, "list")]
+    if isinstance(content, dict):
+        content = content[choose_name(list(content), request.column, request.role, location.name, "list")]
     elif request.column is not None:
         raise TableFormatError("a JSON list has no columns", request.column, "Leave the name out")
-    values = as_values(found, location.name)
+    values = as_values(content, location.name)
     return ArrayBlocks(np.asarray(values), location.url)
 
 

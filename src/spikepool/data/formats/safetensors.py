@@ -148,12 +148,12 @@ def _file(location: Location) -> Path:
     for name in MODELS:
         if (path / name).is_file():
             return path / name
-    found = sorted(path.glob("*.safetensors"))
-    if len(found) != 1:
+    candidates = sorted(path.glob("*.safetensors"))
+    if len(candidates) != 1:
         raise TableFormatError(
-            "the folder does not hold one safetensors model", [p.name for p in found], "Pass the file itself"
+            "the folder does not hold one safetensors model", [p.name for p in candidates], "Pass the file itself"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _recognise(probe: Probe) -> bool:
@@ -201,8 +201,8 @@ def _checked_shard(shard: str) -> str:
 
 def _header(file: Path) -> tuple[dict[str, Any], int, int]:
     """Parsed header without its metadata, offset of the data, size of the file; parsed once for all its tensors."""
-    found = file.stat()
-    return _parsed_header(file, found.st_size, found.st_mtime_ns)
+    status = file.stat()
+    return _parsed_header(file, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=2)
