@@ -190,6 +190,10 @@ class QueryModel(QueryWorld):  # noqa: D101
         """Overlap of a query learned from labels; see :func:`spikepool.theory.learned_query.learned_query`."""
         return learned_query.learned_query(self, n_train, **options)
 
+    def simulate_learning(self, n_train: int | None = None, **options: Any) -> query_simulation.LearningSimulation:
+        """Gradient steps on drawn tokens; see :func:`spikepool.simulation.query.simulate_learning`."""
+        return query_simulation.simulate_learning(self, n_train, **options)
+
     def required_training(self, overlap: float = 0.5, *, rounds: int = 3) -> int:
         """Sequences that teach a query; see :func:`spikepool.theory.learned_query.required_training`."""
         return learned_query.required_training(self, overlap, rounds=rounds)

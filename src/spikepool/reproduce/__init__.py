@@ -1,7 +1,8 @@
 """The figures of the report, one module each: compute -> dataset -> draw.
 
-Figures 1 to 7 are the paper's; 8 to 12 are ours: its errata in one picture, the second outlier, finite sequences,
-the convergence of real attention weights, and what the heads of trained models do as pooling weights.
+Figures 1 to 7 are the paper's; the others are ours: its errata in one picture, the second outlier, finite sequences,
+the convergence of real attention weights, what the heads of trained models do as pooling weights, and attention with
+a query, given or learned.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _MODULES: tuple[str, ...] = (
     "fig10_finite_length",
     "fig11_attention",
     "fig12_real_attention",
+    "fig14_temperature",
+    "fig15_learned_query",
 )
 
 FIGURES: dict[int, FigureSpec] = {

@@ -79,6 +79,88 @@ def simulate_query(
     return QuerySimulation(values, alignments, world.V is not None, along, overlap)
 
 
+@dataclass(frozen=True)
+class LearningSimulation:
+    """Queries learned from drawn sequences.
+
+    Attributes
+    ----------
+    overlaps, values : numpy.ndarray of shape (trials, rounds + 1)
+        Overlap of the query with k before the first round (0) and after each, and the squared cosine with u of the
+        value learned with it.
+    token_pca : numpy.ndarray of shape (trials,)
+        Overlap with k of the better of the two top components of the tokens of the first batch.
+    """
+
+    overlaps: FloatArray
+    values: FloatArray
+    token_pca: FloatArray
+
+
+def simulate_learning(
+    world: QueryWorld, n_train: int | None = None, *, rounds: int = 3, trials: int = 10, rng: Any = None
+) -> LearningSimulation:
+    """Learn value and query in turn by gradient steps on drawn tokens; see :mod:`spikepool.theory.learned_query`.
+
+    Parameters
+    ----------
+    world : QueryModel
+        What is drawn; its overlap plays no part. The slope of each round is the model's at the overlap reached.
+    n_train : int, optional
+        Fresh sequences of each step; the model's N when not given.
+    rounds, trials : int
+        Gradient steps, and repetitions.
+    rng : optional
+        Seed; trial i draws from its own child of it.
+    """
+    n = world.N if n_train is None else check.size(n_train, "n_train", minimum=2)
+    rounds, trials = check.size(rounds, "rounds"), check.size(trials, "trials")
+    require_memory(24 * n * world.T * world.d, f"{n} sequences of {world.T} tokens", "Lower n_train, T or d")
+    root = seed_sequence(rng)
+    overlaps, values = np.zeros((trials, rounds + 1)), np.empty((trials, rounds + 1))
+    token_pca = np.empty(trials)
+    for i in range(trials):
+        generator = np.random.default_rng(child_seed(root, i))
+        query = np.zeros(world.d)
+        for step in range(rounds + 1):
+            at = world.replace(overlap=float(np.clip(query[1], 0.0, 1.0)), kernel="softmax", normalize=True)
+            at = at.replace(beta=0.0) if step == 0 else at
+            tokens, y = _draw_labelled(world, n, generator)
+            if step == 0:
+                token_pca[i] = _best_component(tokens)
+            value = np.einsum("n,nt,ntd->d", y, at.weights(tokens @ query), tokens, optimize=True)
+            value -= query * (query @ value)
+            value /= np.linalg.norm(value)
+            values[i, step] = value[0] ** 2
+            if step == rounds:
+                break
+            tokens, y = _draw_labelled(world, n, generator)
+            w, score = at.weights(tokens @ query), tokens @ value
+            pull = w * (score - np.sum(w * score, axis=1, keepdims=True))
+            query = np.einsum("n,nt,ntd->d", y, pull, tokens, optimize=True)
+            query -= value * (value @ query)
+            query /= np.linalg.norm(query)
+            overlaps[i, step + 1] = query[1]
+    return LearningSimulation(overlaps, values, token_pca)
+
+
+def _draw_labelled(world: QueryWorld, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Tokens (n, T, d) with u and k along the first two axes, relevant ones first, and labels."""
+    tokens = rng.standard_normal((n, world.T, world.d))
+    y = rng.integers(0, 2, n) * 2.0 - 1
+    tokens[:, : world.L, 0] += world.mu * y[:, None]
+    tokens[:, : world.L, 1] += world.nu
+    return tokens, np.asarray(y, dtype=np.float64)
+
+
+def _best_component(tokens: FloatArray) -> float:
+    """Overlap with k of the better of the two top components of all tokens."""
+    rows = tokens.reshape(-1, tokens.shape[2])
+    rows = rows - rows.mean(axis=0)
+    vectors = np.linalg.eigh(rows.T @ rows)[1]
+    return float(np.abs(vectors[1, -2:]).max())
+
+
 def draw_columns(world: QueryWorld, rng: np.random.Generator) -> FloatArray:
     """Pooled vectors (N, d) in coordinates along q, u, the part of k off q, and the rest."""
     if world.V is not None:

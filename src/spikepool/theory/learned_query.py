@@ -24,6 +24,7 @@ a share of T/d, and couples the query to the label from the second step on.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,8 @@ class LearnedQuery:
         Overlap of the component of token PCA along k, found without labels.
     token_pca_signal : float
         Squared cosine with u of the component of token PCA along u: what can be had without pooling.
-    alignment, mean_alignment : float
-        Predicted alignment of the model's N sequences pooled by the learned query, and by the mean.
+    model : QueryModel
+        The model with the learned overlap.
     validity : Validity
         Whether the numbers lie in the range where their theory holds.
     """
@@ -72,8 +73,7 @@ class LearnedQuery:
     values: tuple[float, ...]
     token_pca: float
     token_pca_signal: float
-    alignment: float
-    mean_alignment: float
+    model: QueryWorld
     validity: Validity = SOUND
 
     @property
@@ -86,9 +86,20 @@ class LearnedQuery:
         """Overlap after the last round."""
         return self.overlaps[-1]
 
+    @cached_property
+    def alignment(self) -> float:
+        """Predicted alignment of the model's N sequences pooled by the learned query."""
+        return top_alignment(self.model)[0]
+
+    @cached_property
+    def mean_alignment(self) -> float:
+        """Predicted alignment of the same sequences pooled by the mean."""
+        return top_alignment(self.model.replace(beta=0.0))[0]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return record(self)
+        names = ("n_train", "overlaps", "values", "token_pca", "token_pca_signal", "alignment", "mean_alignment")
+        return record(self, *names, "validity")
 
     def _repr_html_(self) -> str:
         rows = [
@@ -135,15 +146,13 @@ def learned_query(
     orthogonal = check.flag(orthogonal, "orthogonal")
     overlaps, values = _StateEvolution(world, orthogonal, check.size(rng, "rng", minimum=0)).run(n, rounds)
     phi, c = world.L / world.T, world.d / (n * world.T)
-    learned = world.replace(overlap=min(max(overlaps[-1], 0.0), 1.0))
     return LearnedQuery(
         n,
         tuple(overlaps),
         tuple(values),
         float(np.sqrt(pca_overlap(world.nu**2 * phi * (1 - phi), c))),
         pca_overlap(world.mu**2 * phi, world.d / (world.N * world.T)),
-        top_alignment(learned)[0],
-        top_alignment(learned.replace(beta=0.0))[0],
+        world.replace(overlap=min(max(overlaps[-1], 0.0), 1.0)),
         validity_of(
             small_sizes(d=world.d, n_train=n),
             _two_components(world, phi, c),
