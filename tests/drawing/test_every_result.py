@@ -41,6 +41,7 @@ PARTS = {
         "PublishedThresholds",
         "RequiredSamples",
         "RequiredSignal",
+        "LearningSimulation",
     ),
     "Measures",
     "WeightDelta",
