@@ -62,11 +62,11 @@ from spikepool.tables import compare_checkpoints as compare_checkpoints
 from spikepool.tables import compare_tables as compare_tables
 from spikepool.texts.encoding import EncodedTexts as EncodedTexts
 from spikepool.texts.encoding import encode as encode
-from spikepool.theory.arrays import predict_arrays as predict_arrays
 from spikepool.theory.attention_gains import AttentionGains as AttentionGains
 from spikepool.theory.attention_gains import attention_gains as attention_gains
 from spikepool.theory.attention_gains import average_correlation as average_correlation
 from spikepool.theory.attention_gains import predict_attention as predict_attention
+from spikepool.theory.closed_form import predict_arrays as predict_arrays
 from spikepool.theory.given_tokens import predict_tokens as predict_tokens
 from spikepool.theory.planning import VocabularyRange as VocabularyRange
 from spikepool.theory.prediction import Outlier as Outlier
@@ -75,6 +75,7 @@ from spikepool.theory.prediction import RidgePrediction as RidgePrediction
 from spikepool.theory.ridge import optimal_ridge as optimal_ridge
 from spikepool.theory.ridge import rank_weights as rank_weights
 from spikepool.theory.ridge import ridge_prediction as ridge_prediction
+from spikepool.theory.token_weights import recovery_token_weights as recovery_token_weights
 from spikepool.theory.validity import Validity as Validity
 from spikepool.trust.diagnosis import Diagnosis as Diagnosis
 from spikepool.trust.diagnosis import diagnose as diagnose

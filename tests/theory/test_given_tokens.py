@@ -67,11 +67,13 @@ def test_usage_measure_against_dense_matrices(centered, class_centered, V, N, la
 
 @pytest.mark.parametrize("centered", [True, False])
 @pytest.mark.parametrize("table", ["sampled", "class_centered"])
-def test_population_usage_is_the_mean_of_w_w(centered, table):
+@pytest.mark.parametrize("token_weights", [None, "irregular"])
+def test_population_usage_is_the_mean_of_w_w(centered, table, token_weights):
     """Grouped formula against the V x V expectation of V·w w' over the model's sequences, written out."""
     V, T = 12, 3
     correlation = sp.prefix_correlation(T, 2)
     f = zipf_frequencies(V, 1.0)
+    a = None if token_weights is None else np.random.default_rng(0).uniform(0.2, 2.0, V)
     s = np.where(np.arange(V) % 2 == 0, 1.0, -1.0)
     w = np.array([0.5, 0.3, 0.2])
     M = np.zeros((V, V))
@@ -81,12 +83,14 @@ def test_population_usage_is_the_mean_of_w_w(centered, table):
             M += V * w[t] * w[u] * joint
     if centered:
         M -= V * np.outer(f, f)
+    if a is not None:
+        M *= np.outer(a, a)
     alpha, kappa = sp.gains(w, correlation)
     P = np.eye(V)
     if table == "class_centered":
         P -= (np.outer(s, s) + 1) / V
     usage = population_usage(
-        f, s, alpha, kappa, centered=centered, class_centered=table == "class_centered", gaussian=False
+        f, s, alpha - kappa, kappa, token_weights=a, centered=centered, class_centered=table == "class_centered"
     )
     values = np.concatenate([usage.top.values, usage.values])
     weights = np.concatenate([np.full(len(usage.top), 1 / V), usage.weights])
@@ -160,13 +164,15 @@ def test_population_limit_is_the_closed_form():
     for changes in ({}, {"table": "class_centered"}, {"latent": "gaussian"}, {"centered": False}):
         m = model(V=2000, d=1250, N=2500, **changes)
         w = sp.mean_weights(10)
+        alpha, kappa = sp.gains(w, R)
         usage = population_usage(
             np.full(m.V, 1 / m.V),
             m.signs,
-            *sp.gains(w, R),
+            alpha - kappa,
+            kappa,
+            latent_gain=alpha if m.latent == "gaussian" else None,
             centered=m.centered,
             class_centered=m.table == "class_centered",
-            gaussian=m.latent == "gaussian",
         )
         found = UsageSpectrum(UsageBulk(usage, Noise(None, m.d, None)), m.mu)
         closed = m.predict(w)
@@ -253,12 +259,15 @@ def test_tiny_corpora_give_numbers_or_a_named_error(N, V, d, centered, table):
         ({"tokens": np.array([[0.5, 1, 2]])}, sp.TokenError),
         ({"tokens": np.empty((0, 3), int)}, sp.ShapeError),
         ({"tokens": np.arange(3)}, sp.ShapeError),
-        ({"signs": np.array([1, -1, 1, -1, 1, 0])}, sp.TokenError),
         ({"signs": np.ones(5)}, sp.ShapeError),
-        ({"weights": np.ones(3)}, sp.WeightsError),
+        ({"weights": np.ones(3), "centered": False}, sp.WeightsError),
+        ({"weights": np.zeros(3)}, sp.WeightsError),
+        ({"token_weights": np.ones(5)}, sp.WeightsError),
+        ({"token_weights": -np.ones(6)}, sp.WeightsError),
+        ({"token_weights": np.zeros(6)}, sp.WeightsError),
         ({"weights": np.ones(4) / 4}, sp.WeightsError),
         ({"weights": np.ones((2, 3)) / 3}, sp.WeightsError),
-        ({"weights": np.ones((4, 3))}, sp.WeightsError),
+        ({"weights": np.ones((4, 3)), "centered": False}, sp.WeightsError),
         ({"weights": np.array([np.nan, 0, 1])}, sp.NonFiniteError),
         ({"mu": -1.0}, sp.DomainError),
         ({"mu": np.nan}, sp.NonFiniteError),

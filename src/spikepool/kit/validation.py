@@ -218,6 +218,17 @@ def weight_vector(value: ArrayLike, T: int | None = None, name: str = "weights")
     raise WeightsError(f"{name} must sum to one; their sum is", total, "Divide them by their sum")
 
 
+def token_weights(value: ArrayLike, V: int, name: str = "token_weights") -> FloatArray:
+    """Weights of the tokens of a vocabulary: (V,), finite, at least 0, not all zero."""
+    a = finite_array(value, name, ndim=1)
+    if len(a) != V:
+        raise WeightsError(f"{name} must have V = {V} entries", a, "Pass one weight per token")
+    moderate_weights(a, name)
+    if a.min() < 0 or not a.any():
+        raise WeightsError(f"{name} must be at least 0, with one above", float(a.min()), "Pass one weight per token")
+    return a
+
+
 def generator(rng: Any) -> np.random.Generator:
     """`numpy.random.default_rng(rng)`, with a named error for what it does not take."""
     try:

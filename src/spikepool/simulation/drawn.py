@@ -38,8 +38,9 @@ def named_weights(weights: Mapping[str, Weights] | Sequence[Weights]) -> dict[st
 def maximal_rank(model: SequenceWorld) -> int:
     """Largest rank S can have: the smaller of d, the sequences and the vocabulary, less what centring removes."""
     centered = int(model.centered)
+    tokens = model.V if model.token_weights is None else int(np.count_nonzero(model.token_weights))
     # 1'W is constant when weights have unit sum, so that centring takes one from the rank of W as well
-    return min(model.d, model.N - centered, model.V - centered + int(model.latent == "gaussian"))
+    return min(model.d, model.N - centered, tokens - centered + int(model.latent == "gaussian"))
 
 
 def usual_pairs(model: SequenceWorld) -> int:

@@ -45,7 +45,9 @@ class PooledNoise:
         self._dtype = sample.noise.dtype
         self._run = run
         self._panels = panels(self.V, self.d)
-        self.pooling = PoolingMatrix(sample.tokens, w, self.V, run=run, dtype=self._dtype)
+        self.pooling = PoolingMatrix(
+            sample.tokens, w, self.V, token_weights=model.token_weights, run=run, dtype=self._dtype
+        )
         if model.latent == "signs":
             gain = self.pooling.pool(sample.signs.astype(self._dtype)).astype(np.float64, copy=False)
         else:

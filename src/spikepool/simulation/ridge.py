@@ -48,7 +48,7 @@ from spikepool.world.labels import flip_probability, flipped, label_positions, l
 from spikepool.world.pooling_matrix import PoolingMatrix
 from spikepool.world.sampling import Sample, draw_sample
 from spikepool.world.sequences import SequenceWorld, checked_model
-from spikepool.world.tokens import pooled_latents, seed_sequence
+from spikepool.world.tokens import pooled_latents, seed_sequence, with_token_weights
 
 # Bound on the error of beta relative to its length: the share of test sequences whose score it could turn is below it.
 _TOLERANCE = 1e-8
@@ -83,11 +83,12 @@ def held_out_scores(draw: UndrawnDraw, w: FloatArray, y: FloatArray, ridges: Flo
     beta = found[0]
     scores = draw.table.adjoint(beta)
     along = mu * (beta[:, : len(u)] @ u)
-    pooling = PoolingMatrix(draw.tokens[n:], w, model.V, run=draw.run)
+    pooling = PoolingMatrix(draw.tokens[n:], w, model.V, token_weights=model.token_weights, run=draw.run)
     if model.latent == "signs":
         scores += along[:, None] * model.signs
         return np.stack([pooling.pool(row) for row in scores])
-    return np.stack([pooling.pool(row) for row in scores]) + along[:, None] * pooled_latents(draw.latent[n:], w)
+    pooled = pooled_latents(draw.latent[n:], with_token_weights(w, model, draw.tokens[n:]))
+    return np.stack([pooling.pool(row) for row in scores]) + along[:, None] * pooled
 
 
 # Token positions from which threads are worth their overhead.

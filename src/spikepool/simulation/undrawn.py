@@ -22,7 +22,7 @@ from spikepool.simulation.pooled_noise import PooledNoise
 from spikepool.world.pooling_matrix import PoolingMatrix, Projection
 from spikepool.world.sampling import Sample, coloring, draw_direction, noise_seed
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.tokens import TokenSampler, pooled_latents
+from spikepool.world.tokens import TokenSampler, pooled_latents, with_token_weights
 
 Rows = Callable[[FloatArray], FloatArray]
 
@@ -135,9 +135,11 @@ class UndrawnNoise:
         self.centered = model.centered
         self.u = draw.table.direction
         self._draw, self._w, self._table = draw, w, draw.table
-        self._pooling = PoolingMatrix(draw.tokens, w, model.V, run=draw.run)
-        signs = model.latent == "signs"
-        gain = self._pooling.pool(model.signs.astype(np.float64)) if signs else pooled_latents(draw.latent, w)
+        self._pooling = PoolingMatrix(draw.tokens, w, model.V, token_weights=model.token_weights, run=draw.run)
+        if model.latent == "signs":
+            gain = self._pooling.pool(model.signs.astype(np.float64))
+        else:
+            gain = pooled_latents(draw.latent, with_token_weights(w, model, draw.tokens))
         self.b = self._project(gain)
 
     def _project(self, y: FloatArray) -> FloatArray:

@@ -47,13 +47,13 @@ def cells(spec: SweepSpec) -> Iterator[Cell]:
 
 
 def cell_key(model: SequenceModel) -> int:
-    """A 64-bit number that names the model apart from its mu: the start of a SHA-256 of its fields."""
+    """A 64-bit number that names the model apart from mu and token weights: the start of a SHA-256 of its fields."""
     fields: dict[str, Any] = {}
     for name in FIELDS:
         value = getattr(model, name)
         if isinstance(value, np.ndarray):
             value = [list(value.shape), hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()]
-        if name != "mu":
+        if name not in ("mu", "token_weights"):
             fields[name] = value
     return int.from_bytes(hashlib.sha256(json.dumps(fields).encode()).digest()[:8], "big")
 
@@ -63,7 +63,7 @@ def trial_seed(seed: int, model: SequenceModel, trial: int) -> np.random.SeedSeq
 
     The stream belongs to the model and the trial, not to a place on a grid or to a worker. So the numbers do not
     depend on how many workers there are or in which order they work, and a sweep over part of the other values
-    gives the same numbers as the sweep over all of them. mu and the weights are left out of the key: every mu and every
+    gives the same numbers as the sweep over all of them. mu and all weights are left out of the key: every mu and every
     weights see the same tokens, signs and noise (common random numbers), which makes differences between them
     far more precise than the standard errors of each. The trials are those of
     ``simulate_grid(model, weights, mus, trials, rng=SeedSequence(seed, spawn_key=(cell,)))``. The tokens of a trial

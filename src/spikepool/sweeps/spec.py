@@ -21,7 +21,7 @@ from spikepool.simulation.simulate import takes_drawn_table
 from spikepool.world.weights import NAMED_WEIGHTS, named_weights
 
 FIELDS = tuple(field.name for field in dataclasses.fields(SequenceModel))
-ARRAY_FIELDS = ("R", "frequencies", "covariance", "direction")
+ARRAY_FIELDS = ("R", "frequencies", "covariance", "direction", "token_weights")
 
 _SIZES = ("d", "V", "N")
 _NUMBERS = ("mu", "noise_df")
@@ -37,7 +37,7 @@ class SweepSpec:
         As in :func:`spikepool.sweep`. Fields of the model that vary are set to their first value.
     axes : mapping of str to sequence or mapping
         The values of each field that varies, in the order of the dimensions. An array field (R, frequencies,
-        covariance, direction) takes a mapping from label to array; the labels become the coordinate.
+        covariance, direction, token_weights) takes a mapping from label to array; the labels become the coordinate.
     table_drawn : bool, optional
         As there. When not given, True or False where all combinations take the same route, and None where it differs
         with their noise.
@@ -141,7 +141,7 @@ class SweepSpec:
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings; equal for equal sweeps. Fields that vary appear in ``axes`` only."""
         return {
-            "model": {name: _plain(getattr(self.model, name)) for name in FIELDS if name not in self.axes},
+            "model": {name: _plain(getattr(self.model, name)) for name in FIELDS if self._is_written(name)},
             "weights": {name: _plain(value) for name, value in self.weights.items()},
             "axes": {name: _plain(values) for name, values in self.axes.items()},
             "trials": self.trials,
@@ -150,6 +150,10 @@ class SweepSpec:
             "exact": self.exact,
             "table_drawn": self.table_drawn,
         }
+
+    def _is_written(self, name: str) -> bool:
+        """Whether a field of the model is part of the text; stores from before there were token weights lack these."""
+        return name not in self.axes and (name != "token_weights" or self.model.token_weights is not None)
 
     def to_json(self) -> str:
         """The spec as JSON; floats are written so that they read back bit for bit."""

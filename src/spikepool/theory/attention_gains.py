@@ -42,7 +42,7 @@ from spikepool.errors import DomainError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import html_table
-from spikepool.theory.closed_form import predict_gains
+from spikepool.theory.closed_form import predict_gains, require_plain
 from spikepool.theory.prediction import Prediction
 from spikepool.world.attention import score_exponent
 from spikepool.world.sequences import SequenceWorld, checked_model
@@ -259,6 +259,7 @@ def predict_attention(
         Seed of these draws.
     """
     model = checked_model(model)
+    require_plain(model)
     exponent = score_exponent(scaling)
     tau = check.finite_number(tau, "tau")
     spread = abs(tau) * model.d ** (0.5 - exponent)

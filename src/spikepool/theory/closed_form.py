@@ -1,80 +1,220 @@
 """The closed form: bulk, outliers, alignments and thresholds as rational functions of one variable.
 
-The only home of the alignment of the top eigenvector and of the thresholds of a two-class model; the formulas of a
-single spike are in :mod:`spikepool.theory.spikes`.
+The only home of the alignment of the top eigenvector and of the thresholds of a two-class model, for one model and over
+arrays of settings; the formulas of a single spike are in :mod:`spikepool.theory.spikes`, token frequencies and token
+weights in :mod:`spikepool.theory.token_weights`.
+
+Given the noise Z, the covariance of a pooled column is exactly
+
+    kappa·Z P Z'/V + alpha (mu u + zeta)(mu u + zeta)' + zbar zbar',    zeta = Zs/V, zbar = Z1/V,
+
+with P the projection off the class means, and zeta, zbar of squared norm delta. So the signal's spike has strength
+alpha(mu² + delta), its eigenvector aligns with u up to the factor mu²/(mu² + delta), and without centring there is a
+second spike of strength delta along zbar. Holds for d, V, N → ∞ and spread-out weights.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from spikepool.errors import InvalidInputError
+from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
-from spikepool.theory.validity import few_tokens, near_threshold, neighbours, small_sizes, validity_of
-from spikepool.world.sequences import SequenceWorld
+from spikepool.theory.token_weights import predict_spread
+from spikepool.theory.validity import few_tokens, near_threshold, neighbours, no_signal, small_sizes, validity_of
+from spikepool.world.sequences import TABLES, SequenceWorld, checked_model
+
+
+class PredictedArrays(NamedTuple):
+    """Predictions over a broadcast shape; the names are those of :class:`spikepool.Prediction`.
+
+    `signal_eigenvalue` and `signal_alignment` are those of the signal's outlier, NaN where there is none; `alignment`
+    is that of the top eigenvector, 0 where the top is the bulk or the vocabulary mean. `mu_leading` is the strength
+    from which on the top eigenvector is the signal's, `table_alignment` what the top eigenvector of the table itself
+    reaches.
+    """
+
+    alignment: FloatArray
+    eigenvalue: FloatArray
+    edge: FloatArray
+    detectable: NDArray[np.bool_]
+    signal_eigenvalue: FloatArray
+    signal_alignment: FloatArray
+    mu_population: FloatArray
+    mu_sample: FloatArray
+    mu_leading: FloatArray
+    table_alignment: FloatArray
+
+
+def _closed(
+    mu: ArrayLike,
+    alpha: ArrayLike,
+    kappa: ArrayLike,
+    delta: ArrayLike,
+    gamma: ArrayLike,
+    *,
+    class_means: bool,
+    vocabulary_mean: bool,
+) -> PredictedArrays:
+    """The core: every number over arrays that broadcast.
+
+    `class_means`: the table's own class means are part of the signal's spike. `vocabulary_mean`: zbar is a spike.
+    """
+    m, a, k, d, g = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (mu, alpha, kappa, delta, gamma)))
+    nothing = np.zeros_like(d)
+    zeta, zbar = d if class_means else nothing, d if vocabulary_mean else nothing
+    power = m**2 + zeta
+    theta = a * power
+    star = np.asarray(spikes.critical_excess(d, g))
+    edge = np.asarray(spikes.bulk_edge(d, g, k))
+
+    def outlier(strength: FloatArray) -> FloatArray:
+        x = strength / k - d
+        beyond = x > star
+        return np.where(beyond, spikes.sample_outlier(np.where(beyond, x, 1.0), d, g, k), np.nan)
+
+    def threshold(ratio: Any) -> FloatArray:
+        return np.asarray(np.sqrt(np.maximum(k * ratio / a - zeta, 0.0)))
+
+    signal, vocabulary = outlier(theta), outlier(zbar)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        purity = np.where(power > 0, m**2 / power, 0.0)
+        aligned = purity * np.asarray(spikes.total_alignment(theta / k - d, d, g))
+        sample = threshold(spikes.sample_threshold(d, g))
+        population = threshold(spikes.population_threshold(d))
+        overtaking = np.where(zbar > 0, np.sqrt(np.maximum(zbar / a - zeta, 0.0)), 0.0)
+    detectable = np.isfinite(signal)
+    return PredictedArrays(
+        # outliers are in the order of their spikes
+        alignment=np.where(detectable & (theta >= zbar), aligned, 0.0),
+        eigenvalue=np.fmax(np.fmax(signal, vocabulary), edge),
+        edge=edge,
+        detectable=detectable & (m > 0),
+        signal_eigenvalue=signal,
+        signal_alignment=np.where(detectable, aligned, np.nan),
+        mu_population=population,
+        mu_sample=sample,
+        mu_leading=np.maximum(sample, overtaking),
+        table_alignment=purity * np.asarray(spikes.population_alignment(power - d, d)),
+    )
+
+
+def predict_arrays(
+    *,
+    mu: ArrayLike,
+    alpha: ArrayLike,
+    kappa: ArrayLike,
+    delta: ArrayLike,
+    gamma: ArrayLike,
+    centered: bool = True,
+    table: str = "sampled",
+) -> PredictedArrays:
+    """Alignment, outlier, edge and thresholds over arrays that broadcast against each other.
+
+    1e5 settings take about a tenth of a second. All arguments are given by name.
+
+    Parameters
+    ----------
+    mu : array_like
+        Norm of the signal, at least 0.
+    alpha, kappa : array_like
+        Signal gain w'Rw and noise gain ‖w‖². Where S is centred only their ratio decides about alignments and
+        thresholds, so that ``alpha=ratio, kappa=1.0`` serves; eigenvalues are then in units of kappa.
+    delta, gamma : array_like
+        Aspect ratios d/V and d/N.
+    centered : bool
+        Whether the sample mean is subtracted. Without, the vocabulary mean is a spike of strength delta, and `alpha`
+        itself decides which outlier is the larger (for weights of unit sum).
+    table : {"sampled", "class_centered"}
+        As in :class:`spikepool.SequenceModel`.
+    """
+    check.flag(centered, "centered")
+    sampled = check.choice(table, "table", TABLES) == "sampled"
+    named = {"mu": mu, "alpha": alpha, "kappa": kappa, "delta": delta, "gamma": gamma}
+    arrays = {name: check.finite_array(value, name) for name, value in named.items()}
+    for name, value in arrays.items():
+        if value.min() < 0 or (name == "kappa" and value.min() == 0):
+            raise DomainError(
+                f"{name} must be {'above' if name == 'kappa' else 'at least'} 0", float(value.min()), "Check it"
+            )
+    return _closed(**arrays, class_means=sampled, vocabulary_mean=sampled and not centered)
 
 
 def predict_gains(world: SequenceWorld, alpha: float, kappa: float) -> Prediction:
-    """Bulk and outliers of S for any weighting with signal gain `alpha` and noise gain `kappa`.
-
-    Given the noise Z, the covariance of a pooled column is exactly
-
-        kappa·Z P Z'/V + alpha (mu u + zeta)(mu u + zeta)' + zbar zbar',    zeta = Zs/V, zbar = Z1/V,
-
-    with P the projection off the class means, and zeta, zbar of squared norm delta. So the signal's spike has strength
-    alpha(mu² + delta), its eigenvector aligns with u up to the factor mu²/(mu² + delta), and without centring there is
-    a second spike of strength delta along zbar. Holds for d, V, N → ∞ and spread-out weights.
-    """
+    """Bulk and outliers of S for weights with signal gain `alpha` and noise gain `kappa`; see the module's formulas."""
     alpha, kappa = check.non_negative(alpha, "alpha"), check.positive(kappa, "kappa")
-    require_plain(world)
-    delta, gamma = world.delta, world.gamma
-    found = (
-        _outlier(world, "signal", alpha * (world.mu**2 + world.class_mean_power), kappa, world.purity),
+    require_isotropic(world)
+    if world.frequencies is not None or world.token_weights is not None:
+        return predict_spread(world, alpha, kappa)
+    delta, gamma, d, V, N = world.delta, world.gamma, world.d, world.V, world.N
+    zeta2 = world.class_mean_power
+    closed = _world_closed(world, alpha, kappa)
+    spiked = (
+        _outlier(world, "signal" if world.mu > 0 else "classes", alpha * (world.mu**2 + zeta2), kappa, world.purity),
         _outlier(world, "mean", world.mean_strength, kappa, 0.0),
     )
-    outliers = tuple(sorted((o for o in found if o is not None), key=lambda outlier: outlier.eigenvalue, reverse=True))
-    own = world.class_mean_power
-    mu_sample = _threshold(float(spikes.sample_threshold(delta, gamma)), alpha, kappa, own)
-    excess = float(spikes.spike_excess(alpha * (world.mu**2 + own), delta, kappa))
+    outliers = tuple(sorted((o for o in spiked if o is not None), key=lambda outlier: outlier.eigenvalue, reverse=True))
+    excess = float(spikes.spike_excess(alpha * (world.mu**2 + zeta2), delta, kappa))
     return Prediction(
         alpha=alpha,
         kappa=kappa,
         bulk=FreeProductLaw(delta, gamma, kappa),
-        edge=float(spikes.bulk_edge(delta, gamma, kappa)),
+        edge=float(closed.edge),
         outliers=outliers,
-        alignment=outliers[0].alignment if outliers else 0.0,
-        detectable=found[0] is not None,
-        mu_population=_threshold(float(spikes.population_threshold(delta)), alpha, kappa, own),
-        mu_sample=mu_sample,
+        alignment=float(closed.alignment),
+        detectable=bool(closed.detectable),
+        mu_population=float(closed.mu_population),
+        mu_sample=float(closed.mu_sample),
         validity=validity_of(
-            few_tokens(kappa, world.mu, mu_sample),
-            near_threshold(excess, float(spikes.critical_excess(delta, gamma)), world.d),
-            neighbours(outliers, world.d, world.N),
-            small_sizes(d=world.d, V=world.V, N=world.N),
+            no_signal(world.mu, outliers),
+            few_tokens(kappa, world.mu, float(closed.mu_sample)),
+            near_threshold(excess, float(spikes.critical_excess(delta, gamma)), d),
+            neighbours(outliers, d, N),
+            small_sizes(d=d, V=V, N=N),
         ),
-        sizes=Sizes(world.d, world.V, world.N, world.centered),
+        sizes=Sizes(d, V, N, world.centered),
+        table_alignment=None if world.latent == "gaussian" else float(closed.table_alignment),
     )
 
 
-def require_plain(world: SequenceWorld) -> None:
-    """Raise where the closed form does not hold: token frequencies or noise covariance of their own."""
-    if world.frequencies is not None or world.covariance is not None:
+def _world_closed(world: SequenceWorld, alpha: float, kappa: float, **changes: ArrayLike | None) -> PredictedArrays:
+    """The core at a model, some of mu, delta and gamma replaced by arrays."""
+    given: dict[str, ArrayLike] = {"mu": world.mu, "delta": world.delta, "gamma": world.gamma}
+    given |= {name: value for name, value in changes.items() if value is not None}
+    return _closed(
+        alpha=alpha,
+        kappa=kappa,
+        class_means=world.class_mean_power > 0,
+        vocabulary_mean=world.mean_strength > 0,
+        **given,
+    )
+
+
+def require_isotropic(world: SequenceWorld) -> None:
+    """Raise where no closed form holds: a noise covariance."""
+    if world.covariance is not None:
         raise InvalidInputError(
-            "the closed form holds for uniform token frequencies and isotropic noise",
-            remedy="Use predict(w, exact=True), which takes both into account",
+            "the closed form holds for isotropic noise", remedy="Use predict(w, exact=True), which takes a covariance"
+        )
+
+
+def require_plain(world: SequenceWorld) -> None:
+    """Raise where the rational closed form does not hold: token frequencies, token weights or noise covariance."""
+    if world.frequencies is not None or world.token_weights is not None or world.covariance is not None:
+        raise InvalidInputError(
+            "the rational closed form holds for uniform token frequencies, equal token weights and isotropic noise",
+            remedy="Use predict(w), or predict(w, exact=True) for a covariance",
         )
 
 
 def _outlier(
-    world: SequenceWorld, kind: Literal["signal", "mean"], theta: float, kappa: float, purity: float
+    world: SequenceWorld, kind: Literal["signal", "classes", "mean"], theta: float, kappa: float, purity: float
 ) -> Outlier | None:
     """The outlier of a spike of strength `theta`, or None below the sample threshold."""
     delta, gamma = world.delta, world.gamma
@@ -90,24 +230,13 @@ def _outlier(
     )
 
 
-def _threshold(ratio: float, alpha: float, kappa: float, own: float) -> float:
-    """The mu at which theta/kappa reaches `ratio`; infinite when no signal gets through (alpha = 0)."""
-    if alpha == 0:
-        return math.inf
-    return math.sqrt(max(0.0, kappa * ratio / alpha - own))
-
-
 def signal_threshold(ratio: ArrayLike, delta: ArrayLike, gamma: ArrayLike, *, class_means: bool) -> FloatArray:
     """Mu at which the signal's outlier appears in S, over arrays of ``ratio = alpha/kappa``, delta and gamma.
 
     ``sqrt(max(0, (delta + x_star)/ratio − delta))`` with `class_means` (a sampled table and ±1 latents), without the
     last term otherwise; infinite where the weights cancel the signal.
     """
-    needed = np.asarray(spikes.sample_threshold(delta, gamma))
-    with np.errstate(divide="ignore"):
-        needed = needed / np.asarray(ratio, dtype=np.float64)
-    extra = np.asarray(delta, dtype=np.float64) if class_means else 0.0
-    return np.asarray(np.sqrt(np.maximum(needed - extra, 0.0)))
+    return _closed(0.0, ratio, 1.0, delta, gamma, class_means=class_means, vocabulary_mean=False).mu_sample
 
 
 def centred_alignment(
@@ -118,19 +247,16 @@ def centred_alignment(
     ``A(x) mu²/(mu² + delta)`` with `class_means` (a sampled table and ±1 latents: the spike has strength
     ``alpha (mu² + delta)`` and points along mu plus the table's own class mean); ``A(x)`` without.
     """
-    return _signal_alignment(mu, np.asarray(ratio, dtype=np.float64), 1.0, delta, gamma, class_means)
+    return _closed(mu, ratio, 1.0, delta, gamma, class_means=class_means, vocabulary_mean=False).alignment
 
 
-def _signal_alignment(
-    mu: ArrayLike, alpha: Any, kappa: float, delta: ArrayLike, gamma: ArrayLike, class_means: bool
-) -> FloatArray:
-    square = np.square(np.asarray(mu, dtype=np.float64))
-    delta = np.asarray(delta, dtype=np.float64)
-    power = square + (delta if class_means else 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        purity = np.where(power > 0, square / power, 0.0)
-    excess = spikes.spike_excess(alpha * power, delta, kappa)
-    return np.asarray(purity * np.asarray(spikes.total_alignment(excess, delta, gamma)))
+def table_alignment(mu: ArrayLike, delta: ArrayLike, *, class_means: bool = True) -> FloatArray:
+    """Alignment of the top eigenvector of the table itself, E E'/V, with u: pooling has to do better than this.
+
+    The closed form at alpha/kappa = 1 and gamma = 0: ``(1 − delta/mu⁴) mu²/(mu² + delta)`` for a sampled table, 0
+    where mu⁴ <= delta. Pooling helps where A(x) exceeds the first factor.
+    """
+    return _closed(mu, 1.0, 1.0, delta, 0.0, class_means=class_means, vocabulary_mean=False).table_alignment
 
 
 def top_alignment(
@@ -144,16 +270,42 @@ def top_alignment(
 ) -> FloatArray:
     """Alignment of the top eigenvector with u, as `Prediction.alignment`, broadcast over mu, delta and gamma.
 
-    :func:`centred_alignment`, and zero where the mean of the vocabulary's noise, present when the features are not
-    centred, is the stronger of the two spikes. What is not given is the model's own.
+    Zero where the mean of the vocabulary's noise, present when the features are not centred, is the stronger of the two
+    spikes. What is not given is the model's own.
     """
-    mu = np.asarray(world.mu if mu is None else mu, dtype=np.float64)
-    delta = np.asarray(world.delta if delta is None else delta, dtype=np.float64)
-    gamma = np.asarray(world.gamma if gamma is None else gamma, dtype=np.float64)
-    own = world.class_mean_power > 0
-    alignment = _signal_alignment(mu, alpha, kappa, delta, gamma, own)
-    if world.mean_strength == 0:
-        return alignment
-    # outliers are in the order of their spikes; a mean too weak for one leaves a weaker signal without one as well
-    theta = alpha * (np.square(mu) + (delta if own else 0.0))
-    return np.where(theta < delta, 0.0, alignment)
+    return _world_closed(world, alpha, kappa, mu=mu, delta=delta, gamma=gamma).alignment
+
+
+def alignment_gradient(model: SequenceWorld, w: ArrayLike) -> FloatArray:
+    """Gradient in w of the alignment of the signal's outlier, in closed form; zero where it is not detectable.
+
+        A = purity·A(x),  x = (alpha/kappa)(mu² + delta) − delta,
+        dA/dw = purity·A'(x)·(mu² + delta)·2 (R w − (alpha/kappa) w)/kappa.
+
+    The derivative is along all of R^T; weights of unit sum move along its projection off the ones vector.
+    """
+    model = checked_model(model)
+    require_plain(model)
+    alpha, kappa = model.gains(w)
+    weights = np.asarray(w, dtype=np.float64)
+    power = model.mu**2 + model.class_mean_power
+    x = alpha / kappa * power - model.delta
+    if x <= float(spikes.critical_excess(model.delta, model.gamma)):
+        return np.zeros(model.T)
+    slope = float(alignment_slope(x, model.delta, model.gamma))
+    return np.asarray(
+        model.purity * slope * power * 2 * (np.asarray(model.R) @ weights - alpha / kappa * weights) / kappa
+    )
+
+
+def alignment_slope(excess: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> Any:
+    """Derivative of the total alignment in the excess, 0 below the threshold.
+
+    With A = 1 − gamma/(x+gamma) − r0/(x (x+gamma)) − 2q/(x² (x+gamma)),
+    ``A' = [gamma x³ + r0 x (2x + gamma) + 2q (3x + 2 gamma)]/(x³ (x + gamma)²)``.
+    """
+    x, d, g = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (excess, delta, gamma)))
+    q, r0 = d * g, d + g + d * g
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = (g * x**3 + r0 * x * (2 * x + g) + 2 * q * (3 * x + 2 * g)) / (x**3 * (x + g) ** 2)
+    return np.where(x > np.asarray(spikes.critical_excess(d, g)), slope, 0.0)[()]

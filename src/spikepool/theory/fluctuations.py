@@ -261,10 +261,10 @@ def fluctuations(model: SequenceWorld, w: ArrayLike) -> Fluctuations:
     ``2(1 − alignment)²/d²`` is added to the alignment's variance: that of the squared coordinate of a random direction,
     which is all there is when mu = 0.
     """
-    if model.covariance is not None or model.frequencies is not None:
+    if model.covariance is not None or model.frequencies is not None or model.token_weights is not None:
         raise InvalidInputError(
-            "fluctuations are known for isotropic noise and uniform token frequencies only",
-            remedy="Drop covariance and frequencies, or estimate the scatter with model.simulate",
+            "fluctuations are known for isotropic noise, uniform token frequencies and no token weights only",
+            remedy="Drop covariance, frequencies and token_weights, or estimate the scatter with model.simulate",
         )
     alpha, kappa = model.gains(w)
     d, V, N, mu, delta, gamma = model.d, model.V, model.N, model.mu, model.delta, model.gamma

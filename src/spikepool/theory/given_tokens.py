@@ -19,10 +19,10 @@ from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum, population_matches
-from spikepool.theory.validity import near_threshold, neighbours, small_sizes, unresolved, validity_of
+from spikepool.theory.validity import near_threshold, neighbours, no_signal, small_sizes, unresolved, validity_of
 from spikepool.world.pooling_matrix import Projection, token_matrix
 from spikepool.world.sequences import TABLES, SequenceWorld
-from spikepool.world.tokens import draw_tokens, pooling_weights
+from spikepool.world.tokens import draw_tokens, pooled_latents, pooling_weights, token_law, with_token_weights
 
 
 class GivenTokens:
@@ -62,7 +62,7 @@ class GivenTokens:
             match = None if j is None else population.outliers[j]
             outliers.append(
                 Outlier(
-                    kind=kind,
+                    kind="classes" if kind == "signal" and mu == 0 else kind,
                     eigenvalue=found.eigenvalue,
                     alignment=float(found.overlaps[0]),
                     population_eigenvalue=population.edge if match is None else match.eigenvalue,
@@ -76,10 +76,11 @@ class GivenTokens:
             edge=sample.edge,
             outliers=tuple(outliers),
             alignment=outliers[0].alignment if outliers else 0.0,
-            detectable=sample.detectable,
+            detectable=sample.detectable and mu > 0,
             mu_population=population.threshold,
             mu_sample=sample.threshold,
             validity=validity_of(
+                no_signal(mu, outliers),
                 # mu² is what the excess is linear in
                 near_threshold(mu**2, sample.threshold**2, self._sample.noise.d),
                 neighbours(outliers, self._sample.noise.d, None if self.sizes is None else self.sizes.N),
@@ -98,7 +99,7 @@ def predict_exact(model: SequenceWorld, w: ArrayLike, *, rng: Any = None) -> Pre
     model : SequenceModel
         All its fields are honoured.
     w : array_like of shape (T,) or (N, T)
-        Pooling weights with unit sum.
+        Pooling weights with unit sum, one row per sequence where they vary; the spread of ‖w_n‖² is part of the law.
     rng : int, SeedSequence or Generator, optional
         Of the tokens; the same seed gives the tokens of ``model.sample(rng)``.
 
@@ -126,35 +127,35 @@ def prepare_tokens(
     """
     weights = pooling_weights(w, model)
     tokens, latent = drawn
-    pooled = np.einsum("nt,...t->n", latent, weights, dtype=np.float64)
-    frequencies = np.full(model.V, 1 / model.V) if model.frequencies is None else model.frequencies
-    if model.latent == "signs":  # tokens of a class are drawn in proportion to their frequencies
-        frequencies = frequencies.copy()
-        for first in (0, 1):
-            frequencies[first::2] /= 2 * frequencies[first::2].sum()
+    signs, a = model.latent == "signs", model.token_weights
     rows = np.atleast_2d(weights)
     alpha = float(np.einsum("nt,ts,ns->", rows, model.R, rows) / len(rows))
     kappa = float(np.einsum("nt,nt->", rows, rows) / len(rows))
-    project = Projection(model.signs if model.table == "class_centered" else None)
-    noise = Noise(model.covariance, model.d, model.direction)
+    p, by_token = token_law(model)
+    mean, square = float(p @ by_token), float(p @ by_token**2)
+    # tokens differ in weight: the diagonal of R counts with the mean of a², the rest with the square of the mean
+    repeats = kappa if signs else float(np.einsum("nt,t,nt->", rows, np.diag(model.R), rows) / len(rows))
+    gain = alpha * mean**2 + repeats * (square - mean**2)
     usage = sample_usage(
-        token_matrix(tokens, weights, model.V),
-        None if model.latent == "signs" else pooled,
+        token_matrix(tokens, weights, model.V, a),
+        None if signs else pooled_latents(latent, with_token_weights(weights, model, tokens)),
         model.signs,
         centered=model.centered,
-        project=project,
+        project=Projection(model.signs if model.table == "class_centered" else None),
         rng=rng,
     )
     limit = population_usage(
-        frequencies,
+        p,
         model.signs,
-        alpha,
+        alpha - kappa,
         kappa,
+        token_weights=a,
+        latent_gain=None if signs else gain,
         centered=model.centered,
         class_centered=model.table == "class_centered",
-        gaussian=model.latent == "gaussian",
     )
-    return GivenTokens(usage, limit, noise, alpha, kappa, Sizes(model.d, model.V, model.N, model.centered))
+    sizes = Sizes(model.d, model.V, model.N, model.centered)
+    return GivenTokens(usage, limit, Noise(model.covariance, model.d, model.direction), gain, kappa * square, sizes)
 
 
 def predict_tokens(
@@ -166,6 +167,7 @@ def predict_tokens(
     d: int,
     noise: Any = None,
     *,
+    token_weights: ArrayLike | None = None,
     direction: ArrayLike | None = None,
     centered: bool = True,
     table: str = "sampled",
@@ -180,13 +182,15 @@ def predict_tokens(
     V : int
         Size of the vocabulary, odd or even.
     weights : array_like of shape (T,) or (N, T)
-        Pooling weights with unit sum.
+        Pooling weights of the positions; of unit sum where S is not centred.
     signs : array_like of shape (V,)
-        Class ±1 of each token; the classes need not be balanced.
+        Class of each token: ±1, 0 for a neutral one, or any real number; the classes need not be balanced.
     mu : float
         Norm of the hidden signal: token v is embedded as ``signs[v] mu u + noise``.
     d : int
         Embedding dimension.
+    token_weights : array_like of shape (V,), optional
+        Weight a_v of each token, at least 0: a sequence pools to ``sum_t w_t a(x_t) e(x_t)``. Ones when not given.
     noise : array_like of shape (d,) or (d, d), or SpectralLaw, optional
         Covariance of the noise (or its diagonal), or the law of its eigenvalues; identity when not given.
     direction : array_like of shape (d,), optional
@@ -194,16 +198,16 @@ def predict_tokens(
     centered : bool
         Whether the mean over sequences is subtracted.
     table : {"sampled", "class_centered"}
-        Whether the noise of the table has been centred within each class.
+        Whether the noise of the table has been centred within each class, the tokens of equal sign.
     rng : int
         Of the quadrature's probes, used only when both V and N are large.
 
     Returns
     -------
     Prediction
-        `alpha` is the mean square of the pooled signs (their variance when centred), `kappa` the mean of ‖w‖². The
-        population quantities are those of infinitely many sequences whose tokens are independent given their
-        classes, with the frequencies, alpha and kappa of the corpus.
+        `alpha` is the mean square of the pooled signs (their variance when centred), `kappa` the mean of the squared
+        weights ``sum_t (w_t a(x_t))²``. The population quantities are those of infinitely many sequences whose tokens
+        are independent given their classes, with the frequencies, alpha and kappa of the corpus.
     """
     V, d = check.size(V, "V"), check.size(d, "d")
     strength = check.non_negative(mu, "mu")
@@ -214,30 +218,56 @@ def predict_tokens(
     classes = check.finite_array(signs, "signs", ndim=1)
     if len(classes) != V:
         raise ShapeError(f"signs must have V = {V} entries", classes, "Pass the class of every token")
-    if not np.all(np.abs(classes) == 1):
-        raise TokenError("signs must be −1 or +1", float(classes[np.abs(classes) != 1][0]), "Recode the classes")
-    w = _token_weights(weights, *ids.shape)
+    a = None if token_weights is None else check.token_weights(token_weights, V)
+    w = _position_weights(weights, *ids.shape, unit_sum=not centered)
     covariance = Noise(noise, d, direction)
     W_t = token_matrix(ids, w, V)
+    # frequencies as the pooling sees them; plain counts where weights of both signs make that meaningless
+    frequencies = np.asarray(W_t.sum(axis=0)).ravel()
+    if frequencies.min() < 0 or frequencies.sum() <= 0:
+        frequencies = np.bincount(ids.ravel(), minlength=V)
+    frequencies = frequencies / frequencies.sum()
+    weighted = W_t if a is None else token_matrix(ids, w, V, a)
     project = Projection(classes if table == "class_centered" else None)
-    usage = sample_usage(W_t, None, classes, centered=centered, project=project, rng=rng)
+    usage = sample_usage(weighted, None, classes, centered=centered, project=project, rng=rng)
     rows = np.atleast_2d(w)
     kappa = float(np.einsum("nt,nt->", rows, rows) / len(rows))
-    # frequencies as the pooling sees them; plain counts where weights of both signs make that meaningless
-    frequencies = np.asarray(W_t.sum(axis=0)).ravel() / len(ids)
-    if frequencies.min() < 0:
-        frequencies = np.bincount(ids.ravel(), minlength=V) / ids.size
+    sums = rows.sum(axis=1)
     limit = population_usage(
         frequencies,
         classes,
-        usage.gain,
+        _tilt(frequencies, classes, a, usage.gain, kappa, (float(sums.mean()), float(sums.var())), centered),
         kappa,
+        token_weights=a,
+        row_sums=(float(sums.mean()), float(sums.var())),
         centered=centered,
         class_centered=table == "class_centered",
-        gaussian=False,
     )
+    if a is not None:
+        kappa = float(np.sum((rows * a[ids]) ** 2)) / len(ids)
     sizes = Sizes(d, V, len(np.unique(ids, axis=0)), bool(centered))  # copies of a sequence say nothing new
     return GivenTokens(usage, limit, covariance, usage.gain, kappa, sizes).predict(strength)
+
+
+def _tilt(
+    p: FloatArray,
+    s: FloatArray,
+    token_weights: FloatArray | None,
+    gain: float,
+    kappa: float,
+    row_sums: tuple[float, float],
+    centered: bool,
+) -> float:
+    """Coefficient of the correlation of positions that gives the pooled signs of the population the observed gain."""
+    f = p if token_weights is None else p * token_weights
+    mean, square = float(f @ s), float((f**2 / np.where(p > 0, p, 1.0)) @ s**2)
+    lean = float(f @ (s * (s - float(p @ s))))
+    if lean**2 <= 1e-12 * square**2:
+        return 0.0
+    sigma = row_sums[1] + (0.0 if centered else row_sums[0] ** 2)
+    if not centered:
+        gain = max(gain, row_sums[0] ** 2 * mean**2)
+    return (gain - kappa * square - (sigma - kappa) * mean**2) / lean**2
 
 
 def _token_ids(tokens: ArrayLike, V: int) -> NDArray[np.int64]:
@@ -255,13 +285,18 @@ def _token_ids(tokens: ArrayLike, V: int) -> NDArray[np.int64]:
     return ids.astype(np.int64)
 
 
-def _token_weights(weights: ArrayLike, N: int, T: int) -> FloatArray:
+def _position_weights(weights: ArrayLike, N: int, T: int, *, unit_sum: bool) -> FloatArray:
     w = check.finite_array(weights, "weights")
-    if w.ndim == 1:
-        return check.weight_vector(w, T)
-    if w.shape != (N, T):
+    if w.shape not in ((T,), (N, T)):
         raise WeightsError(f"weights must be ({T},) or ({N}, {T})", w, "Pass one weight per position")
+    if unit_sum and w.ndim == 1:
+        return check.weight_vector(w, T)
     check.moderate_weights(w)
-    if np.abs(w.sum(axis=1) - 1).max() > check.IDENTITY_TOLERANCE * max(1.0, float(np.abs(w).sum(axis=1).max())):
-        raise WeightsError("weights must sum to one in each sequence", w.sum(axis=1), "Divide rows by their sums")
+    if not w.any():
+        raise WeightsError("weights must not all be zero", w, "Pass one weight per position")
+    sums = np.atleast_2d(w).sum(axis=1)
+    if unit_sum and np.abs(sums - 1).max() > check.IDENTITY_TOLERANCE * max(1.0, float(np.abs(w).sum(axis=1).max())):
+        raise WeightsError(
+            "weights must sum to one in each sequence where S is not centred", sums, "Divide by the sums, or centre S"
+        )
     return w

@@ -23,8 +23,7 @@ from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import html_table
-from spikepool.theory.arrays import predict_arrays
-from spikepool.theory.closed_form import predict_gains, require_plain
+from spikepool.theory.closed_form import predict_arrays, predict_gains, require_plain
 from spikepool.theory.prediction import Prediction
 from spikepool.world.heads import optimal_heads
 from spikepool.world.sequences import SequenceWorld, checked_model
@@ -85,9 +84,14 @@ def predict_heads(model: SequenceWorld, heads: ArrayLike) -> HeadPrediction:
     basis = basis[sizes > 1e-10 * sizes[0]]
     strengths = np.linalg.eigvalsh(basis @ model.R @ basis.T)[::-1]
     found = predict_arrays(
-        model.mu, np.maximum(strengths, 0.0), 1.0, model.delta, model.gamma * len(basis), table=model.table
+        mu=model.mu,
+        alpha=np.maximum(strengths, 0.0),
+        kappa=1.0,
+        delta=model.delta,
+        gamma=model.gamma * len(basis),
+        table=model.table,
     )
-    seen = found.detectable
+    seen = np.isfinite(found.signal_eigenvalue)
     return HeadPrediction(
         eigenvalues=found.signal_eigenvalue[seen],
         alignments=found.signal_alignment[seen],

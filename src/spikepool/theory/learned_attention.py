@@ -245,10 +245,10 @@ def learned_weights(
         Where several positions are exchangeable and one of them takes all weight, the first of them.
     """
     checked_model(model)
-    if model.covariance is not None or model.frequencies is not None:
+    if model.covariance is not None or model.frequencies is not None or model.token_weights is not None:
         raise InvalidInputError(
-            "the theory of learned weights holds for isotropic noise and uniform token frequencies",
-            remedy="Drop covariance and frequencies, or learn weights on simulated sequences",
+            "the theory of learned weights holds for isotropic noise, uniform token frequencies and no token weights",
+            remedy="Drop covariance, frequencies and token_weights, or learn weights on simulated sequences",
         )
     ridge = check.ridge_penalty(ridge)
     n = model.N if n_train is None else check.size(n_train, "n_train")

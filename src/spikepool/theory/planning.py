@@ -15,7 +15,8 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import number, record
 from spikepool.theory import spikes
-from spikepool.theory.closed_form import predict_gains, require_plain, top_alignment
+from spikepool.theory.closed_form import predict_gains, require_isotropic, require_plain, top_alignment
+from spikepool.theory.token_weights import SpreadPopulation, spread_alignment
 from spikepool.theory.validity import SOUND, Validity
 from spikepool.world.sequences import SequenceWorld
 
@@ -113,7 +114,9 @@ def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8)
     """
     target = check.fraction(alignment, "alignment", closed=False)
     alpha, kappa = model.gains(w)
-    require_plain(model)
+    require_isotropic(model)
+    if model.frequencies is not None or model.token_weights is not None:
+        return _required_samples_spread(model, alpha, kappa, target)
     theta = alpha * (model.mu**2 + model.class_mean_power)
     if theta <= model.mean_strength:
         raise UnreachableError(
@@ -146,6 +149,31 @@ def required_samples(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8)
     return RequiredSamples(N, lambda: predict_gains(model.replace(N=N), alpha, kappa).validity)
 
 
+def _required_samples_spread(model: SequenceWorld, alpha: float, kappa: float, target: float) -> RequiredSamples:
+    """The same with token frequencies or token weights: bisection, the alignment increases with N."""
+    population = SpreadPopulation(model, alpha, kappa)
+
+    def reached(N: int) -> bool:
+        return spread_alignment(population, model.mu, model.d / N) >= target
+
+    limit = spread_alignment(population, model.mu, 0.0)
+    if limit <= target:
+        raise UnreachableError(
+            f"no number of sequences reaches this alignment; the limit is {limit:.6g}",
+            target,
+            "Raise mu, use better weights of positions or tokens, or lower the target",
+            limit=limit,
+        )
+    low = 1 if model.centered else 0  # one centred sequence is zero
+    high = max(2, model.N)
+    while not reached(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return RequiredSamples(high, lambda: predict_gains(model.replace(N=high), alpha, kappa).validity)
+
+
 def required_mu(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> RequiredSignal:
     """Smallest mu at which the top eigenvector's predicted alignment reaches `alignment`; a float with `validity`.
 
@@ -156,10 +184,15 @@ def required_mu(model: SequenceWorld, w: ArrayLike, alignment: float = 0.8) -> R
 
     target = check.fraction(alignment, "alignment", closed=False)
     alpha, kappa = model.gains(w)
-    if alpha == 0:
+    require_isotropic(model)
+    plain = model.frequencies is None and model.token_weights is None
+    population = None if plain else SpreadPopulation(model, alpha, kappa)
+    if (alpha if population is None else population.gain) == 0:
         raise UnreachableError("these weights cancel the signal (alpha = 0)", target, "Use other weights", limit=0.0)
 
     def gap(mu: float) -> float:
+        if population is not None:
+            return spread_alignment(population, mu, model.gamma) - target
         return float(top_alignment(model, alpha, kappa, mu=mu)) - target
 
     high = max(predict_gains(model, alpha, kappa).mu_sample, 1e-8)

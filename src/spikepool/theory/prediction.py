@@ -85,17 +85,17 @@ class Outlier:
 
     Attributes
     ----------
-    kind : {"signal", "mean", "usage", "noise", "key", "query", "sequence"}
-        What it is made of: the hidden direction, the sample mean of the vocabulary's noise, or (in exact
-        predictions only) a direction of the token usage such as a very frequent token, or an isolated eigenvalue of
-        the noise covariance.
+    kind : {"signal", "classes", "mean", "usage", "noise", "key", "query", "sequence"}
+        What it is made of: the hidden direction together with the table's own class means; these class means alone,
+        at mu = 0; the sample mean of the vocabulary's noise; a direction of the token usage such as a very frequent
+        token; or an isolated eigenvalue of the noise covariance. The last three are those of :class:`QueryModel`.
     eigenvalue, alignment : float
         Eigenvalue of the sample covariance S, and squared cosine of its eigenvector with the true u.
     population_eigenvalue, population_alignment : float
         The same for the population covariance, the limit of infinitely many sequences.
     """
 
-    kind: Literal["signal", "mean", "usage", "noise", "key", "query", "sequence"]
+    kind: Literal["signal", "classes", "mean", "usage", "noise", "key", "query", "sequence"]
     eigenvalue: float
     alignment: float
     population_eigenvalue: float
@@ -120,7 +120,8 @@ class Prediction:
         Squared cosine of the TOP eigenvector of S with u; 0 when the top is the bulk edge or the mean's outlier.
     detectable : bool
         Whether S has an outlier made of the signal: one outlier more than it would have with the pooled signs
-        regressed out of the pooled columns. A frequent token's outlier is there either way and does not count.
+        regressed out of the pooled columns. A frequent token's outlier is there either way and does not count. False at
+        mu = 0, where the class means of the drawn table may still make an outlier (of kind "classes").
     mu_population, mu_sample : float
         Signal strengths at which that outlier appears in the population and in the sample; zero when the table's own
         class means make one without any signal.
@@ -128,6 +129,9 @@ class Prediction:
         Whether these numbers lie in the range where their theory holds, and why not.
     sizes : Sizes or None
         d, V, N and whether S is centred, which p-values need.
+    table_alignment : float or None
+        Alignment of the top eigenvector of the table itself, which is known without any sequence: the baseline that
+        pooling has to beat. None where no formula is known.
     """
 
     alpha: float
@@ -141,6 +145,7 @@ class Prediction:
     mu_sample: float
     validity: Validity = SOUND
     sizes: Sizes | None = None
+    table_alignment: float | None = None
 
     def __str__(self) -> str:
         """The numbers in a few lines, with what speaks against them."""
@@ -149,6 +154,8 @@ class Prediction:
             f"{'detectable' if self.detectable else 'not detectable'}: "
             f"thresholds {self.mu_population:.4g} (population), {self.mu_sample:.4g} (sample)",
         ]
+        if self.table_alignment is not None:
+            lines.append(f"PCA of the table itself: alignment {self.table_alignment:.4g}")
         lines += [f"{o.kind}: eigenvalue {o.eigenvalue:.4g}, alignment {o.alignment:.4g}" for o in self.outliers]
         lines += [f"caution: {reason}" for reason in self.validity.reasons]
         return "\n".join(lines)
@@ -207,7 +214,7 @@ class Prediction:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; None for a threshold that no signal strength reaches."""
         names = ("alpha", "kappa", "edge", "outliers", "alignment", "detectable", "mu_population", "mu_sample")
-        return record(self, *names, "threshold_note", "validity", atom_at_zero=float(self.bulk.atom))
+        return record(self, *names, "table_alignment", "threshold_note", "validity", atom_at_zero=float(self.bulk.atom))
 
     def _repr_html_(self) -> str:
         """Two small tables for a notebook: the numbers, and the outliers."""

@@ -110,6 +110,11 @@ def ridge_prediction(
     n_train = model.N if n_train is None else check.size(n_train, "n_train")
     positions = label_positions(label, model.T)
     flips = flip_probability(label_noise)
+    if model.token_weights is not None:
+        raise InvalidInputError(
+            "the theory of the ridge accuracy has no token weights",
+            remedy="Use spikepool.simulate_ridge, or drop token_weights",
+        )
     if check.flag(exact, "exact"):
         from spikepool.theory.ridge_given_tokens import exact_ridge_accuracy
 

@@ -81,7 +81,7 @@ class Noise:
         self.left = Measure(self.values, (coordinates / np.linalg.norm(coordinates))[:, None])
 
 
-Kind = Literal["signal", "mean", "usage", "noise"]
+Kind = Literal["signal", "classes", "mean", "usage", "noise"]
 
 # A direction that holds more than this share of the signal is left out of the law of the bulk also where it makes no
 # outlier; it moves the edge by O(1/V).

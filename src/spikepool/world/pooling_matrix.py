@@ -25,10 +25,14 @@ def panels(total: int, width: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
-def token_matrix(tokens: NDArray[Any], weights: FloatArray, V: int) -> csr_array:
-    """W' (N x V), rows are sequences; repeated tokens of a sequence add up."""
+def token_matrix(
+    tokens: NDArray[Any], weights: FloatArray, V: int, token_weights: FloatArray | None = None
+) -> csr_array:
+    """W' (N x V), rows are sequences; repeated tokens of a sequence add up, token v with weight a_v (1 by default)."""
     N, T = tokens.shape
     data = np.broadcast_to(weights, (N, T)).ravel()
+    if token_weights is not None:
+        data = data * token_weights[tokens.ravel()]
     matrix = csr_array((data, (np.repeat(np.arange(N), T), tokens.ravel())), shape=(N, V))
     matrix.sum_duplicates()
     return matrix
@@ -38,7 +42,8 @@ class PoolingMatrix:
     """The sparse matrix W' (N x V), whose row n holds the weights of sequence n at its tokens.
 
     Rows are kept as compressed blocks that share the token array, and, when all sequences have the same
-    weights, one array of weights as well: no copy of size N·T is made.
+    weights, one array of weights as well: no copy of size N·T is made. Token weights (V,) multiply the columns, around
+    the products.
     """
 
     def __init__(
@@ -47,11 +52,13 @@ class PoolingMatrix:
         w: FloatArray,
         V: int,
         *,
+        token_weights: FloatArray | None = None,
         dtype: Any = np.float64,
         run: Map = serial_map,
     ) -> None:
         N, T = tokens.shape
         self.shape = (N, V)
+        self._scale = None if token_weights is None else token_weights.astype(dtype)
         self._run = run
         self._slices = panels(N, T)
         longest = max(rows.stop - rows.start for rows in self._slices)
@@ -69,6 +76,7 @@ class PoolingMatrix:
 
     def pool(self, x: FloatArray) -> FloatArray:
         """W'x, one number for each sequence."""
+        x = x if self._scale is None else self._scale * x
         if len(self._blocks) == 1:
             return np.asarray(self._blocks[0] @ x)
         parts = self._run(lambda i: self._blocks[i] @ x, len(self._blocks))
@@ -77,17 +85,22 @@ class PoolingMatrix:
     def spread(self, y: FloatArray) -> FloatArray:
         """W y, one number for each token of the vocabulary."""
         if len(self._blocks) == 1:
-            return np.asarray(self._transposed[0] @ y, dtype=np.float64)
-        parts = self._run(lambda i: self._transposed[i] @ y[self._slices[i]], len(self._blocks))
-        return ordered_sum(parts)
+            total = np.asarray(self._transposed[0] @ y, dtype=np.float64)
+        else:
+            total = ordered_sum(self._run(lambda i: self._transposed[i] @ y[self._slices[i]], len(self._blocks)))
+        return total if self._scale is None else self._scale * total
 
     def rows(self, table: NDArray[Any], sequences: slice) -> FloatArray:
         """Pooled rows (n, d) of a (V, d) table for some of the sequences."""
-        parts = [
-            block[max(sequences.start - rows.start, 0) : sequences.stop - rows.start] @ table
-            for block, rows in zip(self._blocks, self._slices, strict=True)
-            if rows.start < sequences.stop and rows.stop > sequences.start
-        ]
+        parts = []
+        for block, rows in zip(self._blocks, self._slices, strict=True):
+            if rows.start >= sequences.stop or rows.stop <= sequences.start:
+                continue
+            part = block[max(sequences.start - rows.start, 0) : sequences.stop - rows.start]
+            if self._scale is not None:
+                data = part.data * self._scale[part.indices]
+                part = csr_array((data, part.indices, part.indptr), shape=part.shape)
+            parts.append(part @ table)
         return np.asarray(np.concatenate(parts), dtype=np.float64)
 
 

@@ -30,6 +30,7 @@ from spikepool.world.tokens import (
     seed_sequence,
     sequence_blocks,
     token_bytes,
+    with_token_weights,
 )
 
 # Keys of the streams of a draw; 2 and 3 are those of the tokens (:mod:`spikepool.world.tokens`).
@@ -74,13 +75,13 @@ class Sample:
         return table
 
     def gain(self, w: ArrayLike) -> FloatArray:
-        """Pooled latent ``b_n = sum_t w_nt xi_nt`` of each sequence, (N,)."""
-        return pooled_latents(self.latent, pooling_weights(w, self.model))
+        """Pooled latent ``b_n = sum_t w_nt a(x_nt) xi_nt`` of each sequence, (N,), a the model's token weights."""
+        return pooled_latents(self.latent, with_token_weights(pooling_weights(w, self.model), self.model, self.tokens))
 
     def pooled(self, w: ArrayLike) -> FloatArray:
         """Pooled representations C = mu u b' + Z W, (d, N), not centred. For small models: it is held whole."""
         w = pooling_weights(w, self.model)
-        pooling = PoolingMatrix(self.tokens, w, self.model.V)
+        pooling = PoolingMatrix(self.tokens, w, self.model.V, token_weights=self.model.token_weights)
         signal = self.model.mu * self.direction[:, None] * self.gain(w)
         return pooling.rows(self.noise, slice(0, self.model.N)).T + signal
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spikepool.errors import CorrelationError, DomainError, InvalidInputError, ShapeError
+from spikepool.errors import CorrelationError, DomainError, InvalidInputError, ShapeError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 
@@ -89,6 +89,8 @@ class SequenceWorld(PooledSizes):
         Covariance A of the noise, or the diagonal of it; identity when not given.
     direction : array_like of shape (d,), optional
         The direction u (normalised). When not given, simulations draw it uniformly.
+    token_weights : array_like of shape (V,), optional
+        Weight a_v of each token, at least 0: a sequence pools to ``c = sum_t w_t a(x_t) e_{x_t}``. Ones when not given.
     """
 
     d: int
@@ -104,6 +106,7 @@ class SequenceWorld(PooledSizes):
     frequencies: FloatArray | None = None
     covariance: FloatArray | None = None
     direction: FloatArray | None = None
+    token_weights: FloatArray | None = None
 
     def __init__(
         self,
@@ -120,6 +123,7 @@ class SequenceWorld(PooledSizes):
         frequencies: ArrayLike | None = None,
         covariance: ArrayLike | None = None,
         direction: ArrayLike | None = None,
+        token_weights: ArrayLike | None = None,
     ) -> None:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
@@ -145,6 +149,7 @@ class SequenceWorld(PooledSizes):
         put("frequencies", None if frequencies is None else self._check_frequencies(frequencies))
         put("covariance", None if covariance is None else self._check_covariance(covariance))
         put("direction", None if direction is None else self._check_direction(direction))
+        put("token_weights", None if token_weights is None else self._check_token_weights(token_weights))
 
     def _check_frequencies(self, value: ArrayLike) -> FloatArray:
         f = check.finite_array(value, "frequencies", ndim=1)
@@ -182,6 +187,18 @@ class SequenceWorld(PooledSizes):
         unit: FloatArray = u / norm if abs(norm - 1) > 1e-12 else u.copy()
         unit.setflags(write=False)
         return unit
+
+    def _check_token_weights(self, value: ArrayLike) -> FloatArray:
+        a = check.token_weights(value, self.V).copy()
+        p = np.ones(self.V) if self.frequencies is None else self.frequencies
+        if self.latent == "signs" and not (p[0::2] @ a[0::2] > 0 and p[1::2] @ a[1::2] > 0):
+            raise WeightsError(
+                "token_weights must be above 0 for some token of each class (even and odd tokens) that occurs",
+                a,
+                "Pass positive weights",
+            )
+        a.setflags(write=False)
+        return a
 
     @cached_property
     def signs(self) -> NDArray[np.int8]:

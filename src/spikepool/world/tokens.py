@@ -149,6 +149,15 @@ def _token_picker(count: int, frequencies: FloatArray | None) -> Pick:
     return lambda g, size: np.searchsorted(cumulative, g.random(size), side="right")
 
 
+def token_law(model: SequenceWorld) -> tuple[FloatArray, FloatArray]:
+    """Probabilities (V,) of the tokens, half in each class where signs choose the class, and the token weights a."""
+    p = np.full(model.V, 1 / model.V) if model.frequencies is None else model.frequencies.copy()
+    if model.latent == "signs":
+        for first in (0, 1):
+            p[first::2] /= 2 * p[first::2].sum()
+    return p, np.ones(model.V) if model.token_weights is None else model.token_weights
+
+
 def token_bytes(model: SequenceWorld) -> int:
     """Memory of the tokens and the latents of a draw."""
     latent = 1 if model.latent == "signs" else 8
@@ -183,6 +192,11 @@ def pooling_weights(w: ArrayLike, model: SequenceWorld) -> FloatArray:
             "Divide each row by its sum",
         )
     return array
+
+
+def with_token_weights(w: FloatArray, model: SequenceWorld, tokens: NDArray[Any]) -> FloatArray:
+    """Weights (N, T) of the positions times those of the tokens there; `w` itself without token weights."""
+    return w if model.token_weights is None else w * model.token_weights[tokens]
 
 
 def pooled_latents(latent: NDArray[Any], w: FloatArray) -> FloatArray:

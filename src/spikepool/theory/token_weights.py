@@ -1,0 +1,403 @@
+"""Token frequencies and token weights in closed form, and the weights that recover a direction best.
+
+Positions weigh where a token stands; practice also weighs which token it is (IDF, SIF). With frequencies p_v and token
+weights a_v a sequence pools to ``c = sum_t w_t a(x_t) e(x_t)``. Its covariance given the table E = mu u s' + Z is
+``kappa E M E'``, for positions of ratio G = alpha/kappa and ±1 signs of balanced classes
+
+    M = diag(p a²) + (G − 1)(p a s)(p a s)' − (p a)(p a)'          (centred; + (1/kappa − 1)(p a)(p a)' if not).
+
+Its signal gain is s'M s = G ā² + Var(a). The outliers of E M E' are those of an ordinary matrix of V + 1 rows,
+
+    L = [[d M, sqrt(d) mu M s], [., mu² s'M s]],    with eigenvalues theta and last coordinates xi of eigenvectors.
+
+With x_v = d p_v a_v²/theta, E1 = (1/d) sum x/(1 − x), E2 = (1/d) sum x²/(1 − x)² and gamma = d/N, in units of kappa,
+
+    eigenvalue = theta (1 + E1)(1 + gamma E1),
+    alignment  = xi² [1 − E2 − gamma (1 + E1)(E1 + E2)/(1 + gamma E1)]_+ .
+
+The first factor is the share of the signal in a direction of the table, the second what finitely many dimensions and
+sequences leave of it; the edge of the bulk is where the bracket vanishes, and the population is gamma = 0. For p = 1/V
+and a = 1 these are the rational functions of :mod:`spikepool.theory.spikes`. Frequent tokens that stand apart from the
+others (``x_v`` near 1 there) are left out of E1 and E2 and make outliers of kind "usage".
+
+The limit is that of spread-out positions: the weight of a rare token must not be so large that single occurrences
+count. With A_k = sum p a^k that is ``kappa A_4 << A_2 s'M s``; the law given the tokens (``exact=True``) has no such
+limit. A class-centred table replaces M by P M P next to Z, P the projection off the two plain class means.
+
+*Recovery weights.* At order mu^-2 the loss of alignment is ``(d/mu²)[sum p² a² (a + (G−1) ā)² + A_2 Q/N]/Q²`` with
+Q = s'M s. For G >> 1 its minimum is ``a = 1/(p + 1/(G N))``: the SIF form, with its constant derived.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from spikepool.errors import DomainError, InvalidInputError
+from spikepool.kit import validation as check
+from spikepool.kit.arrays import FloatArray
+from spikepool.laws.atomic import AtomicLaw
+from spikepool.laws.base import SpectralLaw
+from spikepool.laws.free_product import FreeProductLaw
+from spikepool.laws.generalized import GeneralizedLaw
+from spikepool.laws.marchenko_pastur import MarchenkoPastur
+from spikepool.theory import spikes
+from spikepool.theory.population_usage import group_tokens
+from spikepool.theory.prediction import Outlier, Prediction, Sizes
+from spikepool.theory.usage_spectrum import Kind, isolated
+from spikepool.theory.validity import (
+    few_tokens,
+    near_threshold,
+    neighbours,
+    no_signal,
+    rare_tokens,
+    small_sizes,
+    unresolved,
+    validity_of,
+)
+from spikepool.world.sequences import SequenceWorld
+from spikepool.world.tokens import token_law
+
+# Distinct values of p a² that are kept one by one; beyond them neighbours in rank share a bin, the largest apart.
+_GROUPS = 100
+
+
+class SpreadPopulation:
+    """The population of spread-out positions for one pair of gains: everything that does not depend on mu and N.
+
+    Parameters
+    ----------
+    world : SequenceWorld
+        With isotropic noise.
+    alpha, kappa : float
+        Gains of the positions.
+
+    Attributes
+    ----------
+    gain : float
+        s'M s, the signal gain in units of kappa: G ā² + Var(a).
+    square : float
+        A_2 = sum p a², the noise gain in units of kappa.
+    """
+
+    def __init__(self, world: SequenceWorld, alpha: float, kappa: float) -> None:
+        p, a = token_law(world)
+        s = world.signs.astype(np.float64)
+        self.d, self.kappa = world.d, kappa
+        ratio, signs = alpha / kappa, world.latent == "signs"
+        if not signs and np.ptp(a) > 0 and np.ptp(np.diag(world.R)) + abs(world.R[0, 0] - 1) > 1e-12:
+            raise InvalidInputError(
+                "the closed form of token weights with gaussian latents is for an R of unit diagonal",
+                remedy="Use predict(w, exact=True)",
+            )
+        t, f = p * a**2, p * a
+        self.square, self._fourth = float(t.sum()), float(p @ a**4)
+        self._bulk_values = np.sort(t)[::-1]
+        self._apart: dict[bool, int] = {}
+        columns = [f] if not signs else [f, f * s]
+        weights = [-1.0 if world.centered else 1 / kappa - 1, ratio - 1][: len(columns)]
+        if signs:
+            q = t * s + sum(
+                weight * column * float(column @ s) for weight, column in zip(weights, columns, strict=True)
+            )
+            self.gain = float(s @ q)
+        else:  # latents that are independent of the tokens
+            q, self.gain = np.zeros(len(p)), ratio * float(f.sum()) ** 2 + self.square - float(f.sum()) ** 2
+        U, K = np.column_stack(columns), np.diag(weights)
+        if world.table == "class_centered":
+            q, U, K = _class_centred(q, t, U, K, s)
+        self._mean_sign = float(f @ s) if signs else 0.0
+        self._full = t, q, U
+        grouped = group_tokens(t, np.column_stack([q, f, U]), _GROUPS)
+        self._q, self._f, U = grouped.columns[:, 0], grouped.columns[:, 1], grouped.columns[:, 2:]
+        self._t, self._U, self._K = grouped.diagonal, U, K
+
+    def eigenpairs(self, mu: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Eigenvalues theta of L, descending; xi²; and the squared cosines of each with the signal and the mean."""
+        n = len(self._q)
+        L = np.empty((n + 1, n + 1))
+        L[:n, :n] = self.d * (self._U @ self._K @ self._U.T)
+        L[range(n), range(n)] += self.d * self._t
+        L[n, :n] = L[:n, n] = math.sqrt(self.d) * mu * self._q
+        L[n, n] = mu**2 * self.gain
+        theta, vectors = np.linalg.eigh(L)
+        theta, vectors = theta[::-1], vectors[:, ::-1]
+        x, xi = vectors[:n], vectors[n]
+        size = np.sqrt(np.maximum(theta, 1e-300))
+        signal = (math.sqrt(self.d) * (self._q @ x) + mu * self.gain * xi) / size
+        mean = (math.sqrt(self.d) * (self._f @ x) + mu * self._mean_sign * xi) / size
+        return theta, xi**2, signal**2 / max(self.gain, 1e-300), mean**2 / self.kappa
+
+    def gain_at(self, theta: float) -> float:
+        """Y(theta) = s'M s + (d/theta) q'(1 − (d/theta) M)^{-1} q; the signal's theta solves theta = mu² Y(theta)."""
+        h, (t, q, U), K = self.d / theta, self._full, self._K
+        r = 1 / (1 - h * t)
+        rq, rU = r * q, r[:, None] * U
+        inner = np.linalg.solve(np.eye(len(K)) - h * K @ (U.T @ rU), K @ (U.T @ rq))
+        return self.gain + h * float(q @ rq + h * (q @ rU) @ inner)
+
+    def bulk(self, gamma: float, *, resolved: bool = False) -> SpreadBulk:
+        """The bulk at d/N = `gamma`, tokens that stand apart left out."""
+        tau = self.d * self._bulk_values
+        if resolved not in self._apart:
+            self._apart[resolved] = isolated(tau, np.full(len(tau), 1 / self.d), len(tau), 1.0, resolved=resolved)
+        return SpreadBulk(tau[self._apart[resolved] :], self.d, gamma)
+
+    def threshold(self, gamma: float) -> float:
+        """Signal strength at which its outlier leaves the bulk; 0 where the usage holds the classes by itself."""
+        star = self.bulk(gamma, resolved=True).star
+        gain = self.gain_at(star)
+        if gain < 0 or self.gain == 0:
+            return math.inf if self.gain == 0 else 0.0
+        return math.sqrt(star / gain) if gain > 0 else math.inf
+
+    def law(self, bulk: SpreadBulk) -> SpectralLaw:
+        """Law of the bulk of S: kappa (MP_gamma with the law of M over the tokens, through a table of d/V)."""
+        values, V = bulk.tau / self.d, len(self._bulk_values)
+        if values[0] == values[-1] and len(values) == V:
+            return FreeProductLaw(self.d / V, bulk.gamma, self.kappa * V * float(values[0]))
+        atoms = np.concatenate([values, np.zeros(V - len(values))])
+        return GeneralizedLaw(MarchenkoPastur(bulk.gamma), AtomicLaw(self.kappa * V * atoms), self.d / V)
+
+    @property
+    def concentration(self) -> float:
+        """Kappa A_4/(A_2 Q): what single occurrences of rare tokens weigh, zero in the spread-out limit."""
+        return self.kappa * self._fourth / (self.square * self.gain) if self.gain > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class SpreadBulk:
+    """E1, E2 and the bracket over the tokens of the bulk, in units of kappa."""
+
+    tau: FloatArray
+    d: int
+    gamma: float
+
+    def sums(self, theta: float) -> tuple[float, float]:
+        """E1 and E2."""
+        ratio = self.tau / (theta - self.tau)
+        return float(ratio.sum()) / self.d, float(ratio @ ratio) / self.d
+
+    def bracket(self, theta: float, gamma: float | None = None) -> float:
+        """What finitely many dimensions and sequences leave of an outlier's alignment; negative inside the bulk."""
+        g = self.gamma if gamma is None else gamma
+        if theta <= self.tau[0]:
+            return -math.inf
+        first, second = self.sums(theta)
+        return 1 - second - g * (1 + first) * (first + second) / (1 + g * first)
+
+    def eigenvalue(self, theta: float, gamma: float | None = None) -> float:
+        """The eigenvalue of S, theta (1 + E1)(1 + gamma E1)."""
+        first, _ = self.sums(theta)
+        return theta * (1 + first) * (1 + (self.gamma if gamma is None else gamma) * first)
+
+    @property
+    def star(self) -> float:
+        """The theta of the right edge, where the bracket vanishes."""
+        low = float(self.tau[0])
+        high = 2 * low
+        while self.bracket(high) <= 0:
+            high *= 2
+        while self.bracket(low + (high - low) / 2) > 0 and high - low > 1e-12 * low:
+            high = low + (high - low) / 2
+        return float(brentq(self.bracket, low + (high - low) / 2, high, xtol=1e-300, rtol=1e-14, maxiter=500))
+
+
+def _class_centred(
+    q: FloatArray, t: FloatArray, U: FloatArray, K: FloatArray, s: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """P q and P (diag t + U K U') P as diag t plus a product of the same form, P the projection off the class means.
+
+    With Q the two normalised class indicators and D = diag t, P D P = D + [Q DQ] [[Q'DQ, −I], [−I, 0]] [Q DQ]'.
+    """
+    Q = np.column_stack([s > 0, s < 0]).astype(np.float64)
+    Q /= np.sqrt(Q.sum(axis=0))
+    DQ = t[:, None] * Q
+    k = U.shape[1]
+    wide = np.zeros((k + 4, k + 4))
+    wide[:k, :k] = K
+    wide[k : k + 2, k : k + 2] = Q.T @ DQ
+    wide[k : k + 2, k + 2 :] = wide[k + 2 :, k : k + 2] = -np.eye(2)
+    return q - Q @ (Q.T @ q), np.column_stack([U - Q @ (Q.T @ U), Q, DQ]), wide
+
+
+def predict_spread(world: SequenceWorld, alpha: float, kappa: float) -> Prediction:
+    """Bulk, outliers and thresholds for token frequencies and token weights; see the module's formulas.
+
+    The prediction's `alpha` and `kappa` are those of the weighted tokens: alpha ā² + kappa Var(a) and kappa A_2.
+    """
+    population = SpreadPopulation(world, alpha, kappa)
+    mu, d, gamma = world.mu, world.d, world.gamma
+    bulk = population.bulk(gamma)
+    mu_sample = population.threshold(gamma)
+    outliers, contents, means = _outliers(population, bulk, mu)
+    detectable = bool(outliers) and (mu_sample == 0 or mu > mu_sample)
+    kinds: list[Kind] = ["usage"] * len(outliers)
+    if detectable:
+        kinds[int(np.argmax(contents))] = "signal"
+    rest = [i for i, kind in enumerate(kinds) if kind != "signal"]
+    if not world.centered and rest:
+        leading = max(rest, key=lambda i: means[i])
+        if means[leading] > 0.5:
+            kinds[leading] = "mean"
+    if mu == 0:
+        kinds = ["classes" if kind == "signal" else kind for kind in kinds]
+    found = tuple(replace(outlier, kind=kind) for outlier, kind in zip(outliers, kinds, strict=True))
+    unresolved_tokens = len(population.bulk(gamma, resolved=True).tau) - len(bulk.tau)
+    return Prediction(
+        alpha=kappa * population.gain,
+        kappa=kappa * population.square,
+        bulk=population.law(bulk),
+        edge=kappa * bulk.eigenvalue(bulk.star),
+        outliers=found,
+        alignment=found[0].alignment if found else 0.0,
+        detectable=detectable and mu > 0,
+        mu_population=population.threshold(0.0),
+        mu_sample=mu_sample,
+        validity=validity_of(
+            no_signal(mu, found),
+            few_tokens(kappa, mu, mu_sample),
+            rare_tokens(population.concentration),
+            near_threshold(mu**2, mu_sample**2, d),
+            neighbours(found, d, world.N),
+            unresolved(unresolved_tokens),
+            small_sizes(d=d, V=world.V, N=world.N),
+        ),
+        sizes=Sizes(d, world.V, world.N, world.centered),
+        table_alignment=None if world.latent == "gaussian" else _table_alignment(world),
+    )
+
+
+def _table_alignment(world: SequenceWorld) -> float:
+    """Alignment of the top eigenvector of the table itself, which knows neither frequencies nor weights."""
+    power = world.mu**2 + world.class_mean_power
+    return world.purity * float(spikes.population_alignment(power - world.delta, world.delta))
+
+
+def _outliers(
+    population: SpreadPopulation, bulk: SpreadBulk, mu: float
+) -> tuple[list[Outlier], FloatArray, FloatArray]:
+    theta, share, contents, means = population.eigenpairs(mu)
+    keep = theta > bulk.star
+    kappa = population.kappa
+    outliers = [
+        Outlier(
+            kind="usage",
+            eigenvalue=kappa * bulk.eigenvalue(float(at)),
+            alignment=float(xi) * max(0.0, bulk.bracket(float(at))),
+            population_eigenvalue=kappa * bulk.eigenvalue(float(at), 0.0),
+            population_alignment=float(xi) * max(0.0, bulk.bracket(float(at), 0.0)),
+        )
+        for at, xi in zip(theta[keep], share[keep], strict=True)
+    ]
+    return outliers, contents[keep], means[keep]
+
+
+def spread_alignment(population: SpreadPopulation, mu: float, gamma: float) -> float:
+    """Alignment of the top eigenvector, as `Prediction.alignment`, at any mu and d/N."""
+    bulk = population.bulk(gamma)
+    theta, share, _, _ = population.eigenpairs(mu)
+    return float(share[0]) * max(0.0, bulk.bracket(float(theta[0])))
+
+
+def recovery_token_weights(counts: ArrayLike, *, length: float, gain: float = 1.0) -> FloatArray:
+    """Token weights ``1/(n_v + T/G)`` that recover the hidden direction best from a corpus with these counts.
+
+    They minimise the loss of alignment of the top eigenvector of the pooled covariance at a strong signal and G >> 1;
+    with ``n_v = N T p_v`` they are ``1/(p_v + 1/(G N))`` up to a factor, the SIF weights with their constant derived:
+    one over the number of sequences times the gain of the positions.
+
+    Parameters
+    ----------
+    counts : array_like of shape (V,)
+        How often each token occurs in the corpus.
+    length : float
+        Tokens per sequence, T.
+    gain : float
+        G = alpha/kappa of the position weights: 1 for independent signs, T for signs that all agree.
+
+    Returns
+    -------
+    numpy.ndarray of shape (V,)
+        Weights with a mean of one over the occurrences of the corpus.
+
+    Notes
+    -----
+    These weights are for *recovery* of a direction that the table's noise hides. A classifier of sequences from the
+    same table wants nearly the opposite: the table's noise is the same in training and at test, so that frequent tokens
+    carry information about their class (:func:`spikepool.theory.token_weights.same_table_score`).
+
+    Examples
+    --------
+    >>> import spikepool as sp
+    >>> sp.recovery_token_weights([90, 9, 1], length=10, gain=10).round(3)
+    array([0.369, 3.355, 16.77])
+    """
+    n = check.finite_array(counts, "counts", ndim=1)
+    if n.min() < 0 or n.sum() == 0:
+        raise DomainError("counts must be at least 0, with one above", n, "Count the tokens of the corpus")
+    T, G = check.positive(length, "length"), check.positive(gain, "gain")
+    a = 1 / (n + T / G)
+    return np.asarray(a * float(n.sum()) / float(n @ a))
+
+
+def same_table_score(frequencies: ArrayLike, token_weights: ArrayLike, mu: float, d: int) -> float:
+    """Squared correlation q of the best linear token score with the classes, for a table that is used again.
+
+    A classifier beta of pooled sequences scores token v by a_v beta'e_v. Least squares on many sequences projects the
+    classes on the span of the table, weighted by g² = p a², and the squared correlation in the measure p is
+
+        q = sum p f + mu²/(1 + mu²) (sum sqrt(p f (1 − f)))²/d,    f = rho g²/(1 + rho g²),  sum f = d.
+
+    The table's own noise is part of the score (the first term), because it is the same in training and at test. So a
+    classifier wants the weight on the tokens that occur, and a = 1 is close to the optimum; weights that recover the
+    direction u (:func:`spikepool.recovery_token_weights`) make it worse.
+
+    Parameters
+    ----------
+    frequencies, token_weights : array_like of shape (V,)
+        p, of balanced classes, and a.
+    mu : float
+        Norm of the hidden signal.
+    d : int
+        Embedding dimension, below the number of tokens that occur.
+    """
+    p = check.finite_array(frequencies, "frequencies", ndim=1)
+    if p.min() < 0 or p.sum() <= 0:
+        raise DomainError("frequencies must be at least 0, with one above", p, "Pass counts or probabilities")
+    p = p / p.sum()
+    g2 = p * check.token_weights(token_weights, len(p)) ** 2
+    strength, d = check.non_negative(mu, "mu"), check.size(d, "d")
+    used = g2[g2 > 0]
+    if d >= len(used):
+        raise DomainError(f"d must be below the {len(used)} tokens with weight", d, "A larger table fits every class")
+    low, high = d / float(used.sum()), d / float(used.sum())
+    while np.sum(high * used / (1 + high * used)) < d:
+        high *= 4
+    rho = float(brentq(lambda x: float(np.sum(x * used / (1 + x * used))) - d, low, high, xtol=1e-300, rtol=1e-14))
+    f = rho * g2 / (1 + rho * g2)
+    cross = float(np.sqrt(p * f * (1 - f)).sum()) ** 2 / d
+    return float(p @ f) + strength**2 / (1 + strength**2) * cross
+
+
+def same_table_accuracy(score: float, length: float, correlation: float) -> float:
+    """Accuracy ``Phi(sqrt(T r q/(1 − r q)))`` of a classifier of token score q on sequences of T exchangeable tokens.
+
+    Parameters
+    ----------
+    score : float
+        q of :func:`same_table_score`.
+    length : float
+        T.
+    correlation : float
+        r, that of the signs of two positions; their common part is the label.
+    """
+    rq = check.fraction(correlation, "correlation", closed=True) * check.fraction(score, "score", closed=True)
+    if rq == 1:
+        return 1.0
+    return float(ndtr(math.sqrt(check.positive(length, "length") * rq / (1 - rq))))
