@@ -26,12 +26,13 @@ from spikepool.theory import (
 )
 from spikepool.theory import query as query_theory
 from spikepool.theory import ridge as ridge_theory
-from spikepool.theory.closed_form import predict_gains
+from spikepool.theory.closed_form import predict_gains, predict_varying
 from spikepool.theory.prediction import Outlier, Prediction
 from spikepool.world.class_tables import ClassWorld
 from spikepool.world.query import KERNELS, QueryWorld
 from spikepool.world.sampling import Sample, draw_sample
 from spikepool.world.sequences import SequenceWorld
+from spikepool.world.tokens import pooling_weights
 
 
 class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
@@ -45,8 +46,9 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
 
         Parameters
         ----------
-        w : array_like of shape (T,)
-            Weights summing to one.
+        w : array_like of shape (T,) or (N, T)
+            Weights summing to one; one row per sequence where they vary. The spread of ‖w_n‖² over sequences is part
+            of the law (:func:`spikepool.theory.closed_form.predict_varying`).
         exact : bool
             Condition on a drawn token usage instead: right at any T, for any token frequencies and noise
             covariance. See :func:`spikepool.theory.given_tokens.predict_exact`.
@@ -55,13 +57,18 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         """
         if check.flag(exact, "exact"):
             return given_tokens.predict_exact(self, w, rng=rng)
+        if np.ndim(w) == 2:
+            rows = pooling_weights(w, self)
+            return predict_varying(
+                self, np.einsum("nt,ts,ns->n", rows, self.R, rows), np.einsum("nt,nt->n", rows, rows)
+            )
         return predict_gains(self, *self.gains(w))
 
     def predict_gains(self, alpha: float, kappa: float) -> Prediction:
         """The closed form of :meth:`predict` for any weighting with signal gain `alpha` and noise gain `kappa`.
 
-        Weights that vary by sequence enter through the means of their gains; see
-        :func:`spikepool.attention_gains`.
+        All sequences have the same gains; for weights that vary by sequence see :meth:`predict` with a row per
+        sequence, and :func:`spikepool.predict_attention`.
         """
         return predict_gains(self, alpha, kappa)
 

@@ -101,3 +101,30 @@ def test_strong_signals_and_any_exponent_of_the_score(tau, mu, L, scaling):
     error = drawn.eigenvalues.std(ddof=1) / 4
     assert found.eigenvalue == pytest.approx(drawn.eigenvalues.mean(), abs=3 * error + 0.01 * found.eigenvalue)
     assert found.alignment == pytest.approx(drawn.alignment.mean(), abs=4 * drawn.alignment.std(ddof=1) / 4 + 0.002)
+
+
+@pytest.mark.parametrize("tau", [1.5, 3.0])
+def test_the_spread_of_kappa_over_sequences_belongs_to_the_law(tau):
+    """One softmax row per sequence over twenty tokens: weights that vary by sequence, against draws of plain numpy."""
+    d, V, N, length, mu = 300, 3000, 600, 20, 1.2
+    rng = np.random.default_rng(11)
+    correlation = sp.prefix_correlation(length, 8)
+    scores = tau * rng.standard_normal((N, length))
+    w = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    model = sp.SequenceModel(d, V, N, correlation, mu)
+    predicted, exact = model.predict(w), model.predict(w, exact=True, rng=0)
+    runs = []
+    for trial in range(12):
+        draws = np.random.default_rng([12, trial])
+        xi = prefix_signs(length, 8)(N, draws)
+        value, alignment = top_pair(pool(draw_table(draws, d, V, mu), draw_tokens(draws, xi, V), w))
+        runs.append((value[0], alignment[0]))
+    mean, error = mean_and_error(runs)
+    kappa = (w**2).sum(axis=1)
+    few = 0.1 * float(kappa.mean())  # the bias of few effective tokens; the law given the tokens has none
+    assert abs(mean[0] / predicted.eigenvalue - 1) < 3 * error[0] / predicted.eigenvalue + 6 / d + few
+    assert abs(mean[1] - predicted.alignment) < 3 * error[1] + 6 / d + few
+    assert abs(mean[1] - exact.alignment) < 3 * error[1] + 20 / d  # of one draw of the tokens
+    averaged = model.predict_gains(predicted.alpha, predicted.kappa)
+    assert predicted.edge > averaged.edge * (1 + 0.1 * (kappa.std() / kappa.mean()) ** 2)
+    assert abs(mean[0] / predicted.eigenvalue - 1) < abs(mean[0] / averaged.eigenvalue - 1) + 2 * error[0]

@@ -148,27 +148,30 @@ def test_the_krylov_path_gives_the_same_numbers_in_another_process(tmp_path):
 
 def test_every_kind_of_field_can_vary():
     zipf = 1 / np.arange(1.0, 65)
-    with pytest.warns(UserWarning, match="uniform token frequencies"):  # closed forms need them
-        ds = sp.sweep(
-            small_model(),
-            {"mean": "mean", "causal": "causal"},
-            R={"short": sp.prefix_correlation(4, 2), "long": sp.markov_correlation(8, 0.5)},
-            frequencies={"flat": None, "zipf": zipf},
-            centered=[True, False],
-            table=["sampled", "class_centered"],
-            trials=1,
-            workers=0,
-        )
+    ds = sp.sweep(
+        small_model(),
+        {"mean": "mean", "causal": "causal"},
+        R={"short": sp.prefix_correlation(4, 2), "long": sp.markov_correlation(8, 0.5)},
+        frequencies={"flat": None, "zipf": zipf},
+        token_weights={"equal": None, "rare": 1 / (zipf + 0.1)},
+        centered=[True, False],
+        table=["sampled", "class_centered"],
+        trials=1,
+        workers=0,
+    )
     assert ds.sizes == {
-        "weights": 2, "R": 2, "frequencies": 2, "centered": 2, "table": 2, "trial": 1, "rank": 2,
+        "weights": 2, "R": 2, "frequencies": 2, "token_weights": 2, "centered": 2, "table": 2, "trial": 1, "rank": 2,
     }  # fmt: skip
     assert (ds.error == "").all()
     assert ds.alignments.notnull().all()
     assert ds.alignment_se.isnull().all()  # one trial has no standard error
-    kappa = ds.kappa.sel(weights="mean", frequencies="flat", centered=True, table="sampled")
+    assert (ds.prediction_error == "").all()
+    kappa = ds.kappa.sel(weights="mean", frequencies="flat", token_weights="equal", centered=True, table="sampled")
     np.testing.assert_allclose(kappa, [1 / 4, 1 / 8])
-    at = ds.sel(R="long", frequencies="zipf", centered=False, table="sampled", weights="causal")
-    model = small_model(R=sp.markov_correlation(8, 0.5), frequencies=zipf, centered=False)
+    at = ds.sel(R="long", frequencies="zipf", token_weights="rare", centered=False, table="sampled", weights="causal")
+    model = small_model(
+        R=sp.markov_correlation(8, 0.5), frequencies=zipf, token_weights=1 / (zipf + 0.1), centered=False
+    )
     stream = np.random.SeedSequence(0, spawn_key=(cell_key(model),))
     expected = model.simulate(sp.causal_weights(8), trials=1, rng=stream)
     np.testing.assert_allclose(at.eigenvalues.values, expected.eigenvalues, rtol=1e-7)

@@ -118,3 +118,30 @@ def test_bad_input_is_refused():
     model = sp.SequenceModel(d=4, V=6, N=8, R=np.eye(2), mu=1.0, frequencies=np.arange(1, 7))
     with pytest.raises(sp.InvalidInputError):
         predict_attention(model, 1.0)
+
+
+def test_equal_rows_are_the_closed_form_and_bad_rows_are_refused():
+    model = sp.SequenceModel(60, 100, 140, sp.prefix_correlation(6, 3), 1.4)
+    w = sp.causal_weights(6)
+    rows = np.tile(w, (140, 1))
+    p, q = model.predict(w), model.predict(rows)
+    assert q.alignment == pytest.approx(p.alignment, rel=1e-12)
+    assert q.edge == pytest.approx(p.edge, rel=1e-12)
+    assert isinstance(q.bulk, sp.FreeProductLaw)
+    mixed = 0.5 * (rows + np.eye(6)[np.random.default_rng(0).integers(0, 6, 140)])
+    varying = model.predict(mixed)
+    assert varying.alpha == pytest.approx(np.mean(np.sum(mixed @ model.R * mixed, axis=1)))
+    assert varying.kappa == pytest.approx(np.mean(np.sum(mixed**2, axis=1)))
+    assert varying.edge == varying.bulk.support()[1]
+    assert isinstance(model.predict(mixed, exact=True, rng=0).alignment, float)
+    with pytest.raises(sp.WeightsError):
+        model.predict(rows[:5])
+    uncentred = model.replace(centered=False, mu=0.3).predict(mixed)
+    assert {o.kind for o in uncentred.outliers} <= {"signal", "mean"}
+
+
+def test_law_of_the_gains_has_their_means():
+    gains = attention_gains(sp.prefix_correlation(10, 3), 2.0)
+    assert gains.quantiles.mean(axis=0) == pytest.approx([gains.alpha, gains.kappa])
+    assert 0 < gains.kappa_spread < 1
+    assert attention_gains(np.eye(4), 0.0).kappa_spread == 0.0
