@@ -24,11 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.laws.atomic import AtomicLaw
-from spikepool.laws.discretise import discretise
-from spikepool.laws.free_product import FreeProductLaw
+from spikepool.laws.atomic import AtomicLaw, discretise
+from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
-from spikepool.laws.marchenko_pastur import MarchenkoPastur
 from spikepool.theory import spikes
 from spikepool.theory.general_spikes import GeneralSpikes, Measure
 from spikepool.theory.prediction import Outlier, Prediction, Sizes

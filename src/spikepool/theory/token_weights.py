@@ -43,9 +43,8 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.atomic import AtomicLaw
 from spikepool.laws.base import SpectralLaw
-from spikepool.laws.free_product import FreeProductLaw
+from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
-from spikepool.laws.marchenko_pastur import MarchenkoPastur
 from spikepool.theory import spikes
 from spikepool.theory.population_usage import group_tokens
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
