@@ -25,8 +25,8 @@ def attend(X, q, beta):
 
 
 def descend(rng, sizes, rounds, orthogonal, slope):
-    """Overlaps and value alignments of alternating steps, each on fresh tokens; the gradient of mean(y v·c)."""
-    q, overlaps, values = np.zeros(sizes["d"]), [0.0], []
+    """Overlaps, value alignments and accuracies of alternating steps on fresh tokens; the gradient of mean(y v·c)."""
+    q, overlaps, values, accuracies = np.zeros(sizes["d"]), [0.0], [], []
     for i in range(rounds + 1):
         beta = slope(overlaps[-1]) if i else 0.0
         X, y = draw(rng, **sizes)
@@ -36,6 +36,7 @@ def descend(rng, sizes, rounds, orthogonal, slope):
         values.append(v[0] ** 2)
         X, y = draw(rng, **sizes)
         w = attend(X, q, beta)
+        accuracies.append(np.mean(np.sign(np.einsum("nt,ntd,d->n", w, X, v, optimize=True)) == y))
         # d(v·c)/dq = sum_t w_t (v·e_t)(e_t − c), written with the softmax's derivative
         score = X @ v
         c = np.einsum("nt,ntd->nd", w, X)
@@ -45,7 +46,7 @@ def descend(rng, sizes, rounds, orthogonal, slope):
         gradient = gradient - v * (v @ gradient) if orthogonal else gradient
         q = gradient / np.linalg.norm(gradient)
         overlaps.append(q[1])
-    return overlaps[: rounds + 1], values
+    return overlaps[: rounds + 1], values, accuracies
 
 
 SETTINGS = [
@@ -61,7 +62,7 @@ SETTINGS = [
 @pytest.mark.statistical
 @pytest.mark.parametrize("sizes", SETTINGS)
 def test_overlap_against_gradient_descent(sizes):
-    """Query and value of three rounds: 3 standard errors and a bias of 2/d."""
+    """Query, value and accuracy of three rounds: 3 standard errors and a bias of 2/d."""
     fields = {name: sizes[name] for name in ("d", "T", "L", "mu", "nu")}
     model = sp.QueryModel(N=sizes["n"], **fields)
     learned = model.learned()
@@ -71,7 +72,7 @@ def test_overlap_against_gradient_descent(sizes):
             for i in range(8)
         ]
     )
-    predicted = np.array([learned.overlaps, learned.values])
+    predicted = np.array([learned.overlaps, learned.values, learned.accuracies])
     mean, error = draws.mean(axis=0), draws.std(axis=0, ddof=1) / np.sqrt(8)
     assert np.all(np.abs(mean - predicted) <= 2 / sizes["d"] + 3 * error), (predicted, mean, error)
     assert learned.first_step == learned.overlaps[1]

@@ -16,6 +16,8 @@ y = xi is v·c. From uniform attention on, the value v and the query q are learn
         elsewhere        (d/n) s²,  s² = E sum_t w_t² (1 − 2 w_t + kappa) + a² E sum_t w_t² (r_t − A)²   (squared norm)
         m' = a (m Q + sqrt(1 − m²) K) / sqrt(a² Q² + a² K² + (d/n) s²).
 
+A new sequence is classified by the sign of v·c, correctly with probability E Phi(a A/sqrt(kappa)).
+
 For the first step, w = 1/T, this is s² = (1/T)(1 − 1/T + a² phi (1 − phi)) and K = nu phi (1 − phi).
 The gradient is kept orthogonal to the value. Left in, its component along v adds E[Var_w(v·e)²]/n to the squared norm,
 a share of T/d, and couples the query to the label from the second step on.
@@ -28,6 +30,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from spikepool.errors import InvalidInputError, UnreachableError
 from spikepool.kit import validation as check
@@ -58,6 +61,8 @@ class LearnedQuery:
         Overlap m = q·k before the first round (0, uniform attention) and after each.
     values : tuple of float
         Squared cosine of the value v with u, learned with the query of the same place.
+    accuracies : tuple of float
+        Share of new sequences whose label is the sign of v·c; the first is that of mean pooling.
     token_pca : float
         Overlap of the component of token PCA along k, found without labels.
     token_pca_signal : float
@@ -71,6 +76,7 @@ class LearnedQuery:
     n_train: int
     overlaps: tuple[float, ...]
     values: tuple[float, ...]
+    accuracies: tuple[float, ...]
     token_pca: float
     token_pca_signal: float
     model: QueryWorld
@@ -98,14 +104,16 @@ class LearnedQuery:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        names = ("n_train", "overlaps", "values", "token_pca", "token_pca_signal", "alignment", "mean_alignment")
-        return record(self, *names, "validity")
+        names = ("n_train", "overlaps", "values", "accuracies", "token_pca", "token_pca_signal")
+        return record(self, *names, "alignment", "mean_alignment", "validity")
 
     def _repr_html_(self) -> str:
         rows = [
             ("overlap after the first step", self.first_step),
             ("overlap after the last round", self.overlap),
             ("overlap of token PCA", self.token_pca),
+            ("accuracy, learned query", self.accuracies[-1]),
+            ("accuracy, mean pooling", self.accuracies[0]),
             ("alignment, learned query", self.alignment),
             ("alignment, mean pooling", self.mean_alignment),
             ("alignment, PCA of the tokens", self.token_pca_signal),
@@ -144,12 +152,13 @@ def learned_query(
     rounds = check.size(rounds, "rounds")
     _check_kernel(world)
     orthogonal = check.flag(orthogonal, "orthogonal")
-    overlaps, values = _StateEvolution(world, orthogonal, check.size(rng, "rng", minimum=0)).run(n, rounds)
+    overlaps, values, accuracies = _StateEvolution(world, orthogonal, check.size(rng, "rng", minimum=0)).run(n, rounds)
     phi, c = world.L / world.T, world.d / (n * world.T)
     return LearnedQuery(
         n,
         tuple(overlaps),
         tuple(values),
+        tuple(accuracies),
         float(np.sqrt(pca_overlap(world.nu**2 * phi * (1 - phi), c))),
         pca_overlap(world.mu**2 * phi, world.d / (world.N * world.T)),
         world.replace(overlap=min(max(overlaps[-1], 0.0), 1.0)),
@@ -234,17 +243,18 @@ class _StateEvolution:
         self.world, self.orthogonal = world, orthogonal
         self.noise, self.along_v = rng.standard_normal((2, draws, world.T))
 
-    def run(self, n: int, rounds: int) -> tuple[list[float], list[float]]:
-        """Overlaps and values before the first of `rounds` steps and after each."""
-        overlaps, values = [0.0], []
+    def run(self, n: int, rounds: int) -> tuple[list[float], list[float], list[float]]:
+        """Overlaps, values and accuracies before the first of `rounds` steps and after each."""
+        overlaps, values, accuracies = [0.0], [], []
         for _ in range(rounds + 1):
-            value, overlap = self.round(overlaps[-1], n)
+            value, accuracy, overlap = self.round(overlaps[-1], n)
             values.append(value)
+            accuracies.append(accuracy)
             overlaps.append(overlap)
-        return overlaps[: rounds + 1], values
+        return overlaps[: rounds + 1], values, accuracies
 
-    def round(self, m: float, n: int) -> tuple[float, float]:
-        """A_v with a query of overlap m, and the overlap after a gradient step with that value."""
+    def round(self, m: float, n: int) -> tuple[float, float, float]:
+        """A_v and the accuracy with a query of overlap m, and the overlap after a gradient step with that value."""
         world, L = self.world, self.world.L
         slope = world.beta if world.beta is not None else dilute_beta(world.nu * m, L, world.T)
         h = self.noise.copy()
@@ -263,7 +273,8 @@ class _StateEvolution:
         if not self.orthogonal:
             noise += float(np.mean(self._variance(w, a) ** 2)) / n
         total = np.sqrt(a**2 * (Q**2 + K**2) + noise)
-        return value, float(a * (m * Q + np.sqrt(1 - m**2) * K) / total) if total > 0 else 0.0
+        accuracy = float(np.mean(ndtr(a * A / np.sqrt(kappa))))
+        return value, accuracy, float(a * (m * Q + np.sqrt(1 - m**2) * K) / total) if total > 0 else 0.0
 
     def _variance(self, w: FloatArray, a: float) -> FloatArray:
         """Var_w(v·e) of each sequence."""
