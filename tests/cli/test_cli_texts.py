@@ -83,3 +83,123 @@ def test_encode_and_report(folder, capsys):
     page = (folder / "r.html").read_text()
     assert "weather" in page
     assert run("report", folder / "train.csv", "--text-column", "nope", "--out", folder / "r.html") == 2
+
+
+def written(folder, name, text):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def predicted(folder, source, out, *more):
+    """Rows that apply writes for a file of texts."""
+    (folder / out).unlink(missing_ok=True)
+    assert run("apply", folder / "model", source, "--out", folder / out, *more) == 0
+    with (folder / out).open(newline="") as stream:
+        return list(csv.reader(stream)) if out.endswith("csv") else [json.loads(line) for line in stream]
+
+
+def test_rows_stay_one_for_one_and_empty_texts_have_no_prediction(folder, capsys):
+    source = written(folder, "gaps.csv", "id,text\n1,Will it rain?\n2,\n3,   \n4,Soup please\n\n\n")
+    rows = predicted(folder, source, "gaps-out.csv")
+    assert "2 texts are empty" in capsys.readouterr().err
+    assert [row[0] for row in rows] == ["id", "1", "2", "3", "4"]
+    assert [bool(row[2]) for row in rows[1:]] == [True, False, False, True]
+    assert rows[2][2:] == ["", ""]
+    lines = predicted(folder, source, "gaps-out.jsonl")
+    assert [line["prediction"] is None for line in lines] == [False, True, True, False]
+    # in a table of one column a blank line is an empty text
+    rows = predicted(folder, written(folder, "one.csv", "text\nRain?\n\nSoup?\n"), "one-out.csv")
+    assert [row[0] for row in rows] == ["text", "Rain?", "", "Soup?"]
+    # in one of several columns it is a row that lacks cells
+    source = written(folder, "blank.csv", "id,text\n1,Rain?\n\n2,Soup?\n")
+    assert run("apply", folder / "model", source, "--out", folder / "blank-out.csv") == 2
+    assert not (folder / "blank-out.csv").exists()
+
+
+def test_no_column_is_dropped(folder):
+    for name, text in (
+        ("two.csv", "text,id,text\nRain?,1,Soup?\n"),
+        ("two.jsonl", '{"text": "Rain?", "text": "Soup?"}\n'),
+    ):
+        assert run("apply", folder / "model", written(folder, name, text), "--out", folder / "two-out.csv") == 2
+    source = written(folder, "late.jsonl", '{"text": "Rain?"}\n{"text": "Soup?", "id": 7}\n')
+    lines = predicted(folder, source, "late-out.jsonl")
+    assert "id" not in lines[0]
+    assert lines[1]["id"] == 7
+    assert run("apply", folder / "model", source, "--out", folder / "late-out.csv") == 2, "a table has fixed columns"
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    table = pyarrow.table([["Rain?"], ["Soup?"]], names=["text", "text"])
+    pq.write_table(table, folder / "two.parquet")
+    assert run("apply", folder / "model", folder / "two.parquet", "--out", folder / "two-out.csv") == 2
+
+
+def test_a_table_without_rows_has_a_header(folder):
+    source = written(folder, "none.csv", "id,text\n")
+    assert predicted(folder, source, "none-out.csv") == [["id", "text", "prediction", "probability"]]
+    assert predicted(folder, source, "none-out.jsonl") == []
+
+
+def test_json_lines_are_valid_json_and_formulas_can_be_made_text(folder, capsys):
+    source = written(folder, "nan.jsonl", '{"text": "Rain?", "x": NaN, "y": Infinity}\n')
+    predicted(folder, source, "nan-out.jsonl")
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    line = json.loads((folder / "nan-out.jsonl").read_text(), parse_constant=refuse)
+    assert (line["x"], line["y"]) == (None, None)
+    source = written(folder, "formula.csv", "text,n\n=1+1,-1.5\n@x,+2\n-a,3\n")
+    assert [row[:2] for row in predicted(folder, source, "f.csv")[1:]] == [["=1+1", "-1.5"], ["@x", "+2"], ["-a", "3"]]
+    safe = predicted(folder, source, "f.csv", "--safe-csv", "--json")
+    assert [row[:2] for row in safe[1:]] == [["'=1+1", "-1.5"], ["'@x", "+2"], ["'-a", "3"]]
+    assert json.loads(capsys.readouterr().out)["rows"] == 3
+
+
+def test_another_encoder_is_an_error_with_both_hashes(folder, tmp_path, capsys):
+    """The same architecture with other weights: refused by apply, and by encode into a store that was begun."""
+    from safetensors.numpy import load_file, save_file
+
+    from spikepool.texts.encoders import encoder_folder
+
+    for name in ("same", "other"):
+        (tmp_path / name).mkdir()
+        for file in ("config.json", "tokenizer.json", "model.safetensors"):
+            (tmp_path / name / file).write_bytes((encoder_folder("minilm") / file).read_bytes())
+    weights = load_file(tmp_path / "other" / "model.safetensors")
+    first = next(iter(weights))
+    save_file({**weights, first: weights[first] + np.float32(1e-3)}, tmp_path / "other" / "model.safetensors")
+    call = ("apply", folder / "model", folder / "new.csv", "--out")
+    assert run(*call, tmp_path / "a.csv", "--encoder", tmp_path / "same") == 0
+    capsys.readouterr()
+    assert run(*call, tmp_path / "b.csv", "--encoder", tmp_path / "other") == 2
+    then = json.loads((folder / "model" / "texts.json").read_text())["encoder_sha256"]
+    message = capsys.readouterr().err
+    assert then in message
+    assert len({word for word in message.replace(",", " ").replace(".", " ").split() if len(word) == 64}) == 2
+    assert not (tmp_path / "b.csv").exists()
+    call = ("encode", folder / "new.csv", "--out", tmp_path / "e.zarr", "--layers", "last", "--encoder")
+    assert run(*call, tmp_path / "same") == 0
+    (tmp_path / "other").rename(tmp_path / "new")
+    (tmp_path / "same").rename(tmp_path / "old")
+    (tmp_path / "new").rename(tmp_path / "same")
+    capsys.readouterr()
+    assert run(*call, tmp_path / "same") == 2
+    assert "another encoder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["X", "mask", "tokens"])
+def test_a_chunk_that_was_deleted_is_noticed_and_encoded_again(name, folder, tmp_path):
+    from spikepool.errors import DataSourceError
+    from spikepool.texts.encoding import open_encoded
+
+    call = ("encode", folder / "train.csv", "--out", tmp_path / "e.zarr", "--layers", "last")
+    assert run(*call) == 0
+    before = np.array(open_encoded(tmp_path / "e.zarr").X[:])
+    chunk = sorted(path for path in (tmp_path / "e.zarr" / name / "c").rglob("*") if path.is_file())[-1]
+    chunk.unlink()
+    with pytest.raises(DataSourceError, match="not complete"):
+        open_encoded(tmp_path / "e.zarr")
+    assert run(*call) == 0
+    np.testing.assert_array_equal(open_encoded(tmp_path / "e.zarr").X[:], before)

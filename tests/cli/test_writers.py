@@ -37,6 +37,7 @@ WRITERS = {
     "predict": (("predict", *SMALL), "--out", "p.svg", ("R.csv", "w.csv")),
     "simulate": (("simulate", *SMALL, "--trials", 2), "--out", "s.png", ("R.csv", "w.csv")),
     "plan": (("plan", *SMALL), "--out", "p.html", ("R.csv", "w.csv")),
+    "query": (("query", "--d", 40, "--N", 80, "-k", "linear"), "--out", "q.svg", ()),
     "sweep": (("sweep", "spec.toml", "--workers", 0), "--out", "s.pdf", ("spec.toml",)),
     "forecast-curve": (("forecast-curve", "curve.csv"), "--out", "c.png", ("curve.csv",)),
     "diagnose": (("diagnose", "features.npy", "--groups", "groups.txt"), "--out", "d.html", ("features.npy",)),

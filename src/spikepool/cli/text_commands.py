@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,6 +92,7 @@ def fit(
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
+    from spikepool.texts.encoders import find_encoder, fingerprint
     from spikepool.texts.files import read_text_table
     from spikepool.texts.text_model import TextSettings, default_layers, embedded, save_text_model
 
@@ -107,7 +109,8 @@ def fit(
     kind = LearnedPoolingRegressor if decided_task(labels, task) == "regression" else LearnedPoolingClassifier
     groups = None if table.groups is None else table.groups[there]
     model = kind(random_state=seed).fit(X, labels, mask=mask, groups=groups)
-    settings = TextSettings(encoder, list(encoded.layers), max_tokens, table.columns["texts"])
+    used = fingerprint(find_encoder(encoder))
+    settings = TextSettings(encoder, list(encoded.layers), max_tokens, table.columns["texts"], used)
     save_text_model(model, out, settings, overwrite=overwrite)
     notes = [*table.notes, *encoded.notes]
     if as_json:
@@ -127,16 +130,24 @@ def apply(
     text_column: TextColumn = None,
     encoder: Annotated[str | None, typer.Option("--encoder", help="Where the encoder is, if not where it was.")] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="A column for every class.")] = False,
+    safe_csv: Annotated[
+        bool, typer.Option("--safe-csv", help="Put ' before cells that a spreadsheet would run as a formula.")
+    ] = False,
     overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
 ) -> None:
-    """Predict the labels of new texts. The columns of the input are kept; predictions and probabilities are added."""
+    """Predict the labels of new texts. The columns of the input are kept; predictions and probabilities are added.
+
+    Rows stay in order, one for one. An empty text has no prediction.
+    """
     from spikepool.data.columns import read_records
+    from spikepool.data.names import refuse_doubled
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.kit.files import replacing_file
     from spikepool.pooling.loading import load
     from spikepool.texts.files import column_names
-    from spikepool.texts.text_model import load_settings
+    from spikepool.texts.text_model import fitting_encoder, load_settings
 
     if out.suffix.lower() not in (".csv", ".jsonl"):
         raise InvalidInputError("--out must end in .csv or .jsonl", str(out), "Choose one of these")
@@ -147,52 +158,103 @@ def apply(
     column = text_column or settings.text_column
     if column not in names:
         raise InvalidInputError(f"there is no column {column!r}", names[:12], "Name the texts with --text-column")
+    refuse_doubled(names, data)
+    used = fitting_encoder(settings, encoder)
+    added = _added_names(names, fitted, probabilities)
     with replacing_file(out) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
-        count = _predicted(
-            stream, out.suffix.lower(), fitted, settings, read_records(data), column, encoder, probabilities
-        )
-    print(f"{count:,} predictions: {out}", file=sys.stderr)
+        write = _line_writer(stream) if out.suffix.lower() == ".jsonl" else _row_writer(stream, names, added, safe_csv)
+        rows, empty = 0, 0
+        for record, values in _predictions(fitted, settings, read_records(data), column, used, probabilities):
+            rows, empty = rows + 1, empty + (values is None)
+            write(record, dict(zip(added, values or [None] * len(added), strict=True)), rows)
+    if as_json:
+        print_json({"rows": rows, "empty": empty, "columns": added, "model": str(model), "out": str(out)})
+        return
+    print(f"{rows - empty:,} predictions: {out}", file=sys.stderr)
+    if empty:
+        print(f"Note: {empty:,} texts are empty and have no prediction", file=sys.stderr)
 
 
-def _predicted(
-    stream: Any, kind: str, fitted: Any, settings: Any, records: Any, column: str, encoder: str | None, every: bool
-) -> int:
-    """Write records with their predictions, a few hundred at a time; returns how many."""
+def _added_names(names: list[str], fitted: Any, every: bool) -> list[str]:
+    """Names of the columns that predictions go to; none of them is a column of the input."""
+
+    def free(name: str) -> str:
+        return name if name not in names else free(name + "_")
+
+    classes = getattr(fitted, "classes_", None)
+    added = ["prediction"] if classes is None else ["prediction", "probability"]
+    if classes is not None and every:
+        added += [f"p_{name}" for name in classes.tolist()]
+    return [free(name) for name in added]
+
+
+def _predictions(
+    fitted: Any, settings: Any, records: Any, column: str, encoder: Any, every: bool
+) -> Iterator[tuple[dict[str, Any], list[Any] | None]]:
+    """Records with the values of their added columns, a few hundred at a time; None for an empty text."""
     from itertools import islice
 
-    from spikepool.texts.encoders import find_encoder
     from spikepool.texts.text_model import STREAMED, predict_texts
 
-    used = find_encoder(settings.encoder if encoder is None else encoder)
-    count, writer = 0, None
     records = iter(records)
     while batch := list(islice(records, STREAMED)):
         texts = ["" if record[column] is None else str(record[column]) for record in batch]
-        (labels, proba), *_ = predict_texts(fitted, settings, texts, used)
-        for k, record in enumerate(batch):
-            added: dict[str, Any] = {
-                _free("prediction", record): labels[k].item() if hasattr(labels[k], "item") else labels[k]
-            }
-            if proba is not None:
-                added[_free("probability", record)] = round(float(proba[k].max()), 6)
-                if every:
-                    classes = zip(fitted.classes_.tolist(), proba[k].tolist(), strict=True)
-                    added |= {_free(f"p_{name}", record): round(value, 6) for name, value in classes}
-            row = {**record, **added}
-            if kind == ".jsonl":
-                stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
-                continue
-            if writer is None:
-                writer = csv.DictWriter(stream, fieldnames=list(row))
-                writer.writeheader()
-            writer.writerow(row)
-        count += len(batch)
-    return count
+        values: dict[int, list[Any]] = {}
+        there = [k for k, text in enumerate(texts) if text.strip()]
+        for labels, proba in predict_texts(fitted, settings, [texts[k] for k in there], encoder):
+            for j, k in enumerate(there):
+                values[k] = [labels[j].item() if hasattr(labels[j], "item") else labels[j]]
+                if proba is not None:
+                    values[k] += [round(float(p), 6) for p in (proba[j].max(), *(proba[j] if every else ()))]
+        yield from ((record, values.get(k)) for k, record in enumerate(batch))
 
 
-def _free(name: str, record: dict[str, Any]) -> str:
-    """A name that no column of the input has."""
-    return name if name not in record else _free(name + "_", record)
+def _line_writer(stream: Any) -> Callable[[dict[str, Any], dict[str, Any], int], None]:
+    """Writes a record as a line of JSON; NaN, which JSON lacks, is null."""
+    from spikepool.errors import InvalidInputError
+    from spikepool.kit.showing import plain
+
+    def write(record: dict[str, Any], values: dict[str, Any], row: int) -> None:
+        clash = [name for name in values if name in record]
+        if clash:
+            raise InvalidInputError(f"row {row} has a key that predictions are written to", clash[0], "Rename it")
+        stream.write(json.dumps(plain({**record, **values}), ensure_ascii=False, allow_nan=False, default=str) + "\n")
+
+    return write
+
+
+def _row_writer(
+    stream: Any, names: list[str], added: list[str], safe: bool
+) -> Callable[[dict[str, Any], dict[str, Any], int], None]:
+    """Writes a record as a row of a table whose columns are fixed; the header is there without rows as well."""
+    from spikepool.errors import InvalidInputError
+
+    writer = csv.writer(stream)
+
+    def cell(value: Any) -> Any:
+        formula = safe and isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+        return f"'{value}" if formula and not _is_number(value) else value
+
+    columns = [name or f"column_{k}" for k, name in enumerate(names)]
+    writer.writerow(map(cell, [*columns, *added]))
+
+    def write(record: dict[str, Any], values: dict[str, Any], row: int) -> None:
+        new = [name for name in record if name not in columns]
+        if new:
+            raise InvalidInputError(
+                f"row {row} has a key that the first row lacks", new[0], "Write .jsonl, or repair the input"
+            )
+        writer.writerow([cell(record[name]) for name in columns] + [cell(value) for value in values.values()])
+
+    return write
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def export(
@@ -202,6 +264,7 @@ def export(
         Path | None, typer.Option("--sentence-transformers", help="Folder that sentence-transformers loads.")
     ] = None,
     overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Write a saved model for other programs: ONNX, or a folder for sentence-transformers.
 
@@ -220,17 +283,23 @@ def export(
     fitted = load(model)
     if onnx is not None:
         fitted.to_onnx(onnx, overwrite=overwrite)
-        print(f"ONNX: {onnx}")
     if sentence_transformers is not None:
         _sentence_transformer(fitted, model, sentence_transformers)
-        print(f"sentence-transformers: {sentence_transformers}")
+    written = {"onnx": onnx, "sentence-transformers": sentence_transformers}
+    if as_json:
+        print_json({"model": str(model), "written": {kind: str(out) for kind, out in written.items() if out}})
+        return
+    for kind, out in written.items():
+        if out is not None:
+            print(f"{'ONNX' if kind == 'onnx' else kind}: {out}")
 
 
 def _sentence_transformer(fitted: Any, model: Path, out: Path) -> None:
     from spikepool.texts.encoders import encoder_folder
     from spikepool.texts.sentence_module import write_sentence_transformer
-    from spikepool.texts.text_model import load_settings
+    from spikepool.texts.text_model import fitting_encoder, load_settings
 
     settings = load_settings(model)
+    fitting_encoder(settings)
     layers = [int(layer) for layer in settings.layers]
     write_sentence_transformer(fitted, out, encoder_folder(settings.encoder), layers, settings.max_tokens)

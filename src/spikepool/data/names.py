@@ -87,3 +87,10 @@ def _listing(shapes: Mapping[str, tuple[int, ...]]) -> str:
 def hidden_columns(role: str, exclude: tuple[str, ...]) -> frozenset[str]:
     """Columns of numbers that are not features; a table of weights has no labels beside it."""
     return (ROW_NUMBERS if role == "table" else NOT_FEATURES) | set(exclude)
+
+
+def refuse_doubled(names: list[str], where: str) -> None:
+    """Raise if two columns have one name: a record would keep one of them."""
+    doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if doubled:
+        raise TableFormatError(f"{where} has columns of the same name", doubled[:5], "Rename them")

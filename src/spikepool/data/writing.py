@@ -134,7 +134,7 @@ def _remote_content(location: Location, kind: str) -> str:
     if kind != "zarr":
         if not fs.exists(path):
             return ""
-        return "same" if fs.isfile(path) and starts_as(kind, fs.cat_file(path, 0, 8)) else "other"
+        return "same" if fs.isfile(path) and starts_as(kind, fs.cat_file(path, start=0, end=8)) else "other"
     listing = fs.find(path) if fs.exists(path) else []
     names = sorted({item[len(path) :].lstrip("/").partition("/")[0] for item in listing})
     return _zarr_content(names, lambda: fs.cat_file(location.child("zarr.json")))

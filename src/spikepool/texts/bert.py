@@ -38,7 +38,7 @@ class BertEncoder:
                 (config.get("hidden_act"), config.get("position_embedding_type")),
                 "Install spikepool[transformers]",
             )
-        self.name = str(config.get("_name_or_path") or folder.name)
+        self.name, self.folder = str(config.get("_name_or_path") or folder.name), folder
         self._depth, self._heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
         self._epsilon = np.float32(config.get("layer_norm_eps", 1e-12))
         self.layers: LayerNames = tuple(range(self._depth + 1))

@@ -10,8 +10,10 @@ Encoders as ONNX models, run by onnxruntime.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,32 @@ def find_encoder(encoder: Any) -> Encoder:
         )
 
     return TransformersEncoder(folder)
+
+
+def fingerprint(encoder: Any) -> str | None:
+    """SHA-256 of the configuration, tokenizer and weights of an encoder; None for one without a folder."""
+    folder = getattr(encoder, "folder", None)
+    if folder is None:
+        return None
+    model = getattr(encoder, "model_file", None)
+    weights = [model] if model else sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
+    tokenizer = [folder / "tokenizer.json"]
+    if not tokenizer[0].is_file():
+        tokenizer = [folder / name for name in ("tokenizer.model", "vocab.json", "merges.txt", "vocab.txt")]
+    files = [path for path in (folder / "config.json", *tokenizer, *weights) if path.is_file()]
+    return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
+
+
+@lru_cache(maxsize=8)
+def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
+    """SHA-256 of names and contents."""
+    whole = hashlib.sha256()
+    for path, size, _ in files:
+        whole.update(f"{path.name}\0{size}\0".encode())
+        with regular_file(path, LARGEST_WEIGHTS).open("rb") as stream:
+            while block := stream.read(2**22):
+                whole.update(block)
+    return whole.hexdigest()
 
 
 def encoder_folder(encoder: str | Path) -> Path:
@@ -148,7 +176,7 @@ class TransformersEncoder:
         except Exception as err:  # many, of several libraries
             raise ModelFormatError(f"transformers cannot load {folder.name}: {err}") from err
         config = self._model.config
-        self.name = folder.name
+        self.name, self.folder = folder.name, folder
         self.layers: LayerNames = tuple(range(int(config.num_hidden_layers) + 1))
         self.longest = int(getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0) or 2048)
         if self._tokenizer.pad_token_id is None:  # decoders often have none; padding is masked
@@ -185,7 +213,7 @@ class OnnxEncoder:
             )
         except Exception as err:  # the runtime raises its own classes of errors
             raise ModelFormatError(f"{model.name} is not a model that onnxruntime reads: {err}") from err
-        self.name = folder.name
+        self.name, self.folder, self.model_file = folder.name, folder, model
         self._inputs = {node.name: node.type for node in self._session.get_inputs()}
         if "input_ids" not in self._inputs:
             raise ModelFormatError(f"{model.name} has no input named input_ids", sorted(self._inputs))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spikepool.data.in_memory import as_array, padded
 from spikepool.errors import DataSourceError, InvalidInputError, ShapeError, require
@@ -36,11 +37,11 @@ from spikepool.texts.encoder_types import (
     observed,
     tokenised,
 )
-from spikepool.texts.encoders import chosen_layers, find_encoder
+from spikepool.texts.encoders import chosen_layers, find_encoder, fingerprint
 
 # Rows of a block: what a killed run loses at most.
 BLOCK_ROWS = 64
-SCHEMA = 1
+SCHEMA = 2
 
 
 def encode_into(
@@ -61,6 +62,7 @@ def encode_into(
     recipe = {
         "schema": SCHEMA,
         "encoder": encoder.name,
+        "encoder_sha256": fingerprint(encoder),
         "layers": [str(layer) for layer in layers],
         "max_tokens": max_tokens,
         "dtype": dtype,
@@ -70,10 +72,11 @@ def encode_into(
     group = _opened(Path(out), recipe, len(texts), layers, T, d, dtype)
     single = len(layers) == 1
     starts = range(0, len(texts), BLOCK_ROWS)
+    done = _stored_blocks(Path(out), group)
     with Progress(len(texts), "encoding texts", show=progress) as bar:
         for block, start in enumerate(starts):
             rows = slice(start, min(start + BLOCK_ROWS, len(texts)))
-            if not group["done"][block]:
+            if not done[block]:
                 states = embedded_rows(encoder, words[rows], layers, T, batch_size).astype(dtype)
                 group["X"][rows] = states[:, 0] if single else states
                 group["mask"][rows] = observed(words[rows], T)
@@ -103,6 +106,12 @@ def _opened(out: Path, recipe: dict[str, Any], n: int, layers: LayerNames, T: in
             ) from err
         if recorded != recipe or "done" not in group:
             changed = [key for key in recipe if recorded.get(key) != recipe[key]]
+            if changed == ["encoder_sha256"]:
+                raise InvalidInputError(
+                    f"{out.name} was begun with another encoder: its SHA-256 was {recorded.get(changed[0])}, now it is "
+                    f"{recipe[changed[0]]}",
+                    remedy="Choose another name, or pass the encoder that began it",
+                )
             raise InvalidInputError(
                 f"{out.name} exists and holds something else (differs in {', '.join(changed) or 'its arrays'})",
                 remedy="Choose another name, or delete it",
@@ -121,19 +130,33 @@ def _opened(out: Path, recipe: dict[str, Any], n: int, layers: LayerNames, T: in
     return zarr.open_group(str(out), mode="r+")
 
 
+def _stored_blocks(out: Path, group: Any) -> NDArray[np.bool_]:
+    """Blocks that are marked as done and have every chunk on the disk; Zarr reads one that is not there as zeros."""
+    done = np.asarray(group["done"][:], dtype=bool)
+    for name in ("X", "mask", "tokens"):
+        array = group[name]
+        for block in np.flatnonzero(done):
+            key = array.metadata.encode_chunk_key((int(block), *(0,) * (array.ndim - 1)))
+            done[block] &= (out / name / key).is_file()
+    return done
+
+
 def open_encoded(path: str | Path) -> EncodedTexts:
     """A finished store of :func:`spikepool.encode`."""
     zarr = require("zarr", "sweeps")
     try:
         group = zarr.open_group(str(path), mode="r")
         recipe = dict(group.attrs["spikepool_texts"])
-        done = bool(np.all(group["done"][:]))
+        done = _stored_blocks(Path(path), group)
     except Exception as err:
         raise DataSourceError(
             f"{path} is not a store of encoded texts", remedy="Write one with spikepool encode"
         ) from err
-    if not done:
-        raise DataSourceError(f"{path} is not complete", remedy="Run the same spikepool encode again to finish it")
+    if not done.all():
+        raise DataSourceError(
+            f"{path} is not complete: {int((~done).sum()):,} of {len(done):,} blocks of rows are missing",
+            remedy="Run the same spikepool encode again to finish it",
+        )
     tokens = [json.loads(row) for row in group["tokens"][:].tolist()]
     return EncodedTexts(group["X"], np.asarray(group["mask"][:]), tokens, tuple(recipe["layers"]), recipe["encoder"])
 

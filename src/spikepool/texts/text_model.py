@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from spikepool.errors import ModelFormatError, SpikepoolError
 from spikepool.kit.files import read_file
 from spikepool.pooling.saving import save
-from spikepool.texts.encoder_types import LayerNames
-from spikepool.texts.encoders import chosen_layers, find_encoder
+from spikepool.texts.encoder_types import Encoder, LayerNames
+from spikepool.texts.encoders import chosen_layers, find_encoder, fingerprint
 from spikepool.texts.encoding import encode
 
 # Settings of the texts, beside the saved pooling.
@@ -40,12 +40,15 @@ class TextSettings:
     max_tokens : int
     text_column : str or None
         Column of the texts in the file of the fit.
+    encoder_sha256 : str or None
+        :func:`~spikepool.texts.encoders.fingerprint` of the encoder.
     """
 
     encoder: str
     layers: list[Any]
     max_tokens: int
     text_column: str | None = None
+    encoder_sha256: str | None = None
 
 
 def default_layers(encoder: Any, texts: Sequence[str], max_tokens: int) -> Any:
@@ -69,7 +72,13 @@ def load_settings(folder: Path) -> TextSettings:
     """The settings of a model that was fitted on texts."""
     try:
         found = json.loads(read_file(folder / SETTINGS, LARGEST_SETTINGS).decode("utf-8"))
-        settings = TextSettings(found["encoder"], found["layers"], found["max_tokens"], found.get("text_column"))
+        settings = TextSettings(
+            found["encoder"],
+            found["layers"],
+            found["max_tokens"],
+            found.get("text_column"),
+            found.get("encoder_sha256"),
+        )
         _check_settings(settings)
         return settings
     except (SpikepoolError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
@@ -85,6 +94,7 @@ def _check_settings(settings: TextSettings) -> None:
         ("layers", settings.layers, (list,)),
         ("max_tokens", settings.max_tokens, (int,)),
         ("text_column", settings.text_column, (str, type(None))),
+        ("encoder_sha256", settings.encoder_sha256, (str, type(None))),
     ):
         if type(value) not in kinds:
             raise ValueError(f"{name} is {value!r:.60}")
@@ -92,6 +102,18 @@ def _check_settings(settings: TextSettings) -> None:
         raise ValueError(f"layers are {settings.layers!r:.60}")
     if not 1 <= settings.max_tokens <= MOST_TOKENS:
         raise ValueError(f"max_tokens is {settings.max_tokens}")
+
+
+def fitting_encoder(settings: TextSettings, encoder: Any = None) -> Encoder:
+    """The encoder of a model, or the one that is passed in its place; raises if it is not that of the fit."""
+    used = find_encoder(settings.encoder if encoder is None else encoder)
+    now, then = fingerprint(used), settings.encoder_sha256
+    if then is not None and now is not None and now != then:
+        raise ModelFormatError(
+            f"the encoder {used.name} is not that of the fit: its SHA-256 is {now}, that of the fit {then}",
+            remedy="Pass the folder of that encoder with --encoder",
+        )
+    return used
 
 
 def embedded(texts: Sequence[str], encoder: Any, layers: Any, max_tokens: int, progress: bool | None = False) -> Any:
@@ -107,7 +129,7 @@ def predict_texts(
     model: Any, settings: TextSettings, texts: Sequence[str], encoder: Any = None
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
     """Labels (or values) and probabilities of texts, a few hundred at a time."""
-    used = find_encoder(settings.encoder if encoder is None else encoder)
+    used = fitting_encoder(settings, encoder)
     names = {str(layer): layer for layer in used.layers}
     missing = [layer for layer in settings.layers if str(layer) not in names]
     if missing:

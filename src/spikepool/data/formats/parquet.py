@@ -22,7 +22,7 @@ from spikepool.data.blocks import LEARNED_POOLING, BlockSource
 from spikepool.data.formats import ROLES, Format, Probe, Request, register
 from spikepool.data.in_memory import as_values
 from spikepool.data.locations import MOST_COLUMNS, Location, named_errors, refuse_bomb, refuse_pieces
-from spikepool.data.names import USUAL_NAMES, choose_name, hidden_columns
+from spikepool.data.names import USUAL_NAMES, choose_name, hidden_columns, refuse_doubled
 from spikepool.errors import RaggedError, TableFormatError, require
 from spikepool.kit.memory import require_memory
 
@@ -324,7 +324,9 @@ def _column_to_rows(pyarrow: Any, values: Any, name: str, where: str, start: int
 def _parquet_records(location: Location) -> Iterator[dict[str, Any]]:
     pq = require("pyarrow.parquet", "parquet")
     for path in _files(location):
-        for batch in pq.ParquetFile(location.at(path).open()).iter_batches(batch_size=512):
+        file = pq.ParquetFile(location.at(path).open())
+        refuse_doubled(file.schema_arrow.names, location.name)
+        for batch in file.iter_batches(batch_size=512):
             yield from batch.to_pylist()
 
 

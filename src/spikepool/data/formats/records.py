@@ -24,7 +24,7 @@ from spikepool.data.blocks import ArrayBlocks, BlockSource, SequentialBlocks, ev
 from spikepool.data.formats import Format, Probe, Request, register
 from spikepool.data.in_memory import as_values
 from spikepool.data.locations import HARMLESS_BYTES, MOST_COLUMNS, RATIO_LIMIT, Location, refuse_pieces
-from spikepool.data.names import USUAL_NAMES, choose_name, hidden_columns
+from spikepool.data.names import USUAL_NAMES, choose_name, hidden_columns, refuse_doubled
 from spikepool.errors import RaggedError, TableFormatError
 
 ROLES = ("features", "table", "labels")
@@ -71,7 +71,7 @@ class RecordBlocks(SequentialBlocks):
             return [self._value_column(sample, request)]
         if request.column is not None:
             listed = names or []
-            return [listed.index(choose_name(listed, request.column, request.role, self.location.name, "column"))]
+            return [self._place(choose_name(listed, request.column, request.role, self.location.name, "column"))]
         numeric = [i for i in range(self._width) if all(_is_number(row[i]) for row in sample if i < len(row))]
         lists = [i for i in range(self._width) if isinstance(sample[0][i], list)]
         if len(lists) == 1:
@@ -102,7 +102,13 @@ class RecordBlocks(SequentialBlocks):
             return 0
         text = [name for name, cell in zip(names, sample[0], strict=False) if not isinstance(cell, (list, dict))]
         chosen = choose_name(text, request.column, request.role, self.location.name, "column of the table")
-        return list(names).index(chosen)
+        return self._place(chosen)
+
+    def _place(self, name: str) -> int:
+        """Number of the column of this name, if there is one only."""
+        names = list(self._names or [])
+        refuse_doubled([other for other in names if other == name], self.location.name)
+        return names.index(name)
 
     def _convert(self, rows: list[Record], start: int) -> NDArray[Any]:
         if self._values:
@@ -182,7 +188,7 @@ def _lines(location: Location) -> Iterator[str]:
 def _csv_records(location: Location) -> tuple[list[str] | None, Iterator[Record]]:
     csv.field_size_limit(max(csv.field_size_limit(), 4 * _LONGEST_LINE))  # a whole document may be a cell
     rows = _checked(csv.reader(_lines(location), delimiter=_delimiter(location)), location)
-    first = next(rows, None)
+    first = next((row for row in rows if row), None)
     if first is None:
         raise TableFormatError(f"{location.name} is empty: it must hold one value per row", remedy="Check the file")
     header = [cell.strip() for cell in first]
@@ -202,16 +208,22 @@ def _chain(first: Record, rows: Iterator[Record]) -> Iterator[Record]:
 
 
 def _checked(rows: Iterator[Record], location: Location) -> Iterator[Record]:
+    """Rows of cells; a blank line is a row without cells, but at the end it is nothing."""
+    blank = 0
     try:
         for row in rows:
             if row:
+                yield from ([] for _ in range(blank))
                 yield row
+            blank = 0 if row else blank + 1
     except csv.Error as err:
         raise TableFormatError(f"{location.name} is not a table of comma-separated values: {err}") from err
 
 
 def _of_width(rows: Iterator[Record], width: int, location: Location) -> Iterator[Record]:
     for k, row in enumerate(rows):
+        if not row and width == 1:
+            row = [""]  # in a table of one column a blank line is an empty cell
         if len(row) != width:
             problem = "short" if len(row) < width else "long"
             raise RaggedError(
@@ -229,20 +241,34 @@ def _delimiter(location: Location) -> str:
     return max(counts, key=lambda mark: counts[mark]) if any(counts.values()) else ","
 
 
-def _json_records(location: Location) -> tuple[list[str] | None, Iterator[Record]]:
-    def objects() -> Iterator[dict[str, Any]]:
-        for number, line in enumerate(_lines(location)):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as err:
-                raise TableFormatError(f"{location.name}: line {number + 1} is not JSON ({err})") from err
-            if not isinstance(record, dict):
-                raise TableFormatError(f"{location.name}: line {number + 1} is not an object", record)
-            yield record
+def _json_objects(location: Location) -> Iterator[dict[str, Any]]:
+    """The objects of the lines, with all their keys; each has at least those of the first."""
 
-    rows = objects()
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        refuse_doubled([name for name, _ in pairs], location.name)
+        return dict(pairs)
+
+    names: list[str] | None = None
+    for number, line in enumerate(_lines(location)):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line, object_pairs_hook=unique)
+        except TableFormatError:
+            raise
+        except (ValueError, RecursionError) as err:
+            raise TableFormatError(f"{location.name}: line {number + 1} is not JSON ({err})") from err
+        if not isinstance(record, dict):
+            raise TableFormatError(f"{location.name}: line {number + 1} is not an object", record)
+        names = list(record) if names is None else names
+        missing = [name for name in names if name not in record]
+        if missing:
+            raise RaggedError(f"{location.name}: line {number + 1} lacks {missing[:3]}", list(record)[:8], "Repair it")
+        yield record
+
+
+def _json_records(location: Location) -> tuple[list[str] | None, Iterator[Record]]:
+    rows = _json_objects(location)
     first = next(rows, None)
     if first is None:
         raise TableFormatError(f"{location.name} is empty: it must hold one value per row", remedy="Check the file")
@@ -250,10 +276,7 @@ def _json_records(location: Location) -> tuple[list[str] | None, Iterator[Record
 
     def records() -> Iterator[Record]:
         yield list(first.values())
-        for number, record in enumerate(rows, start=1):
-            missing = [name for name in names if name not in record]
-            if missing:
-                raise RaggedError(f"{location.name}: row {number} lacks {missing[:3]}", list(record)[:8], "Repair it")
+        for record in rows:
             yield [record[name] for name in names]
 
     return names, records()
@@ -293,15 +316,13 @@ def _recognise_csv(probe: Probe) -> bool:
     return text is not None and not text.lstrip().startswith(("{", "[", "<"))
 
 
-def _dictionaries(records: Callable[[Location], Any]) -> Callable[[Location], Iterator[dict[str, Any]]]:
-    """Records with the names of their columns."""
-
-    def read(location: Location) -> Iterator[dict[str, Any]]:
-        names, rows = records(location)
-        for row in rows:
-            yield dict(zip(names or [f"column_{i}" for i in range(len(row))], row, strict=True))
-
-    return read
+def _csv_dictionaries(location: Location) -> Iterator[dict[str, Any]]:
+    """Records with the names of their columns; a column without a name has its number."""
+    names, rows = _csv_records(location)
+    refuse_doubled([name for name in names or [] if name], location.name)
+    for row in rows:
+        listed = names or [""] * len(row)
+        yield dict(zip([name or f"column_{i}" for i, name in enumerate(listed)], row, strict=True))
 
 
 def _register(
@@ -310,6 +331,7 @@ def _register(
     roles: tuple[str, ...],
     recognise: Callable[[Probe], bool],
     read: Callable[[Location], Any],
+    records: Callable[[Location], Iterator[dict[str, Any]]],
     rank: int,
 ) -> None:
     register(
@@ -320,14 +342,15 @@ def _register(
             recognise,
             lambda location, request: RecordBlocks(location, read, request),
             columns=lambda location: list(read(location)[0] or []),
-            records=_dictionaries(read),
+            records=records,
             rank=rank,
         )
     )
 
 
-_register("CSV", (".csv", ".tsv", ".txt"), ROLES, _recognise_csv, _csv_records, 9)
-_register("JSON lines", (".jsonl", ".ndjson"), ("tokens", *ROLES), _recognise_json_lines, _json_records, 8)
+_register("CSV", (".csv", ".tsv", ".txt"), ROLES, _recognise_csv, _csv_records, _csv_dictionaries, 9)
+_LINES = (".jsonl", ".ndjson")
+_register("JSON lines", _LINES, ("tokens", *ROLES), _recognise_json_lines, _json_records, _json_objects, 8)
 
 
 LARGEST = 2**28  # bytes: JSON takes many times its length in memory
