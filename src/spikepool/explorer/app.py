@@ -43,7 +43,7 @@ def create_app(settings: Settings | None = None) -> Any:
         Limits; loopback without a token by default.
     """
     dash = require("dash", "explore")
-    from spikepool.explorer import callbacks, routes
+    from spikepool.explorer import callbacks, content, routes
     from spikepool.explorer.layout import page
     from spikepool.explorer.security import secure
     from spikepool.explorer.services import Services
@@ -65,8 +65,9 @@ def create_app(settings: Settings | None = None) -> Any:
         add_log_handler=False,
     )
     services = Services.start(settings)
-    app.layout = page(settings)
+    app.layout = page(settings, content.content_page())
     callbacks.register(app, services)
+    content.register(app)
     routes.register(app.server, services)
     secure(app.server, settings, list(app.csp_hashes()))
     app.server.extensions["spikepool"] = services

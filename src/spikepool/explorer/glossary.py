@@ -114,6 +114,58 @@ GROUPS: dict[str, tuple[Term, ...]] = {
             code="alpha, kappa",
         ),
         Term(
+            "nu",
+            "Relevance",
+            "ν",
+            "How far relevant tokens lie from the others along the mark that a query looks for, in units of the noise.",
+            code="QueryModel(nu=)",
+        ),
+        Term(
+            "relevant",
+            "Relevant tokens",
+            "L",
+            "How many tokens of a sequence carry the signal, at unknown places; in the prefix model, the first L.",
+            code="QueryModel(L=)",
+        ),
+        Term(
+            "query-overlap",
+            "Overlap of a query",
+            "m",
+            "Cosine of the query with the mark of relevant tokens, not squared: 1 for a perfect query, 0 for a blind "
+            "one.",
+            code="QueryModel(overlap=)",
+        ),
+        Term(
+            "kernel",
+            "Weights of a query",
+            "",
+            "Weight of a token as a function of its score: softmax, exp(βh); gate, a sigmoid that for β = νm is the "
+            "probability of being relevant; linear, max(0, 1 + βh). All are divided by their sum over the sequence.",
+            code="QueryModel(kernel=)",
+        ),
+        Term(
+            "beta",
+            "Slope",
+            "β",
+            "How steeply the weight of a token grows with its score, the inverse temperature; 0 is mean pooling.",
+            code="QueryModel(beta=)",
+        ),
+        Term(
+            "repeat",
+            "Repeating tokens",
+            "",
+            "Whether tokens come from a vocabulary, so that a token has the same score in every sequence, or never "
+            "repeat.",
+            code="QueryModel(V=)",
+        ),
+        Term(
+            "content-gain",
+            "Gain over the mean",
+            "",
+            "Signal over noise of the weights, divided by that of the mean; few very uneven sequences may spoil it.",
+            code="QueryModel.gain",
+        ),
+        Term(
             "effective",
             "Effective tokens",
             "1/κ",

@@ -34,8 +34,17 @@ def hint(key: str, about: str) -> html.Span:
     )
 
 
-def number(id: str, name: str, symbol: str, *, slider: tuple[float, float], step: float = 1, log: bool = False) -> Any:
-    """A slider and a field for one number, kept in step by the page's script."""
+def number(
+    id: str,
+    name: str,
+    symbol: str,
+    *,
+    slider: tuple[float, float],
+    step: float = 1,
+    log: bool = False,
+    key: str | None = None,
+) -> Any:
+    """A slider and a field for one number, kept in step by the page's script; `key` of the glossary, or the id."""
     spec = {
         "id": id,
         "low": slider[0],
@@ -54,7 +63,7 @@ def number(id: str, name: str, symbol: str, *, slider: tuple[float, float], step
                 className="control-head",
                 children=[
                     html.Label([html.Span(name), html.Var(symbol)], htmlFor=id),
-                    hint(id, name),
+                    hint(key or id, name),
                     # Read when the typing pauses, so that 13 is not read as 1 first. No limits here: Dash would
                     # silently put back the old number, the server says what is wrong with the new one.
                     dcc.Input(id=id, type="number", step="any", className="field", debounce=0.35),
@@ -67,7 +76,7 @@ def number(id: str, name: str, symbol: str, *, slider: tuple[float, float], step
     )
 
 
-def choice(id: str, name: str, options: dict[str, str]) -> html.Div:
+def choice(id: str, name: str, options: dict[str, str], *, key: str | None = None) -> html.Div:
     """A group of radio buttons drawn as one segmented control."""
     return html.Div(
         className="control",
@@ -75,7 +84,9 @@ def choice(id: str, name: str, options: dict[str, str]) -> html.Div:
         role="group",
         **{"aria-label": name},
         children=[
-            html.Div(className="control-head", children=[html.Span(name, className="group-name"), hint(id, name)]),
+            html.Div(
+                className="control-head", children=[html.Span(name, className="group-name"), hint(key or id, name)]
+            ),
             dcc.RadioItems(
                 id=id,
                 options=[{"label": label, "value": value} for value, label in options.items()],
@@ -130,8 +141,8 @@ EXPORTS = {"png": "PNG", "svg": "SVG", "csv": "CSV", "json": "JSON", "py": "Pyth
 POLL_MILLISECONDS = 350
 
 
-def page(settings: Settings) -> html.Div:
-    """The whole layout."""
+def page(settings: Settings, *more: Any) -> html.Div:
+    """The whole layout; `more` are pages beside the first."""
     return html.Div(
         className="app",
         children=[
@@ -155,6 +166,7 @@ def page(settings: Settings) -> html.Div:
                     html.Div(className="results", children=_results(settings)),
                 ],
             ),
+            *more,
             html.Footer(
                 [f"spikepool {__version__}", html.Span(" · "), "Nothing you enter leaves this server."],
                 className="footer",
@@ -172,7 +184,8 @@ def _header() -> html.Header:
                 className="nav",
                 **{"aria-label": "Pages"},
                 children=[
-                    html.A("Explore", href="/", **{"aria-current": "page"}),
+                    html.A("Explore", href="/", id="explore-link", **{"aria-current": "page"}),
+                    html.A("Content", href="/content", id="content-link"),
                     html.A("Glossary", href="/glossary", target="_blank"),
                 ],
             ),

@@ -159,11 +159,15 @@ def shortest(number: float) -> str:
     return str(int(number)) if number == int(number) else repr(number)
 
 
-def _integer(text: str, name: str) -> int:
-    low, high = RANGES[name]
+def integer_in(text: str, name: str, low: float, high: float) -> int:
+    """`text` as a whole number in a range."""
     if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
         raise StateError(f"{name} must be a whole number from {int(low):,} to {int(high):,}", text)
     return int(text)
+
+
+def _integer(text: str, name: str) -> int:
+    return integer_in(text, name, *RANGES[name])
 
 
 def _even(text: str, name: str) -> int:
@@ -173,17 +177,20 @@ def _even(text: str, name: str) -> int:
     return value
 
 
-def _number(text: str, name: str, low: float, high: float) -> float:
+def number_in(text: str, name: str, low: float, high: float) -> float:
+    """`text` as a number in a range."""
     if not _REAL.fullmatch(text) or not low <= float(text) <= high:
         raise StateError(f"{name} must be a number from {low:g} to {high:g}", text)
     return float(text) + 0.0  # no negative zero
 
 
 def _real(text: str, name: str) -> float:
-    return _number(text, name, *RANGES[name])
+    return number_in(text, name, *RANGES[name])
 
 
-def _option(options: tuple[str, ...]) -> Callable[[str, str], str]:
+def option_of(options: tuple[str, ...]) -> Callable[[str, str], str]:
+    """A parser of one of `options`."""
+
     def parse(text: str, name: str) -> str:
         if text not in options:
             raise StateError(f"{name} must be one of {', '.join(options)}", text)
@@ -202,7 +209,9 @@ def _matrix(text: str, name: str) -> tuple[tuple[float, ...], ...]:
     rows = [row for row in text.split(";") if row]
     if not 1 <= len(rows) <= MAX_MATRIX_SIZE:
         raise StateError(f"{name} must have 1 to {MAX_MATRIX_SIZE} rows", len(rows))
-    matrix = tuple(tuple(_number(entry, f"an entry of {name}", -1.0, 1.0) for entry in row.split(",")) for row in rows)
+    matrix = tuple(
+        tuple(number_in(entry, f"an entry of {name}", -1.0, 1.0) for entry in row.split(",")) for row in rows
+    )
     lengths = {len(row) for row in matrix}
     if lengths != {len(matrix)}:
         raise StateError(f"{name} must be square; it has {len(matrix)} rows of length", sorted(lengths))
@@ -211,7 +220,7 @@ def _matrix(text: str, name: str) -> tuple[tuple[float, ...], ...]:
 
 def _relative_weights(text: str, name: str) -> tuple[float, ...]:
     values = tuple(
-        _number(entry, f"an entry of {name}", -MAX_RELATIVE_WEIGHT, MAX_RELATIVE_WEIGHT) for entry in text.split(",")
+        number_in(entry, f"an entry of {name}", -MAX_RELATIVE_WEIGHT, MAX_RELATIVE_WEIGHT) for entry in text.split(",")
     )
     total, size = sum(values), sum(map(abs, values))
     if abs(total) <= 1e-6 * size or size < 1e-9:
@@ -224,16 +233,16 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "V": _even,
     "N": _integer,
     "T": _integer,
-    "corr": _option(CORRELATIONS),
+    "corr": option_of(CORRELATIONS),
     "L": _integer,
     "rho": _real,
     "R": _matrix,
     "mu": _real,
-    "w": _option(WEIGHTS),
+    "w": option_of(WEIGHTS),
     "custom": _relative_weights,
-    "table": _option(TABLES),
+    "table": option_of(TABLES),
     "centered": _switch,
-    "plane": _option(PLANES),
+    "plane": option_of(PLANES),
 }
 assert set(_PARSERS) == {field.name for field in fields(State)}
 

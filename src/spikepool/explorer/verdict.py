@@ -25,7 +25,7 @@ class Verdict:
     caution: str = ""  # where the numbers hold only roughly
 
 
-def _decimal(value: float) -> str:
+def decimal(value: float) -> str:
     """Two decimals, without claiming a perfect alignment that is not there."""
     if 0.995 <= value < 1:
         return "more than 0.99"
@@ -38,7 +38,7 @@ def _samples_sentence(panels: Panels) -> str:
     plan, present = panels.plan, panels.prediction.alignment
     target = f"{plan.target:g}"
     if plan.samples is None:
-        limit = f" the limit is {_decimal(plan.limit)}." if plan.limit is not None else ""
+        limit = f" the limit is {decimal(plan.limit)}." if plan.limit is not None else ""
         joint = ";" if limit else "."
         return f"No number of sequences brings it to {target}{joint}{limit}"
     extra = plan.samples - panels.state.N
@@ -56,7 +56,7 @@ def _comparison_sentence(panels: Panels) -> str | None:
     if best == chosen or gain < 0.005:
         return None
     name = NAMES[best]
-    return f"{name[0].upper()}{name[1:]} would reach {_decimal(panels.predictions[best].alignment)}."
+    return f"{name[0].upper()}{name[1:]} would reach {decimal(panels.predictions[best].alignment)}."
 
 
 def _why_not(panels: Panels) -> list[str]:
@@ -96,7 +96,7 @@ def verdict(panels: Panels) -> Verdict:
         assert signal is not None
         headline = "Hidden behind the mean: the top component will say nothing about the signal."
         details.append(
-            f"The signal is the second component (alignment {_decimal(signal.alignment)}); the first is the average "
+            f"The signal is the second component (alignment {decimal(signal.alignment)}); the first is the average "
             "of the vocabulary's noise. Centre the features to remove it."
         )
         tone = "weak"
@@ -104,12 +104,12 @@ def verdict(panels: Panels) -> Verdict:
         headline = "At the threshold: one data set may show the signal, the next may not."
         details.append(
             f"{near[0].upper()}{near[1:]}. In the limit of large sizes the threshold is μ = {prediction.mu_sample:.3g} "
-            f"and the alignment {_decimal(prediction.alignment)}."
+            f"and the alignment {decimal(prediction.alignment)}."
         )
         details.append(_samples_sentence(panels))
         tone = "weak"
     elif prediction.detectable and prediction.alignment > 0:
-        headline = f"Detectable: the top component will align {_decimal(prediction.alignment)} with the signal."
+        headline = f"Detectable: the top component will align {decimal(prediction.alignment)} with the signal."
         details.append(_samples_sentence(panels))
         tone = "good" if prediction.alignment >= 0.5 else "weak"
     elif prediction.detectable:

@@ -184,6 +184,38 @@
     }
   };
 
+  /* ---- pages: positions, and content ---- */
+  own.showPage = function (pathname) {
+    const content = pathname === "/content";
+    for (const [id, shown] of [["explore-link", !content], ["content-link", content]]) {
+      const link = document.getElementById(id);
+      if (shown) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    return [content, !content];
+  };
+
+  /* The content page asks when its controls rest: its answers take up to seconds. */
+  const CONTENT = ["beta", "nu", "L", "overlap", "mu", "kernel", "repeat", "V", "T", "d", "N"];
+  let rest = null;
+  own.content = function (...values) {
+    const state = Object.fromEntries(CONTENT.map((name, i) => [name, values[i]]));
+    if (!state.kernel || window.location.pathname !== "/content") return same();
+    if (Number.isInteger(state.L) && Number.isInteger(state.T) && state.L > state.T) {
+      dash.set_props("q-L", { value: state.T });
+      return same();
+    }
+    clearTimeout(rest);
+    rest = setTimeout(function () {
+      const names = CONTENT.filter((name) => name !== "V" || state.repeat === "finite");
+      const query = names.map((name) => name + "=" + encode(text("q-" + name, state[name]))).join("&");
+      window.history.replaceState(window.history.state, "", "/content#" + query);
+      dash.set_props("content-details", { children: "Computing…" });
+      dash.set_props("content-query", { data: query });
+    }, 250);
+    return state.repeat !== "finite";
+  };
+
   /* ---- theme ---- */
   const { key: KEY, dark, current: currentTheme } = window.spikepoolTheme;
   dark.addEventListener("change", function () {
