@@ -43,7 +43,7 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 WHOLE = ("L", "T", "d", "N", "V")
 VOCABULARIES = ("never", "finite")
-CURVE_STEPS, FINITE_STEPS = 10, 7
+CURVE_STEPS, FINITE_STEPS = 10, 6
 TRAINING = np.round(np.geomspace(30, 20_000, 16)).astype(int)
 READINGS = ("alignment", "mean", "gain", "threshold", "edge", "top")
 MAX_CHARACTERS = 300
@@ -53,7 +53,7 @@ MAX_CHARACTERS = 300
 class ContentState:
     """Everything the tab shows is a function of this value."""
 
-    beta: float = 0.7
+    beta: float = 0.5
     nu: float = 1.5
     L: int = 3
     overlap: float = 1.0
