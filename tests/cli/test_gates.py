@@ -69,14 +69,51 @@ def cut(path):
     return path
 
 
+def laid_out(path, change):
+    """A model whose data and byte ranges are changed."""
+    raw = save(path, MODEL).read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    header, data = json.loads(raw[8 : 8 + length]), raw[8 + length :]
+    data = change(header, data)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def hole(header, data):
+    """Sixteen bytes that no tensor has, before the last tensor."""
+    last = max(header.values(), key=lambda entry: entry["data_offsets"][0])
+    at = last["data_offsets"][0]
+    last["data_offsets"] = [offset + 16 for offset in last["data_offsets"]]
+    return data[:at] + bytes(16) + data[at:]
+
+
+def shift(header, data):
+    for entry in header.values():
+        entry["data_offsets"] = [offset + 16 for offset in entry["data_offsets"]]
+    return bytes(16) + data
+
+
+def overlap(header, data):
+    """The norm is declared to be the first numbers of the table."""
+    header["h.0.norm.weight"]["data_offsets"] = [0, 160]
+    return data
+
+
 # name -> (how the second checkpoint is made, exit code of spectrum --all, of compare --all with a gate, and without)
 CASES = {
     "the same": (lambda p: save(p, MODEL), 0, 0, 0),
     "in shards": (lambda p: shards(p.with_suffix("")), 0, 0, 0),
     "a NaN in a matrix": (lambda p: save(p, with_value("h.0.up.weight", np.nan)), 3, 3, 3),
     "an infinity in a matrix": (lambda p: save(p, with_value("wte.weight", np.inf)), 3, 3, 3),
-    "a NaN in a vector": (lambda p: save(p, with_value("h.0.norm.weight", np.nan)), 0, 3, 3),
-    "a NaN in a convolution": (lambda p: save(p, with_value("h.0.conv.weight", np.nan)), 0, 3, 3),
+    "a NaN in a vector": (lambda p: save(p, with_value("h.0.norm.weight", np.nan)), 3, 3, 3),
+    "a NaN in a convolution": (lambda p: save(p, with_value("h.0.conv.weight", np.nan)), 3, 3, 3),
+    "an infinity in two rows": (lambda p: save(p, with_value("h.0.two_rows.weight", np.inf)), 3, 3, 3),
+    "a NaN in a scalar": (lambda p: save(p, {**MODEL, "h.0.scale": np.float32(np.nan)}), 3, 3, 3),
+    "bytes at the end": (lambda p: laid_out(p, lambda header, data: data + b"more"), 2, 2, 2),
+    "a hole between tensors": (lambda p: laid_out(p, hole), 2, 2, 2),
+    "tensors that overlap": (lambda p: laid_out(p, overlap), 2, 2, 2),
+    "a hole at the start": (lambda p: laid_out(p, shift), 2, 2, 2),
     "the second shard is missing": (lambda p: shards(p.with_suffix(""), drop="b.safetensors"), 3, 3, 3),
     "the first shard is missing": (lambda p: shards(p.with_suffix(""), drop="a.safetensors"), 3, 3, 3),
     "a tensor is not in its shard": (lambda p: shards(p.with_suffix(""), forget="h.0.ids"), 3, 3, 3),
@@ -237,3 +274,21 @@ def test_factors_of_an_adapter_are_weights_like_any_others(run, tmp_path):
         values.flat[0] = np.nan
         broken = save(tmp_path / "b.safetensors", {**factors, name: values})
         assert run("spectrum", broken, "--all")[0] == 3, name
+
+
+def test_the_package_refuses_the_same_layouts(tmp_path):
+    safetensors = pytest.importorskip("safetensors")
+    for number, change in enumerate((lambda header, data: data + b"more", hole, shift, overlap)):
+        path = laid_out(tmp_path / f"{number}.safetensors", change)
+        with pytest.raises(safetensors.SafetensorError):
+            safetensors.safe_open(path, "np")
+
+
+@pytest.mark.parametrize("scale", [1e37, 1e-38])
+def test_a_weight_that_cannot_be_measured_is_not_complete(scale, run, tmp_path):
+    model = {"a": noise(120, 40), "b": noise(120, 40), "c": noise(120, 40) * np.float32(scale)}
+    code, out, _ = run("spectrum", save(tmp_path / "m.safetensors", model), "--all")
+    assert code == 0
+    assert "Verdict: look. The entries of c are too large or too small" in out
+    code, out, _ = run("spectrum", save(tmp_path / "m.safetensors", MODEL), "--all")
+    assert "2 weights were measured, and none lacks rank; 1 were not." in " ".join(out.split())

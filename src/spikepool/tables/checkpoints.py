@@ -287,7 +287,7 @@ def _prefix(first: list[str], second: list[str]) -> tuple[str, int]:
 def _compare(files: tuple[Any, Any], entries: tuple[TensorEntry, TensorEntry], single: list[bool]) -> WeightChange:
     names = [None if alone else entry.name for entry, alone in zip(entries, single, strict=True)]
     shapes = (entries[0].shape, entries[1].shape)
-    plain_pair = [_open_any(file, name, shape) for file, name, shape in zip(files, names, shapes, strict=True)]
+    plain_pair = [open_any(file, name, shape) for file, name, shape in zip(files, names, shapes, strict=True)]
     drift, norms = _drift(plain_pair[0], plain_pair[1], shapes[0] == shapes[1])
     counts: tuple[int | None, int | None] = (None, None)
     overlaps: tuple[SpaceOverlap, ...] = ()
@@ -310,7 +310,7 @@ def _compare(files: tuple[Any, Any], entries: tuple[TensorEntry, TensorEntry], s
     )
 
 
-def _open_any(file: Any, name: str | None, shape: tuple[int, ...]) -> BlockSource | None:
+def open_any(file: Any, name: str | None, shape: tuple[int, ...]) -> BlockSource | None:
     """A tensor of any rank and type; None for one without entries."""
     return None if 0 in shape else open_blocks(locate_table(file).url, column=name, role="table")
 
@@ -338,10 +338,12 @@ def _spaces(pair: tuple[BlockSource, BlockSource], files: tuple[Any, Any]) -> tu
 def _drift(a: BlockSource | None, b: BlockSource | None, same: bool) -> tuple[float | None, tuple[float, float]]:
     """‖B − A‖/‖A‖ of equal shapes, summed from the differences so that small ones keep their digits; and both norms."""
     if a is None or b is None or not same:
-        sizes = [0.0 if source is None else math.sqrt(sum(_squares(x) for x in _flat(source))) for source in (a, b)]
+        sizes = [
+            0.0 if source is None else math.sqrt(sum(_squares(x) for x in flat_entries(source))) for source in (a, b)
+        ]
         return (0.0 if same else None), (sizes[0], sizes[1])
     moved = first = second = 0.0
-    for x, y in meeting(_flat(a), _flat(b)):
+    for x, y in meeting(flat_entries(a), flat_entries(b)):
         moved, first, second = moved + _squares(y - x), first + _squares(x), second + _squares(y)
     norms = math.sqrt(first), math.sqrt(second)
     return (math.sqrt(moved / first) if first else math.inf if moved else 0.0), norms
@@ -351,7 +353,7 @@ def _squares(x: FloatArray) -> float:
     return float(np.dot(x, x))
 
 
-def _flat(source: BlockSource) -> Iterator[FloatArray]:
+def flat_entries(source: BlockSource) -> Iterator[FloatArray]:
     """All the entries in order, in float64 and in pieces; raises where one is not finite."""
     for start, chunk in source.chunks():
         entries = np.asarray(chunk).reshape(-1)

@@ -18,6 +18,7 @@ from spikepool.errors import (
     TableFormatError,
 )
 from spikepool.kit.progress import Progress
+from spikepool.tables.checkpoints import flat_entries, open_any
 from spikepool.tables.spectrum import TableSpectrum
 
 # A weight whose spectral norm differs by more than this factor from the median of its kind (its name with the numbers
@@ -37,7 +38,7 @@ class EveryWeight:
     ----------
     fits : dict of str to TableSpectrum
     failed : dict of str to str
-        Matrices that cannot be read or hold NaN, and why.
+        Tensors of any shape that cannot be read or hold NaN, and why.
     missing : dict of str to str
         Tensors that the file announces and does not hold, such as those of a missing shard.
     skipped : dict of str to str
@@ -46,6 +47,8 @@ class EveryWeight:
         Matrices that have no bulk: too small, or constant.
     constant : list of str
         Those of them whose rows are all equal.
+    extreme : list of str
+        Those of them whose entries are so large or small that their squares overflow.
     about : list of str
         Notes about the file as a whole.
     """
@@ -56,6 +59,7 @@ class EveryWeight:
     skipped: dict[str, str] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
     constant: list[str] = field(default_factory=list)
+    extreme: list[str] = field(default_factory=list)
     about: list[str] = field(default_factory=list)
 
     @property
@@ -91,6 +95,7 @@ class EveryWeight:
         lines = [f"{len(self.skipped)} tensor(s) were skipped. Next: read why above."] if self.skipped else []
         check = "Next: check that it was trained and saved as intended."
         lines += [f"{name} is constant. {check}" for name in self.constant]
+        lines += [f"The entries of {name} are too large or too small to be measured. {check}" for name in self.extreme]
         lines += [
             f"{name} has rank {fit.rank_} of {min(fit.shape_)}. {check}"
             for name, fit in self.fits.items()
@@ -109,6 +114,8 @@ class EveryWeight:
         first = self.ordered()[0]
         count, share = self.fits[first].n_outliers_, outlier_share(self.fits[first])
         text = f"{len(self.fits)} weights are complete, and none lacks rank."
+        if self.unmeasured:
+            text = f"{len(self.fits)} weights were measured, and none lacks rank; {len(self.unmeasured)} were not."
         if count:
             text += f" {first} stands out most: {count} outlier(s) hold {100 * share:.0f} % of its variance."
         return f"{text} Next: nothing to do; record a baseline with --json to notice later changes."
@@ -181,10 +188,23 @@ def every_weight(file: Any, *, held_out: bool = False, fast: bool = False, progr
                 )
                 weights.fits[tensor.name] = TableSpectrum(null_draws=0, progress=False, **settings).fit(source)
             except SpikepoolError as err:  # one matrix does not spoil the others
+                if isinstance(err, DomainError) and "overflow" in str(err):
+                    weights.extreme.append(tensor.name)
                 if isinstance(err, DomainError) and "equal" in str(err):
                     weights.constant.append(tensor.name)
                 _kind(weights, err)[tensor.name] = str(err)
             bar.advance()
+    # the other tensors have no spectrum, but NaN in one of them spoils a model as well
+    done = {*weights.fits, *weights.failed, *weights.skipped}
+    for tensor in tensors:
+        if not tensor.problem and tensor.name not in done:
+            try:
+                entries = open_any(file, None if len(tensors) == 1 else tensor.name, tensor.shape)
+                for _ in () if entries is None else flat_entries(entries):
+                    pass
+            except (NonFiniteError, DataSourceError) as err:
+                weights.unmeasured.pop(tensor.name, None)
+                weights.failed[tensor.name] = str(err)
     return weights
 
 

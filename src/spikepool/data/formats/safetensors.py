@@ -217,7 +217,23 @@ def _parsed_header(file: Path, size: int, _changed: int) -> tuple[dict[str, Any]
             )
         header = _parse(stream.read(length), file.name)
     header.pop("__metadata__", None)
+    _check_layout(header, size - 8 - length, file.name)
     return header, 8 + length, size
+
+
+def _check_layout(header: dict[str, Any], size: int, file: str) -> None:
+    """Raise unless the byte ranges of the tensors fill the data without holes or overlaps, as the format demands."""
+    ranges: list[Any] = [entry.get("data_offsets") if isinstance(entry, dict) else None for entry in header.values()]
+    if not all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_count, pair)) for pair in ranges):
+        return  # named when the tensor is opened or listed
+    end = 0
+    for begin, stop in sorted(map(tuple, ranges)):
+        if begin != end:
+            what = "overlap" if begin < end else "leave a hole"
+            raise TableFormatError(f"tensors of {file} {what} at byte {begin} of the data", remedy="Download it again")
+        end = stop
+    if end < size:
+        raise TableFormatError(f"{file} has {size - end:,} bytes after its last tensor", remedy="Download it again")
 
 
 def _parse(text: bytes, file: str) -> dict[str, Any]:
