@@ -37,7 +37,7 @@ def model(tmp_path_factory):
 def test_tensors_are_listed(run, model):
     code, out, _ = run("spectrum", model, "--list", "--json")
     assert code == 0
-    listed = {entry["name"]: entry for entry in json.loads(out)}
+    listed = {entry["name"]: entry for entry in json.loads(out)["tensors"]}
     assert listed["embed_tokens.weight"]["shape"] == [V, D]
     assert listed["layers.0.bias"]["matrix"] is False
     code, out, _ = run("spectrum", model, "--list")

@@ -220,6 +220,30 @@ def test_a_gate_against_a_recorded_baseline(run, tmp_path):
         assert "--baseline" in err
     code, _, err = run("spectrum", first, "--all", "--fail-if", "outliers_change>2")
     assert code == 2, "a change needs a baseline"
+    assert run("spectrum", first, "--list", "--fail-if", "outliers>2")[0] == 2, "a list evaluates nothing"
+
+
+def test_a_value_that_becomes_infinite_has_changed(run, tmp_path):
+    """JSON has null for infinity: a baseline with null and a finite number now, or the reverse, is a change."""
+    model = {"w": noise(300, 80)}
+    singular = {"w": np.concatenate([model["w"][:, :79], model["w"][:, :1]], axis=1)}
+    for before, after, expected in ((model, singular, 3), (singular, model, 3), (singular, singular, 0)):
+        recorded = tmp_path / "baseline.json"
+        recorded.write_text(run("spectrum", save(tmp_path / "a.safetensors", before), "--all", "--json")[1])
+        second = save(tmp_path / "b.safetensors", after)
+        gate = ("--baseline", recorded, "--fail-if", "condition_change>0.5")
+        assert run("spectrum", second, "--all", *gate)[0] == expected
+
+
+def test_a_baseline_is_a_regular_file(run, tmp_path, first):
+    import os
+
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        assert run("spectrum", first, "--all", "--baseline", path, "--fail-if", "outliers_change>2")[0] == 2
+        assert run("predict", "-w", path)[0] == 2
+        assert run("forecast-curve", path)[0] == 2
+        assert run("spectrum", first, "--tokenizer", path)[0] == 2
 
 
 @pytest.mark.parametrize("limit", ["nan", "1e400", "inf", "-inf"])

@@ -3,6 +3,8 @@
 import csv
 import hashlib
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -220,3 +222,47 @@ def test_an_export_is_never_written_into_its_model(run, folder, monkeypatch):
     assert run("export", "model", "--sentence-transformers", "model", "--overwrite")[0] == 2
     assert run("export", "model", "--sentence-transformers", "model/new", "--overwrite")[0] == 2
     assert content(folder) == start
+
+
+# Commands that print JSON beside those of WRITERS, by name: arguments, and options that add fields.
+OTHERS = {
+    "tensors": ("spectrum", "a.safetensors", "--list"),
+    "figures": ("reproduce", "--list"),
+    "compare --delta": ("compare", "a.safetensors", "b.safetensors", "--delta"),
+    "compare --all --delta": ("compare", "a.safetensors", "b.safetensors", "--all", "--delta"),
+    "forecast-curve --rounds": ("forecast-curve", "curve.csv", "--target", 0.9, "--rounds", 2),
+}
+JSON = {
+    name: command for name, (command, *_) in WRITERS.items() if " to " not in name or name.endswith((" npy", " CSV"))
+}
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "json-and-exit-codes.md"
+
+
+def documented():
+    """Fields of each schema, as the page lists them; True for those that are always there."""
+    rows = re.findall(r"^\| `(spikepool\.[a-z-]+/\d+)` \|[^|]*\| (.*) \|$", PAGE.read_text(), re.M)
+    return {name: {field: not star for field, star in re.findall(r"`(\w+)`(\*?)", cells)} for name, cells in rows}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*JSON, *OTHERS])
+def test_every_json_output_has_a_schema_that_is_documented(name, here, run, tmp_path):
+    command = JSON.get(name) or OTHERS[name]
+    _, option, out, _ = WRITERS.get(name, (None, None, "x", None))
+    given = (
+        [option, tmp_path / out] if command[0] in ("report", "reproduce", "encode", "fit", "apply", "export") else []
+    )
+    code, text, err = run(*command, *(given if name not in OTHERS else []), "--json")
+    assert code == 0, err
+    answer = json.loads(text)
+    fields = documented()[answer["schema"]]
+    assert set(answer) - {"schema"} <= set(fields)
+    assert {field for field, always in fields.items() if always} <= set(answer)
+
+
+def test_the_page_lists_every_exit_code():
+    from spikepool.cli.application import app
+
+    table = PAGE.read_text().partition("## JSON")[0]
+    for code in re.findall(r"\d+", str(app.info.epilog)):
+        assert re.search(rf"^\|[^|]*\b{code}\b[^|]*\|", table, re.M), code

@@ -288,3 +288,95 @@ def test_serve_checks_the_port(port):
 
     with pytest.raises(InvalidInputError, match="port"):
         serve(port=port, open_browser=False)
+
+
+def test_connections_that_send_a_byte_now_and_then_are_closed(application, monkeypatch):
+    """More of them than the server may hold: each is closed in time, and the page is answered afterwards."""
+    import socket
+    import threading
+    import time
+    from urllib.request import urlopen
+
+    from waitress.server import create_server
+
+    from spikepool.explorer import security
+
+    monkeypatch.setattr(security, "REQUEST_SECONDS", 1.0)
+    server = create_server(application.app.server, host="127.0.0.1", port=0, threads=4, connection_limit=12)
+    security.refuse_slow_requests(server)
+    threading.Thread(target=server.run, daemon=True).start()
+    slow = [socket.create_connection(("127.0.0.1", server.effective_port), timeout=5) for _ in range(11)]
+    for link in slow:
+        link.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+        link.setblocking(False)
+    open_links, end = list(slow), time.monotonic() + 8
+    while open_links and time.monotonic() < end:
+        time.sleep(0.3)
+        for link in list(open_links):
+            try:
+                link.send(b"x")
+                if link.recv(100) == b"":
+                    open_links.remove(link)
+            except BlockingIOError:
+                pass
+            except OSError:
+                open_links.remove(link)
+    assert not open_links
+    with urlopen(f"http://127.0.0.1:{server.effective_port}/", timeout=10) as answer:
+        assert answer.status == 200
+    server.close()
+
+
+def test_the_page_below_a_path_and_behind_a_proxy():
+    app = create_app(Settings(base_path="/tools/spikepool/", allowed_hosts=("explorer.example",)))
+    try:
+        client = app.server.test_client()
+        headers = {"Host": "explorer.example"}
+        page = client.get("/tools/spikepool/", headers=headers).get_data(as_text=True)
+        assert "<noscript>" in page
+        for path in ("glossary", "export/spikepool.csv", "assets/explorer.css", "_dash-layout"):
+            assert client.get(f"/tools/spikepool/{path}", headers=headers).status_code == 200, path
+        assert client.get("/glossary", headers=headers).status_code == 404
+        assert client.get("/tools/spikepool/", headers={"Host": "other.example"}).status_code == 403
+        glossary = client.get("/tools/spikepool/glossary", headers=headers).get_data(as_text=True)
+        layout = client.get("/tools/spikepool/_dash-layout", headers=headers).get_data(as_text=True)
+        assert "='/" not in glossary, "links are relative"
+        assert '"href":"/' not in layout.replace(" ", "")
+    finally:
+        app.server.extensions["spikepool"].close()
+
+
+@pytest.mark.parametrize("path", ["", "spikepool", "/spikepool", "//evil/", "/a/../b/", "/a b/", "/a?b/", "https://x/"])
+def test_a_base_path_is_a_path(path):
+    with pytest.raises(InvalidInputError, match="base path"):
+        Settings(base_path=path)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "http://a.org", "a.org/", "*"])
+def test_an_allowed_host_is_a_name(name):
+    with pytest.raises(InvalidInputError, match="allowed host"):
+        Settings(allowed_hosts=(name,))
+
+
+def test_the_token_comes_from_a_file_or_the_environment(monkeypatch, tmp_path, capsys):
+    """Never from the arguments, which every user of the machine can read."""
+    import spikepool.explorer
+    from spikepool.cli import main
+
+    seen = []
+    monkeypatch.setattr(spikepool.explorer, "serve", lambda **options: seen.append(options))
+
+    def explore(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main(["explore", "--no-browser", *map(str, arguments)])
+        return stop.value.code
+
+    assert explore("--token", "a-long-enough-token") == 2
+    (tmp_path / "token").write_text("from-a-file-12345\n")
+    assert explore("--token-file", tmp_path / "token", "--base-path", "/x/", "--allowed-host", "a.org") == 0
+    assert seen[-1]["token"] == "from-a-file-12345"
+    assert (seen[-1]["settings"].base_path, seen[-1]["settings"].allowed_hosts) == ("/x/", ("a.org",))
+    monkeypatch.setenv("SPIKEPOOL_TOKEN", "from-the-environment")
+    assert explore() == 0
+    assert seen[-1]["token"] == "from-the-environment"
+    assert explore("--token-file", tmp_path / "nowhere") == 2

@@ -41,7 +41,7 @@ app = typer.Typer(
     name="spikepool",
     help="Predict, optimise and verify how much of a hidden signal survives pooling of token embeddings.",
     epilog="Exit codes: 0 success, 2 wrong usage or invalid input, 3 a condition of --fail-if holds, "
-    "1 any other failure, 130 interrupted.",
+    "1 any other failure, 130 interrupted, 143 and 129 ended by SIGTERM and SIGHUP.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

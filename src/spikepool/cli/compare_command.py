@@ -81,7 +81,7 @@ def compare(
     fitted = comparison.delta if delta else None
     if as_json:
         extra = {} if changed is None else {"delta": changed.to_dict(), "delta_spectrum": fitted and fitted.to_dict()}
-        print_json({**comparison.to_dict(), **extra, "gates": results})
+        print_json("compare", {**comparison.to_dict(), **extra, "gates": results})
     else:
         print(comparison.summary())
         if changed is not None:
@@ -130,7 +130,8 @@ def _checkpoints(
     if as_json:
         described = {name: kind if isinstance(kind, str) else kind.to_dict() for name, kind in kinds.items()}
         print_json(
-            {**comparison.to_dict(), **({"deltas": described} if delta else {}), "verdict": verdict, "gates": results}
+            "checkpoints",
+            {**comparison.to_dict(), **({"deltas": described} if delta else {}), "verdict": verdict, "gates": results},
         )
     elif as_csv:
         rows = [

@@ -14,6 +14,8 @@ from spikepool.cli.output import checked_out, print_json, write_out
 if TYPE_CHECKING:
     from spikepool.forecasting.result import Forecast
 
+LARGEST_CURVE = 2**26  # bytes of a file of measured points
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
@@ -61,7 +63,7 @@ def forecast_curve(
         )
     plan = None if rounds is None else result.rounds(rounds=rounds)
     if as_json:
-        print_json({**result.to_dict(), **({} if plan is None else {"rounds": plan.to_dict()})})
+        print_json("forecast-curve", {**result.to_dict(), **({} if plan is None else {"rounds": plan.to_dict()})})
     else:
         print(result.summary())
         if plan is not None:
@@ -93,12 +95,13 @@ def _bounds(text: str | None) -> tuple[float | None, float | None] | None:
 def _read(path: Path) -> tuple[list[float], list[list[float]], str]:
     """Sizes, scores (NaN where a cell is empty) and the name of the score from a CSV, with or without a header."""
     from spikepool.errors import InvalidInputError
+    from spikepool.kit.files import read_file
 
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if any(cell.strip() for cell in row)]
-    except OSError as err:
-        raise InvalidInputError(f"cannot read {path}", err.strerror, "Pass a CSV with sizes and scores") from err
+        lines = read_file(path, LARGEST_CURVE).decode("utf-8-sig").splitlines()
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(cell.strip() for cell in row)]
+    except (UnicodeDecodeError, csv.Error) as err:
+        raise InvalidInputError(f"cannot read {path}", str(err), "Pass a CSV with sizes and scores") from err
     name = "score"
     if rows and not _is_number(rows[0][0]):
         header = rows.pop(0)

@@ -83,7 +83,7 @@ def pool(
     for name in features:
         write_pooled(fitted, rows, name, observed, overwrite=overwrite)
     if as_json:
-        print_json({**_pooling_record(fitted, rows.shape, features), "labels_seen": learned})
+        print_json("pool", {**_pooling_record(fitted, rows.shape, features), "labels_seen": learned})
     else:
         print(fitted.summary())
         most = getattr(fitted, "max_samples", None)
@@ -189,7 +189,7 @@ def diagnose(
             rows, V=vocabulary, target=target, groups=chosen, population_size=population_size, random_state=seed
         )
     if as_json:
-        print_json(result.to_dict())
+        print_json("diagnose", result.to_dict())
     else:
         print(result.summary())
     drawn = ("spectrum", "spans", "rows") if result.verdict == "coloured" else ("spectrum",)
@@ -249,7 +249,7 @@ def forecast(
             random_state=seed,
         )
     if as_json:
-        print_json(result.to_dict())
+        print_json("forecast", result.to_dict())
     else:
         print(result.summary())
     write_out(
@@ -319,7 +319,7 @@ def report(
         )
     result.save(out, overwrite=overwrite)
     if as_json:
-        print_json(result.to_dict())
+        print_json("report", result.to_dict())
     else:
         print(result.summary())
         print(f"\nPage: {out}")

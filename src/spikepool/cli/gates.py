@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from spikepool.errors import InvalidInputError
+from spikepool.kit.files import read_file
 from spikepool.kit.showing import one_line
 
 GATE_EXIT = 3  # exit code of a command whose result meets a condition
@@ -145,9 +146,12 @@ def _with_changes(values: Values, before: Values | None) -> dict[str, Any]:
     """Values, and how far each is from the baseline: |now − then|, relative to then for norms and edges."""
     changes: dict[str, Any] = {}
     for name, now in values.items():
-        then = None if before is None else before.get(name)
-        if now is None or then is None:
+        then: Any = None if before is None else before.get(name)
+        infinite = [value is None or math.isinf(value) for value in (now, then)]  # JSON has null for infinity
+        if before is None or (now is None and then is None):
             changes[f"{name}_change"] = None
+        elif any(infinite):
+            changes[f"{name}_change"] = 0.0 if all(infinite) else math.inf
         elif now == then:
             changes[f"{name}_change"] = 0.0
         elif name in RELATIVE and then:
@@ -163,9 +167,7 @@ def read_baseline(path: Path | None) -> dict[str, Values] | None:
         return None
     remedy = "Record one with: spikepool spectrum FILE --all --json > baseline.json"
     try:
-        if path.stat().st_size > _LARGEST_BASELINE:
-            raise ValueError("it is too large")
-        recorded = json.loads(path.read_text(encoding="utf-8"))["gates"]
+        recorded = json.loads(read_file(path, _LARGEST_BASELINE).decode("utf-8"))["gates"]
         if not isinstance(recorded, dict) or not all(isinstance(values, dict) for values in recorded.values()):
             raise ValueError("it has no values")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as err:

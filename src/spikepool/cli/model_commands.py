@@ -48,7 +48,7 @@ def predict(
     title = describe(model, options.described_correlation)
     if as_json:
         records = [{"weights": name, **p.to_dict()} for name, p in predictions.items()]
-        print_json({"model": options.fields(model), "exact": exact, "predictions": records})
+        print_json("predict", {"model": options.fields(model), "exact": exact, "predictions": records})
     else:
         _print_predictions(title, predictions)
     write_out(
@@ -163,7 +163,7 @@ def simulate(
     ]
     if as_json:
         fields = {"model": options.fields(model), "exact": exact, "trials": trials, "seed": seed}
-        print_json({**fields, "simulations": results})
+        print_json("simulate", {**fields, "simulations": results})
     else:
         print_table(title, header, rows)
         _print_notes(notes)
@@ -239,13 +239,14 @@ def plan(
     ]
     if as_json:
         print_json(
+            "plan",
             {
                 "model": options.fields(model),
                 "target": alignment,
                 "requirements": [{"weights": name, **item} for name, item in needs.items()],
                 "requirements_by_target": by_target,
                 "samples_by_vocabulary_and_signal": by_size,
-            }
+            },
         )
     else:
         for place, table in enumerate(tables):

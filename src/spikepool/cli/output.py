@@ -10,15 +10,19 @@ from typing import Any
 
 from spikepool.kit.showing import html_page, one_line, to_json
 
+SCHEMA_VERSION = 1  # of all JSON outputs; raised when a field changes its meaning or goes
 WIDTH = 180  # columns of a table that does not go to a terminal
 MOST_ROWS = 2000  # lines of a table on standard output
 PICTURES = (".png", ".svg", ".pdf")
 PAGES = (".html", ".htm")
 
 
-def print_json(value: Any) -> None:
-    """Indented JSON on standard output."""
-    print(to_json(value))
+def print_json(name: str, value: dict[str, Any]) -> None:
+    """Indented JSON on standard output, with the name and version of its schema first.
+
+    ``docs/howto/json-and-exit-codes.md`` lists the fields of every schema.
+    """
+    print(to_json({"schema": f"spikepool.{name}/{SCHEMA_VERSION}", **value}))
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -65,7 +65,7 @@ def query(
     title = f"d={d} N={N} T={T} L={L} mu={mu:g} nu={nu:g} overlap={overlap:g}, {vocabulary}"
     if as_json:
         shared = {"d": d, "N": N, "T": T, "L": L, "mu": mu, "nu": nu, "overlap": overlap, "V": V, "normalize": not raw}
-        print_json({"model": shared, "trials": trials, "seed": seed, "predictions": records})
+        print_json("query", {"model": shared, "trials": trials, "seed": seed, "predictions": records})
     else:
         _print(title, records, predictions)
     write_out(

@@ -47,7 +47,7 @@ def sweep(
     out = checked_out(out, overwrite, [str(spec), store])
     dataset = run(load_spec(spec), store=store, scheduler=scheduler, workers=workers, retry_failed=retry_failed)
     if as_json:
-        print_json(dataset.to_dict(data="list"))
+        print_json("sweep", dataset.to_dict(data="list"))
     else:
         print_table(SWEEP_TITLE, *_cells(dataset))
         if store is not None:
@@ -108,7 +108,8 @@ def reproduce(
     if list_figures:
         rows = [[str(spec.number), spec.name, spec.title] for spec in FIGURES.values()]
         if as_json:
-            print_json([{"number": s.number, "name": s.name, "title": s.title} for s in FIGURES.values()])
+            listed = [{"number": s.number, "name": s.name, "title": s.title} for s in FIGURES.values()]
+            print_json("figures", {"figures": listed})
         else:
             print_table("Figures", ["number", "name", "title"], rows)
         return
@@ -116,7 +117,7 @@ def reproduce(
     settings = Settings(full=full, seed=seed, scheduler=scheduler, store=out / "stores", table=table)
     report = make_report(chosen, settings, out, overwrite=overwrite)
     if as_json:
-        print_json(report.summary())
+        print_json("reproduce", report.summary())
     else:
         rows = [
             [
@@ -140,9 +141,29 @@ def explore(
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on.", min=0, max=65535)] = 8050,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
-    token: Annotated[str | None, typer.Option("--token", help="Access token; made up when not given.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            help="File with the access token; else SPIKEPOOL_TOKEN, else one is made where it is needed.",
+        ),
+    ] = None,
+    base_path: Annotated[str, typer.Option("--base-path", help="Path of the page behind a proxy: /spikepool/.")] = "/",
+    allowed_host: Annotated[
+        list[str] | None, typer.Option("--allowed-host", help="Name by which a proxy asks; may be repeated.")
+    ] = None,
 ) -> None:
-    """Serve the interactive explorer."""
-    from spikepool.explorer import serve
+    """Serve the interactive explorer.
 
-    serve(host=host, port=port, open_browser=browser, token=token)
+    A token is never an argument: other users of the machine can read the arguments of a process.
+    """
+    import os
+
+    from spikepool.explorer import Settings, serve
+    from spikepool.kit.files import read_file
+
+    token = os.environ.get("SPIKEPOOL_TOKEN") or None
+    if token_file is not None:
+        token = read_file(token_file, 4096).decode("utf-8", "replace").strip()
+    settings = Settings(base_path=base_path, allowed_hosts=tuple(allowed_host or ()))
+    serve(host=host, port=port, open_browser=browser, token=token, settings=settings)

@@ -82,6 +82,8 @@ def spectrum(
     for flag, given in (("--tensor", tensor is not None), ("--transpose", transpose), ("--out", out is not None)):
         if given and (list_only or (every and flag != "--out")):
             raise InvalidInputError(f"{flag} does not go with {'--list' if list_only else '--all'}", remedy="Drop one")
+    if list_only and (fail_if or allow or baseline is not None):
+        raise InvalidInputError("--list evaluates no condition", remedy="Drop --fail-if, --allow and --baseline")
     if as_csv and (as_json or list_only):
         raise InvalidInputError(f"--csv does not go with {'--json' if as_json else '--list'}", remedy="Drop one")
     for flag, given in (("--fast", fast), ("--held-out", held_out)):
@@ -101,7 +103,7 @@ def spectrum(
     fitted = _fit(file, tensor, transpose, tokenizer)
     results = {fitted.name_: weight_values(fitted)}
     if as_json:
-        print_json({**fitted.to_dict(), "gates": results})
+        print_json("spectrum", {**fitted.to_dict(), "gates": results})
     elif as_csv:
         _csv({fitted.name_: fitted}, results)
     else:
@@ -155,7 +157,8 @@ def _list(file: str, as_json: bool) -> None:
 
     tensors = list_tensors(file)
     if as_json:
-        print_json([{"name": t.name, "shape": t.shape, "dtype": t.dtype, "matrix": t.is_matrix} for t in tensors])
+        listed = [{"name": t.name, "shape": t.shape, "dtype": t.dtype, "matrix": t.is_matrix} for t in tensors]
+        print_json("tensors", {"tensors": listed})
         return
     rows = [
         [
@@ -190,7 +193,7 @@ def _all_weights(file: str, weights: EveryWeight, gates: Gates, out: Path | None
         ]
         reasons = {kind: getattr(weights, kind) for kind in weights.counts}
         answer = {"weights": records, **reasons, "notes": weights.about, "counts": weights.counts, "verdict": verdict}
-        print_json({**answer, "gates": results})
+        print_json("weights", {**answer, "gates": results})
     elif as_csv:
         _csv(fits, results)
     else:

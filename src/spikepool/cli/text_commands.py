@@ -66,7 +66,7 @@ def encode(
         "out": str(out),
     }
     if as_json:
-        print_json(record | {"notes": [*table.notes, *encoded.notes]})
+        print_json("encode", record | {"notes": [*table.notes, *encoded.notes]})
         return
     print(f"Token embeddings {tuple(encoded.X.shape)} of {encoded.encoder}, layers {list(encoded.layers)}: {out}")
     for note in (*table.notes, *encoded.notes):
@@ -115,7 +115,7 @@ def fit(
     notes = [*table.notes, *encoded.notes]
     if as_json:
         record = {"model": str(out), "decision": model.decision_, "layer": model.layer_, "notes": notes}
-        print_json(record | {"gain": model.improvement_, "gain_standard_error": model.improvement_error_})
+        print_json("fit", record | {"gain": model.improvement_, "gain_standard_error": model.improvement_error_})
         return
     print(model.summary())
     for note in notes:
@@ -168,7 +168,7 @@ def apply(
             rows, empty = rows + 1, empty + (values is None)
             write(record, dict(zip(added, values or [None] * len(added), strict=True)), rows)
     if as_json:
-        print_json({"rows": rows, "empty": empty, "columns": added, "model": str(model), "out": str(out)})
+        print_json("apply", {"rows": rows, "empty": empty, "columns": added, "model": str(model), "out": str(out)})
         return
     print(f"{rows - empty:,} predictions: {out}", file=sys.stderr)
     if empty:
@@ -287,7 +287,7 @@ def export(
         _sentence_transformer(fitted, model, sentence_transformers)
     written = {"onnx": onnx, "sentence-transformers": sentence_transformers}
     if as_json:
-        print_json({"model": str(model), "written": {kind: str(out) for kind, out in written.items() if out}})
+        print_json("export", {"model": str(model), "written": {kind: str(out) for kind, out in written.items() if out}})
         return
     for kind, out in written.items():
         if out is not None:

@@ -25,6 +25,7 @@ from spikepool.data.formats import PICKLE_REMEDY, TensorEntry, recognise, suffix
 from spikepool.data.locations import Location, is_path, is_url, locate
 from spikepool.data.opening import open_blocks
 from spikepool.errors import (
+    DataSourceError,
     InvalidInputError,
     MemoryBudgetError,
     ShapeError,
@@ -34,6 +35,7 @@ from spikepool.errors import (
     require,
 )
 from spikepool.kit import validation as check
+from spikepool.kit.files import read_file, regular_file
 from spikepool.kit.memory import require_memory
 
 # Widths the analysis accepts. The covariance takes 8 d² bytes: 2 GiB at the first limit. A file smaller than its
@@ -236,14 +238,15 @@ def read_tokens(path: Any) -> list[str]:
             raise TableFormatError("the folder has no tokenizer", file.name, f"It should hold {' or '.join(BESIDE)}")
         file = beside
     try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise TableFormatError("the file is too large for a tokenizer", file.name, "Pass tokenizer.json")
+        regular_file(file, LARGEST_FILE)
         if file.suffix.lower() == ".gguf":
             from spikepool.data.formats.gguf import gguf_tokens
 
             return _required(gguf_tokens(file), file)
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as err:
+        text = read_file(file, LARGEST_FILE).decode("utf-8")
+    except TableFormatError:
+        raise
+    except (OSError, DataSourceError, UnicodeDecodeError) as err:
         raise TableFormatError(f"cannot read the tokenizer ({err})", str(path), "Pass tokenizer.json") from err
     if file.suffix.lower() != ".json":
         return text.splitlines()

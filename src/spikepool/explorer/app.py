@@ -26,6 +26,7 @@ _INDEX = """<!DOCTYPE html>
     {%css%}
   </head>
   <body>
+    <noscript>The explorer needs JavaScript. The command spikepool predict prints the same numbers.</noscript>
     {%app_entry%}
     <footer>{%config%}{%scripts%}{%renderer%}</footer>
   </body>
@@ -62,6 +63,8 @@ def create_app(settings: Settings | None = None) -> Any:
             {"name": "color-scheme", "content": "light dark"},
         ],
         index_string=_INDEX,
+        routes_pathname_prefix=settings.base_path,
+        requests_pathname_prefix=settings.base_path,
         add_log_handler=False,
     )
     services = Services.start(settings)
@@ -98,7 +101,7 @@ def serve(
     settings : Settings, optional
         Limits; `host` and `token` above take the place of its own.
     """
-    from spikepool.explorer.security import MAX_REQUEST_BYTES
+    from spikepool.explorer.security import MAX_REQUEST_BYTES, refuse_slow_requests
 
     waitress = require("waitress", "explore")
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
@@ -120,9 +123,12 @@ def serve(
             port=port,
             threads=settings.threads,
             max_request_body_size=MAX_REQUEST_BYTES,
-            channel_timeout=60,
+            channel_timeout=30,
+            connection_limit=500,
+            asyncore_use_poll=True,
             ident="spikepool",
         )
+        refuse_slow_requests(server)
         _announce(settings, server.effective_port if hasattr(server, "effective_port") else port, open_browser)
         with _termination_as_interrupt():
             server.run()
@@ -153,7 +159,7 @@ def _announce(settings: Settings, port: int, open_browser: bool) -> None:
     name = f"[{settings.host}]" if ":" in settings.host else settings.host
     shown = "localhost" if settings.host in ("0.0.0.0", "::") else name
     secret = f"?token={settings.token}" if settings.token else ""
-    address = f"http://{shown}:{port}/{secret}"
+    address = f"http://{shown}:{port}{settings.base_path}{secret}"
     if not settings.is_loopback:
         print(
             f"warning: the explorer listens on {settings.host}, where other machines can reach it, without encryption. "

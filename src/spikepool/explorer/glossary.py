@@ -365,9 +365,9 @@ def to_page() -> str:
         "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         "<title>Glossary, spikepool explorer</title>"
-        "<link rel='stylesheet' href='/assets/explorer.css'><script src='/assets/a_theme.js'></script></head>"
+        "<link rel='stylesheet' href='assets/explorer.css'><script src='assets/a_theme.js'></script></head>"
         "<body><header class='header'><div class='brand'><span class='mark'>spikepool</span><span>explorer</span></div>"
-        "<nav class='nav'><a href='/'>Explore</a><a href='/glossary' aria-current='page'>Glossary</a></nav></header>"
+        "<nav class='nav'><a href='./'>Explore</a><a href='glossary' aria-current='page'>Glossary</a></nav></header>"
         f"<main class='data'><h1>Glossary</h1>{''.join(parts)}</main></body></html>"
     )
 

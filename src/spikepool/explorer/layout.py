@@ -23,7 +23,7 @@ def hint(key: str, about: str) -> html.Span:
     text = TERMS[key].text
     link = html.A(
         "?",
-        href=f"/glossary#{key}",
+        href=f"glossary#{key}",
         target="_blank",
         className="hint-button",
         **{"aria-label": f"About {about}: {text}"},
@@ -184,9 +184,9 @@ def _header() -> html.Header:
                 className="nav",
                 **{"aria-label": "Pages"},
                 children=[
-                    html.A("Explore", href="/", id="explore-link", **{"aria-current": "page"}),
-                    html.A("Content", href="/content", id="content-link"),
-                    html.A("Glossary", href="/glossary", target="_blank"),
+                    html.A("Explore", href="./", id="explore-link", **{"aria-current": "page"}),
+                    html.A("Content", href="content", id="content-link"),
+                    html.A("Glossary", href="glossary", target="_blank"),
                 ],
             ),
             html.Button(

@@ -253,8 +253,9 @@ def _problem(message: str, status: int) -> Response:
 
 def register(server: Flask, services: Services) -> None:
     """Attach the routes to `server`."""
+    base = services.settings.base_path
 
-    @server.get("/export/spikepool.<kind>")
+    @server.get(f"{base}export/spikepool.<kind>")
     def export(kind: str) -> Response:
         if kind not in TEXTS and kind not in FORMATS:
             return _problem("There is no such export.", 404)
@@ -276,6 +277,6 @@ def register(server: Flask, services: Services) -> None:
         response.headers["Content-Disposition"] = f'attachment; filename="spikepool.{kind}"'
         return response
 
-    @server.get("/glossary")
+    @server.get(f"{base}glossary")
     def glossary() -> Response:
         return Response(to_page(), content_type="text/html; charset=utf-8")

@@ -5,8 +5,8 @@
 * Elsewhere every request, callbacks included, must carry the token: as a cookie, or once as ``?token=``, which sets
   the cookie and redirects to the address without it.
 * A request that changes something must come from a page of this server.
-* A request that is too large is refused. Callbacks take values of any type; a request that Dash itself cannot
-  read, because the page would never send it, is answered 400.
+* A request that is too large, or takes too long to arrive, is refused. Callbacks take values of any type; one that Dash
+  itself cannot read, because the page would never send it, is answered 400.
 
 What an explorer server allows: addresses, sizes, counts and times.
 """
@@ -17,6 +17,7 @@ import hmac
 import ipaddress
 import logging
 import re
+import time
 from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -24,9 +25,11 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from flask import Flask, Response, jsonify, redirect, request
 from werkzeug.exceptions import HTTPException
 
-from spikepool.errors import DomainError, InvalidInputError
+from spikepool.errors import DomainError, InvalidInputError, require
 
 MINIMUM_TOKEN_LENGTH = 12
+_BASE_PATH = re.compile(r"/(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*")
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
 def is_loopback(host: str) -> bool:
@@ -47,6 +50,11 @@ class Settings:
     ----------
     host : str
         Address the server binds to; anything but loopback needs a `token`.
+    base_path : str
+        Path below which the page is served, such as ``"/spikepool/"`` behind a proxy.
+    allowed_hosts : tuple of str
+        Names beside those of this machine by which the server may be asked, such as that of a proxy. On other
+        addresses than loopback any name is answered if none is given.
     token : str or None
         Secret that every request must carry (as ``?token=`` once, then as a cookie).
     threads : int
@@ -68,6 +76,8 @@ class Settings:
     """
 
     host: str = "127.0.0.1"
+    base_path: str = "/"
+    allowed_hosts: tuple[str, ...] = ()
     token: str | None = None
     threads: int = 8
     max_running: int = 4
@@ -84,6 +94,15 @@ class Settings:
             value = getattr(self, field.name)
             if isinstance(value, (int, float)) and not (value > 0 and value < float("inf")):
                 raise DomainError(f"{field.name} must be above 0 and finite", value, "Pass a positive limit")
+        if not _BASE_PATH.fullmatch(self.base_path):
+            raise InvalidInputError(
+                "the base path must start and end with '/', with letters, digits, '.', '-' and '_' between",
+                self.base_path,
+                "Pass a path such as /spikepool/",
+            )
+        for name in self.allowed_hosts:
+            if not _HOST.fullmatch(name.lower()) or name.endswith("."):
+                raise InvalidInputError("an allowed host must be a name without a port", name, "Pass one such as a.org")
         if self.token is not None and len(self.token) < MINIMUM_TOKEN_LENGTH:
             raise InvalidInputError(
                 f"the token must have at least {MINIMUM_TOKEN_LENGTH} characters",
@@ -108,8 +127,9 @@ class Settings:
 COOKIE = "spikepool_token"
 CALLBACK_PATH = "/_dash-update-component"
 MAX_REQUEST_BYTES = 256 * 1024
+# Seconds for a request to arrive, from its first byte; a browser sends all of it at once.
+REQUEST_SECONDS = 20.0
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -173,19 +193,20 @@ def secure(server: Flask, settings: Settings, script_hashes: list[str]) -> None:
         if isinstance(error, DependencyException):
             return _answer(404, "No such file.")
         _LOGGER.exception("a request failed", exc_info=error)
-        if request.path == CALLBACK_PATH and not isinstance(error, InvalidCallbackReturnValue):
+        if request.path.endswith(CALLBACK_PATH) and not isinstance(error, InvalidCallbackReturnValue):
             return _answer(400, "The server could not read this request as one of its page; its log says why.")
         return _answer(500, "The request failed on the server; its log says why.")
 
 
 def _check_host(settings: Settings) -> Response | None:
-    if not settings.is_loopback:
+    allowed = [name.lower() for name in settings.allowed_hosts]
+    if not settings.is_loopback and not allowed:
         return None
     # the whole header has to be a name and a port: "127.0.0.1:80@elsewhere" is neither
     host = _HOST.fullmatch(request.headers.get("Host", "").lower())
     bound = f"[{settings.host}]" if ":" in settings.host.strip("[]") and "[" not in settings.host else settings.host
-    if host is None or host["name"] not in (*LOOPBACK_NAMES, bound.lower()):
-        return _answer(403, "This server answers to this machine only.")
+    if host is None or host["name"] not in (*LOOPBACK_NAMES, bound.lower(), *allowed):
+        return _answer(403, "This server does not answer to this name; --allowed-host adds one.")
     return None
 
 
@@ -202,7 +223,9 @@ def _check_token(settings: Settings) -> Response | None:
         # the path only, never a host taken from the request, so the redirect cannot lead elsewhere
         path = "/" + quote(request.path.lstrip("/\\"))
         answer: Any = redirect(path + (f"?{urlencode(pairs, safe=',;')}" if pairs else ""), code=303)
-        answer.set_cookie(COOKIE, token, httponly=True, samesite="Lax", secure=request.is_secure)
+        answer.set_cookie(
+            COOKIE, token, httponly=True, samesite="Lax", secure=request.is_secure, path=settings.base_path
+        )
         result: Response = answer
         return result
     return _answer(401, "This server needs the token that was printed when it started: add ?token=... to the address.")
@@ -223,3 +246,28 @@ def _check_size() -> Response | None:
     if (request.content_length or 0) > MAX_REQUEST_BYTES:
         return _answer(413, "The request is too large.")
     return None
+
+
+def refuse_slow_requests(server: Any) -> None:
+    """Let a waitress server close connections whose request does not arrive within :data:`REQUEST_SECONDS`.
+
+    Its own timeout counts from the last byte: connections that send one now and then would be kept for good.
+    """
+    channel = require("waitress.channel", "explore")
+
+    class Channel(channel.HTTPChannel):  # type: ignore[misc,name-defined]
+        begun = 0.0
+
+        def received(self, data: bytes) -> bool:
+            now = time.monotonic()
+            if self.request is None:
+                self.begun = now
+            elif now - self.begun > REQUEST_SECONDS:
+                self.will_close = True
+                return False
+            return bool(super().received(data))
+
+    # one socket, or one for each address that the host name has
+    for listener in [server, *getattr(server, "map", {}).values()]:
+        if hasattr(listener, "channel_class"):
+            listener.channel_class = Channel

@@ -26,6 +26,7 @@ from spikepool.data.formats.npy import require_rows
 from spikepool.data.locations import Location
 from spikepool.data.names import choose_name, choose_tensor
 from spikepool.errors import TableFormatError, UnsafeFormatError
+from spikepool.kit.files import read_file, regular_file
 
 Decode = Callable[[NDArray[Any]], NDArray[np.float32]]
 
@@ -184,9 +185,7 @@ def shard_of_table(file: Path, tensor: str | None) -> tuple[str, str]:
 
 def _weight_map(file: Path) -> dict[str, str]:
     """Tensor -> shard, from an index."""
-    if file.stat().st_size > HEADER_LIMIT:
-        raise TableFormatError("the index is too long to be one", file.stat().st_size, "Pass a shard instead")
-    index = _parse(file.read_bytes(), file.name)
+    index = _parse(read_file(file, HEADER_LIMIT), file.name)
     weights = index.get("weight_map")
     if not isinstance(weights, dict) or not all(isinstance(v, str) for v in weights.values()):
         raise TableFormatError("the index has no map of tensors to files", file.name, "Pass a shard instead")
@@ -201,7 +200,7 @@ def _checked_shard(shard: str) -> str:
 
 def _header(file: Path) -> tuple[dict[str, Any], int, int]:
     """Parsed header without its metadata, offset of the data, size of the file; parsed once for all its tensors."""
-    status = file.stat()
+    status = regular_file(file, 2**48).stat()
     return _parsed_header(file, status.st_size, status.st_mtime_ns)
 
 

@@ -14,6 +14,7 @@ from spikepool.data.formats import ROLES, Format, Probe, Request, TensorEntry, r
 from spikepool.data.locations import RATIO_LIMIT, Location, in_memory, named_errors, refuse_bomb, refuse_pieces
 from spikepool.data.names import choose_name
 from spikepool.errors import ShapeError, TableFormatError, UnreadableChunkError, require
+from spikepool.kit.files import regular_file
 
 # A folder with one of these is a Zarr array or group, of version 3 or 2.
 METADATA = ("zarr.json", ".zarray", ".zgroup")
@@ -65,7 +66,8 @@ class ZarrBlocks(BlockSource):
             path = self.location.child(metadata.encode_chunk_key((start // chunks[0], *place)))
             if self.location.fs is None:
                 stored = self.location.at(path)
-                if stored.local is not None and stored.local.is_file():
+                if stored.local is not None and stored.local.exists():
+                    regular_file(stored.local, 2**48)  # Zarr would wait for a pipe
                     _check_chunk(stored, limit, self.name)
 
 

@@ -91,7 +91,7 @@
   function showAddress(query) {
     clearTimeout(address);
     address = setTimeout(function () {
-      if (window.location.pathname === "/") window.history.replaceState(window.history.state, "", "/?" + query);
+      if (window.location.pathname.endsWith("/")) window.history.replaceState(window.history.state, "", "?" + query);
     }, 200);
   }
 
@@ -167,15 +167,20 @@
     if (latest && id in specs) ask(queryOf({ ...latest, [id]: fromSlider(slider.value, specs[id]) }).query);
   }
 
+  /* where the page is served: "/", or the path that a proxy gave it */
+  function folder() {
+    return window.location.pathname.replace(/[^/]*$/, "");
+  }
+
   own.exports = function (query, job) {
     if (!query) return Array(5).fill(same());
     const tail = "?state=" + encodeURIComponent(query) + (job ? "&job=" + encodeURIComponent(job) : "");
-    return ["png", "svg", "csv", "json", "py"].map((kind) => "/export/spikepool." + kind + tail);
+    return ["png", "svg", "csv", "json", "py"].map((kind) => folder() + "export/spikepool." + kind + tail);
   };
 
   own.copyLink = async function (clicks) {
     if (!clicks) return same();
-    const link = window.location.origin + "/?" + asked;
+    const link = window.location.origin + folder() + "?" + asked;
     try {
       await navigator.clipboard.writeText(link);
       return "Link copied.";
