@@ -65,8 +65,8 @@ def load_spec(path: str | Path) -> SweepSpec:
     path = Path(path)
     try:
         content = tomllib.loads(read_file(path, _LARGEST_FILE).decode("utf-8"))
-    except DataSourceError:
-        raise
+    except DataSourceError as err:
+        raise InvalidInputError(f"cannot read the sweep {path} ({err})", remedy="Check the path") from err
     except ValueError as err:  # TOMLDecodeError and UnicodeDecodeError
         raise InvalidInputError(f"{path} is not valid TOML: {err}", remedy="Correct the syntax") from err
     try:
