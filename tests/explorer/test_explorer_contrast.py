@@ -58,7 +58,7 @@ CONTRASTS = """() => {
 
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["/", "/glossary"])
+@pytest.mark.parametrize("path", ["/", "/content", "/glossary"])
 def test_every_text_has_contrast_in_each_state(browser, site, width, scheme, path):
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
@@ -69,6 +69,8 @@ def test_every_text_has_contrast_in_each_state(browser, site, width, scheme, pat
         page.goto(site.url + path)
         if path == "/":
             agree(page)
+        elif path == "/content":
+            page.wait_for_selector("#content-page:not([hidden]) .headline:not(:empty)")
         tools = context.new_cdp_session(page)
         for domain in ("DOM", "CSS"):
             tools.send(f"{domain}.enable")

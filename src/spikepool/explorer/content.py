@@ -367,7 +367,7 @@ def register(app: dash.Dash) -> None:
     script("content", Output("q-V-control", "hidden"), *(Input(f"q-{name}", "value") for name in CONTROLS))
 
     def load(anchor: object, path: object) -> list[Any]:
-        text = anchor.removeprefix("#") if isinstance(anchor, str) and path == "/content" else ""
+        text = anchor.removeprefix("#") if isinstance(anchor, str) and str(path).endswith("/content") else ""
         try:
             state = parse_content(text)
         except StateError:

@@ -191,7 +191,7 @@
 
   /* ---- pages: positions, and content ---- */
   own.showPage = function (pathname) {
-    const content = pathname === "/content";
+    const content = pathname.endsWith("/content");
     for (const [id, shown] of [["explore-link", !content], ["content-link", content]]) {
       const link = document.getElementById(id);
       if (shown) link.setAttribute("aria-current", "page");
@@ -205,7 +205,7 @@
   let rest = null;
   own.content = function (...values) {
     const state = Object.fromEntries(CONTENT.map((name, i) => [name, values[i]]));
-    if (!state.kernel || window.location.pathname !== "/content") return same();
+    if (!state.kernel || !window.location.pathname.endsWith("/content")) return same();
     if (Number.isInteger(state.L) && Number.isInteger(state.T) && state.L > state.T) {
       dash.set_props("q-L", { value: state.T });
       return same();
@@ -214,7 +214,7 @@
     rest = setTimeout(function () {
       const names = CONTENT.filter((name) => name !== "V" || state.repeat === "finite");
       const query = names.map((name) => name + "=" + encode(text("q-" + name, state[name]))).join("&");
-      window.history.replaceState(window.history.state, "", "/content#" + query);
+      window.history.replaceState(window.history.state, "", "#" + query);
       dash.set_props("content-details", { children: "Computing…" });
       dash.set_props("content-query", { data: query });
     }, 250);
