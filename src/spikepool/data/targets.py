@@ -41,6 +41,7 @@ _FILES: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "parquet": ("a Parquet file", lambda head: head.startswith(b"PAR1")),
     "netcdf": ("a netCDF file", lambda head: head.startswith((b"CDF\x01", b"CDF\x02", b"\x89HDF"))),
     "onnx": ("an ONNX file of spikepool", lambda head: b"\x12\x09spikepool" in head[:16]),
+    "tokenizer": ("a tokenizer", lambda head: b'"truncation"' in head[:400] and b'"version"' in head[:400]),
     "csv": (
         "a CSV file of predictions",
         lambda head: _has_predictions(next(csv.reader(head.decode("utf-8-sig", "replace").splitlines()), ())),
@@ -60,7 +61,7 @@ def check_target(out: Any, kind: str, *, overwrite: bool = False, inputs: Iterab
     out : str or Path
         On this machine.
     kind : str
-        What will be written: "png", "svg", "pdf", "page", "report", "npy", "parquet", "netcdf", "onnx", "csv",
+        What will be written: "png", "svg", "pdf", "page", "report", "npy", "parquet", "netcdf", "onnx", "tokenizer", "csv",
         "jsonl", "model" (a folder), or "folder" (one that is never replaced).
     overwrite : bool
         Replace what is there, if it is of this kind.

@@ -324,6 +324,11 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             self.queries_ = best.pooling.full_queries
             self.components_, self.token_mean_ = rows.space.directions, rows.space.mean
 
+    def keep_layers(self) -> None:
+        """Forget the layers that neither predict nor are those of `transform`: they need not be passed any more."""
+        used = {self.layer_, *(layer for _, layer, _, _ in (*self._parts, *getattr(self, "_heads", ())))}
+        self.layers_ = tuple(layer for layer in self.layers_ if layer in used)
+
     def _learning_limit(self, source: TokenInput) -> int:
         most = source.n if self.max_samples is None else int(self.max_samples)
         if source.in_memory and source.n <= most:

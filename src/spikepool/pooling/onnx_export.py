@@ -29,8 +29,9 @@ MASKED = -1e9
 class Graph:
     """Nodes and constants of a graph under construction; a name stands for a tensor."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
         self.onnx = require("onnx", "onnx")
+        self._prefix = prefix
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._known: dict[tuple[Any, ...], str] = {}
@@ -40,13 +41,13 @@ class Graph:
         array = np.asarray(value, dtype=dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._known:
-            self._known[key] = f"constant{len(self._known)}"
+            self._known[key] = f"{self._prefix}constant{len(self._known)}"
             self.constants.append(self.onnx.numpy_helper.from_array(array, self._known[key]))
         return self._known[key]
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """The output of an operator."""
-        name = f"{kind.lower()}{len(self.nodes)}"
+        name = f"{self._prefix}{kind.lower()}{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
@@ -217,6 +218,43 @@ def _linear(pooling: Any, coef: FloatArray, g: Graph, tokens: Tokens, mask: str)
     return g.op("Mul", values, g.cast(g.op("Greater", g.total(g.cast(mask), 1), g.const(0.5))))
 
 
+def head_graph(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> list[Any]:
+    """Add the linear models on the tokens of each layer; returns the outputs of the graph."""
+    helper, kinds = g.onnx.helper, g.onnx.TensorProto
+    values = _values(estimator, g, layers, mask)
+    if hasattr(estimator, "classes_"):
+        K = len(estimator.classes_)
+        scores = g.op("Concat", g.op("Neg", values), values, axis=1) if K == 2 else values
+        total = g.op("Mul", scores, g.const(estimator.head_shares_["ridge"] * estimator.scale_))
+        for weight, layer, pooling, fit in estimator._heads:
+            part = _linear(pooling, weight * fit.coef, g, layers[layer], mask)
+            total = g.op("Add", total, g.op("Add", part, g.const(weight * fit.intercept)))
+        g.nodes.append(helper.make_node("Softmax", [total], ["probabilities"], axis=1))
+        g.nodes.append(helper.make_node("ArgMax", [total], ["label"], axis=1, keepdims=0))
+        outputs = [
+            helper.make_tensor_value_info("label", kinds.INT64, ["n"]),
+            helper.make_tensor_value_info("probabilities", kinds.FLOAT, ["n", K]),
+        ]
+    else:
+        g.nodes.append(helper.make_node("Squeeze", [values, g.axes(1)], ["values"]))
+        outputs = [helper.make_tensor_value_info("values", kinds.FLOAT, ["n"])]
+    return outputs
+
+
+def save_graph(g: Graph, inputs: list[Any], outputs: list[Any], properties: dict[str, str], target: Path) -> Path:
+    """Check the graph and write it, whole or not at all."""
+    helper = g.onnx.helper
+    graph = helper.make_graph(g.nodes, "spikepool", inputs, outputs, initializer=g.constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="spikepool")
+    model.ir_version = IR_VERSION
+    if properties:
+        helper.set_model_props(model, properties)
+    g.onnx.checker.check_model(model)
+    with replacing_file(target) as temporary:
+        g.onnx.save(model, str(temporary))
+    return target
+
+
 def write_onnx(estimator: Any, path: Any, *, overwrite: bool = False) -> Path:
     """Write the model; see :meth:`LearnedPooling.to_onnx`."""
     target = check_target(path, "onnx", overwrite=overwrite)
@@ -242,33 +280,10 @@ def write_onnx(estimator: Any, path: Any, *, overwrite: bool = False) -> Path:
                 mask = g.op("And", "mask", seen)
             x = g.op("Gather", g.const(E), inside, axis=0)
         layers[layer] = Tokens(g, x, mask)
-    values = _values(estimator, g, layers, mask)
-    if hasattr(estimator, "classes_"):
-        K = len(estimator.classes_)
-        scores = g.op("Concat", g.op("Neg", values), values, axis=1) if K == 2 else values
-        total = g.op("Mul", scores, g.const(estimator.head_shares_["ridge"] * estimator.scale_))
-        for weight, layer, pooling, fit in estimator._heads:
-            part = _linear(pooling, weight * fit.coef, g, layers[layer], mask)
-            total = g.op("Add", total, g.op("Add", part, g.const(weight * fit.intercept)))
-        g.nodes.append(helper.make_node("Softmax", [total], ["probabilities"], axis=1))
-        g.nodes.append(helper.make_node("ArgMax", [total], ["label"], axis=1, keepdims=0))
-        outputs = [
-            helper.make_tensor_value_info("label", kinds.INT64, ["n"]),
-            helper.make_tensor_value_info("probabilities", kinds.FLOAT, ["n", K]),
-        ]
-    else:
-        g.nodes.append(helper.make_node("Squeeze", [values, g.axes(1)], ["values"]))
-        outputs = [helper.make_tensor_value_info("values", kinds.FLOAT, ["n"])]
+    outputs = head_graph(estimator, g, layers, mask)
     inputs = [
         helper.make_tensor_value_info("tokens", kind, shape),
         helper.make_tensor_value_info("mask", kinds.BOOL, ["n", "T"]),
     ]
-    graph = helper.make_graph(g.nodes, "spikepool", inputs, outputs, initializer=g.constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="spikepool")
-    model.ir_version = IR_VERSION
-    if hasattr(estimator, "classes_"):
-        helper.set_model_props(model, {"classes": "\n".join(map(str, estimator.classes_))})
-    g.onnx.checker.check_model(model)
-    with replacing_file(target) as temporary:
-        g.onnx.save(model, str(temporary))
-    return target
+    properties = {"classes": "\n".join(map(str, estimator.classes_))} if hasattr(estimator, "classes_") else {}
+    return save_graph(g, inputs, outputs, properties, target)

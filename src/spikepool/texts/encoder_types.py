@@ -7,6 +7,7 @@ Token embeddings of texts, computed in batches of similar length.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from spikepool.kit.files import read_file
 LayerNames = tuple[int | str, ...]
 States = NDArray[np.float32]
 Function = Callable[[list[str]], Any]
+_TRUNCATION = threading.Lock()
 LARGEST_TOKENIZER = 2**27  # bytes; the largest vocabularies in use take a fifth of it
 
 
@@ -72,8 +74,9 @@ def load_tokenizer(folder: Path) -> Any:
 
 def tokenise(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[Tokenised]:
     """Ids and strings of the tokens of each text; what exceeds `max_tokens` is cut, special tokens kept."""
-    tokenizer.enable_truncation(max_tokens)
-    encodings = tokenizer.encode_batch(list(texts))
+    with _TRUNCATION:  # a property of the tokenizer, which several threads may use
+        tokenizer.enable_truncation(max_tokens)
+        encodings = tokenizer.encode_batch(list(texts))
     return [Tokenised(list(one.ids), list(one.tokens), bool(one.overflowing)) for one in encodings]
 
 
@@ -95,6 +98,8 @@ class EncodedTexts:
         What made them.
     notes : tuple of str
         What was cut or left empty.
+    cut : int
+        Texts with more tokens than the maximum.
     """
 
     X: Any
@@ -103,6 +108,7 @@ class EncodedTexts:
     layers: LayerNames
     encoder: str = ""
     notes: tuple[str, ...] = ()
+    cut: int = 0
 
     def __len__(self) -> int:
         return len(self.mask)

@@ -90,6 +90,7 @@ def encode_into(
         layers,
         encoder.name,
         notes_on(texts, words, max_tokens),
+        sum(one.truncated for one in words),
     )
 
 
@@ -206,7 +207,7 @@ def encode(
     -------
     EncodedTexts
     """
-    values = _checked_texts(texts)
+    values = checked_texts(texts)
     max_tokens, batch_size = check.size(max_tokens, "max_tokens", minimum=2), check.size(batch_size, "batch_size")
     kind = check.choice(dtype, "dtype", ("float32", "float16"))
     if callable(encoder) and not hasattr(encoder, "embed"):
@@ -240,13 +241,20 @@ def encode(
         wanted,
         model.name,
         notes_on(values, words, max_tokens),
+        sum(one.truncated for one in words),
     )
 
 
-def _checked_texts(texts: Any) -> list[str]:
+def checked_texts(texts: Any) -> list[str]:
+    """A list of str from a list, an array, a Series or a data frame of one column."""
     if isinstance(texts, (str, bytes)):
         raise InvalidInputError("texts must be a list of texts, not one text", texts[:40], "Pass [text]")
-    values = list(as_array(texts, "texts").tolist() if hasattr(texts, "to_numpy") or hasattr(texts, "dtype") else texts)
+    if hasattr(texts, "to_numpy") or hasattr(texts, "dtype"):
+        array = as_array(texts, "texts")
+        if array.ndim != 1 and array.shape[1:] != (1,):
+            raise ShapeError("texts must have one column", array.shape, "Pass the column of the texts")
+        texts = array.reshape(-1).tolist()
+    values = list(texts)
     if not values:
         raise ShapeError("texts is empty", (0,), "Pass at least one text")
     bad = next((i for i, value in enumerate(values) if not isinstance(value, str)), None)

@@ -1,0 +1,408 @@
+"""Estimators of texts: an encoder, a pooling and a linear model in one object that is fitted, saved, loaded and served.
+
+Embeddings of recent texts are kept (:class:`EmbeddingCache`), so that a cross-validation or a search encodes each text
+once. After the fit only the layers that predict are computed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from spikepool.errors import InvalidInputError
+from spikepool.kit.arrays import AnyArray, FloatArray
+from spikepool.kit.memory import require_memory
+from spikepool.kit.progress import Progress
+from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
+from spikepool.pooling.loading import load as load_pooling
+from spikepool.texts.encoder_types import States
+from spikepool.texts.encoders import chosen_layers, find_encoder, fingerprint
+from spikepool.texts.encoding import checked_texts, encode
+from spikepool.texts.text_model import (
+    SETTINGS,
+    TextSettings,
+    default_layers,
+    fitting_encoder,
+    load_settings,
+    save_text_model,
+)
+
+# Texts that are encoded, or classified, at a time.
+STREAMED = 256
+# Bytes of embeddings that are kept between calls.
+CACHE_BYTES = 2**30
+
+Row = dict[str, States]
+
+
+class EmbeddingCache:
+    """Token embeddings of recent texts, up to a number of bytes; those used longest ago are dropped first."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._rows: OrderedDict[tuple[Any, int, str], Row] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def find(self, encoder: Any, max_tokens: int, text: str, layers: Sequence[str] | None) -> Row | None:
+        """Embeddings (T_i, d) of a text by layer, if all of `layers` are there."""
+        place = (encoder, max_tokens, text)
+        with self._lock:
+            row = self._rows.get(place)
+            if row is None or any(layer not in row for layer in layers or ()):
+                return None
+            self._rows.move_to_end(place)
+            return row
+
+    def keep(self, encoder: Any, max_tokens: int, text: str, row: Row) -> None:
+        """Add the layers of a text to what is known of it."""
+        place = (encoder, max_tokens, text)
+        with self._lock:
+            known = self._rows.pop(place, {})
+            self._rows[place] = known | row
+            self._bytes += _size(self._rows[place]) - _size(known)
+            while self._bytes > self.most:
+                self._bytes -= _size(self._rows.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._rows.clear()
+            self._bytes = 0
+
+
+def _size(row: Row) -> int:
+    return sum(states.nbytes for states in row.values())
+
+
+CACHE = EmbeddingCache(CACHE_BYTES)
+
+
+class TextModel(BaseEstimator):  # type: ignore[misc]
+    """What the estimators of texts share."""
+
+    _default: Callable[..., Any]
+
+    def __init__(
+        self,
+        encoder: Any = "minilm",
+        *,
+        layers: Any = "all",
+        max_tokens: int = 128,
+        pooling: Any = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self.layers = layers
+        self.max_tokens = max_tokens
+        self.pooling = pooling
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Any:
+        """Encode the texts, then choose layer and pooling and fit the linear model.
+
+        Parameters
+        ----------
+        X : sequence of str
+            Texts: a list, an array, a Series or a column of a data frame.
+        y : array of shape (n,)
+            Labels.
+        groups : array of shape (n,), optional
+            Rows of one group stay in one fold of the comparison.
+        sample_weight : array of shape (n,), optional
+        """
+        texts = checked_texts(X)
+        self._open = self._opened(self.encoder)
+        names = self._layer_names(texts)
+        rows, self.notes_ = self._rows(texts, names)
+        tokens, mask = _padded(rows, names or list(rows[0]), np.float16)
+        self.pooling_ = (self._default() if self.pooling is None else clone(self.pooling)).fit(
+            tokens if len(tokens) > 1 else next(iter(tokens.values())),
+            y,
+            mask=mask,
+            groups=groups,
+            sample_weight=sample_weight,
+        )
+        if self.pooling_.layers_ == (None,):
+            self.layers_ = tuple(tokens)
+        else:
+            self.pooling_.keep_layers()
+            self.layers_ = self.pooling_.layers_
+        self.encoder_sha256_ = fingerprint(self._open)
+        self._copy_fitted()
+        return self
+
+    def _copy_fitted(self) -> None:
+        """Attributes of the pooling that a reader looks for here."""
+        self.decision_ = self.pooling_.decision_
+        self.layer_ = self.layers_[0] if self.pooling_.layer_ is None else self.pooling_.layer_
+        if hasattr(self.pooling_, "classes_"):
+            self.classes_ = self.pooling_.classes_
+
+    @staticmethod
+    def _opened(encoder: Any) -> Any:
+        """The encoder, ready to use; a function stays a function."""
+        return encoder if callable(encoder) and not hasattr(encoder, "embed") else find_encoder(encoder)
+
+    def _model(self) -> Any:
+        """The open encoder of a fitted model, which copies and pickles do not carry."""
+        if "_open" not in vars(self):
+            settings = TextSettings(self.encoder, list(self.layers_), self.max_tokens, None, self.encoder_sha256_)
+            function = callable(self.encoder) and not hasattr(self.encoder, "embed")
+            self._open = self.encoder if function else fitting_encoder(settings)
+        return self._open
+
+    def _layer_names(self, texts: list[str]) -> list[str] | None:
+        """Layers to encode; None for a function, which gives what it gives."""
+        if not hasattr(self._open, "embed"):
+            return None
+        layers = self.layers
+        if isinstance(layers, str) and layers == "auto":
+            layers = default_layers(self._open, texts, self.max_tokens)
+        return [str(layer) for layer in chosen_layers(self._open, layers)]
+
+    def _rows(self, texts: list[str], layers: list[str] | None) -> tuple[list[Row], tuple[str, ...]]:
+        """Embeddings of texts, each encoded once and then found in the cache; and what was cut."""
+        model = self._model()
+        key = fingerprint(model) or model
+        rows = {text: CACHE.find(key, self.max_tokens, text, layers) for text in dict.fromkeys(texts)}
+        missing = sorted((text for text, row in rows.items() if row is None), key=len)
+        named = None if layers is None else [layer for layer in model.layers if str(layer) in layers]
+        cut = 0
+        with Progress(len(missing), "encoding texts", show=self.progress) as bar:
+            for start in range(0, len(missing), STREAMED):
+                part = missing[start : start + STREAMED]
+                encoded = encode(part, model, named, self.max_tokens, progress=False)
+                cut += encoded.cut
+                for text, states in zip(part, _unpadded(encoded), strict=True):
+                    rows[text] = states
+                    CACHE.keep(key, self.max_tokens, text, states)
+                bar.advance(len(part))
+        notes = (f"{cut:,} of {len(texts):,} texts have more than {self.max_tokens} tokens and were cut there",)
+        return [rows[text] for text in texts], notes if cut else ()  # type: ignore[misc]
+
+    def _streamed(self, X: Any, function: str) -> AnyArray:
+        """The results of a method of the pooling, a few hundred texts at a time."""
+        check_is_fitted(self, "pooling_")
+        texts = checked_texts(X)
+        layers = list(self.layers_) if hasattr(self._model(), "embed") else None
+        results = []
+        for start in range(0, len(texts), STREAMED):
+            rows, _ = self._rows(texts[start : start + STREAMED], layers)
+            tokens, mask = _padded(rows, self.layers_, np.float32)
+            one = self.pooling_.layers_ == (None,)
+            results.append(
+                getattr(self.pooling_, function)(next(iter(tokens.values())) if one else tokens, mask=mask)
+            )
+        return np.concatenate(results)
+
+    def predict(self, X: Any) -> AnyArray:
+        """Labels (or values) of texts."""
+        return self._streamed(X, "predict")
+
+    def transform(self, X: Any) -> FloatArray:
+        """Pooled features (n, F) of texts, by the pooling ``decision_`` in the layer ``layer_``."""
+        return self._streamed(X, "transform")
+
+    def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> FloatArray:
+        """Fit, then pool the same texts."""
+        return np.asarray(self.fit(X, y, groups=groups).transform(X))
+
+    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
+        """Names of the features of `transform`."""
+        check_is_fitted(self, "pooling_")
+        return np.asarray(self.pooling_.get_feature_names_out())
+
+    def summary(self) -> str:
+        """What was chosen, and how well it predicts rows left out."""
+        check_is_fitted(self, "pooling_")
+        return str(self.pooling_.summary())
+
+    def save(self, folder: Any, *, overwrite: bool = False) -> Path:
+        """Write the fitted model to a folder for :func:`spikepool.load`: no pickle, each file with a checksum.
+
+        The folder has the pooling and the linear model (``model.json``, ``arrays.safetensors``), the settings of the
+        texts with the hash of the encoder (``texts.json``), and ``tokenizer.json``. The encoder itself is not copied.
+        """
+        check_is_fitted(self, "pooling_")
+        if not isinstance(self.encoder, (str, Path)):
+            raise InvalidInputError(
+                "a model whose encoder is an object cannot be saved", self.encoder, "Pass the encoder as name or folder"
+            )
+        settings = TextSettings(
+            str(self.encoder), list(self.layers_), self.max_tokens, None, fingerprint(self._model())
+        )
+        return save_text_model(self.pooling_, folder, settings, overwrite=overwrite)
+
+    def to_onnx(self, path: Any, *, encoder: bool = True, overwrite: bool = False) -> Path:
+        """Write one ONNX file from token ids to probabilities, with tokenizer.json beside it.
+
+        Inputs are ``input_ids`` and ``attention_mask``, int64 (n, T); n and T are free. Outputs are ``label``, the
+        index into the class names, and ``probabilities`` (n, K); those of a regressor are ``values`` (n,). The class
+        names are a JSON list in the metadata under ``classes``. tokenizer.json cuts and pads texts as the fit did. Only
+        the layers that predict are part of the graph. With ``encoder=False`` the file takes token embeddings instead,
+        as that of :meth:`LearnedPoolingClassifier.to_onnx`.
+        """
+        check_is_fitted(self, "pooling_")
+        if not encoder:
+            return Path(self.pooling_.to_onnx(path, overwrite=overwrite))
+        from spikepool.texts.onnx_texts import write_text_onnx
+
+        return write_text_onnx(self, self._model(), path, overwrite=overwrite)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_open", None)
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.one_d_array = True
+        tags.input_tags.string = True
+        tags.target_tags.required = True
+        return tags
+
+
+class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
+    """Classifier of texts: token embeddings of an encoder, pooled as serves the labels best.
+
+    Parameters
+    ----------
+    encoder : str, path or callable, default="minilm"
+        As in :func:`spikepool.encode`: ``"minilm"``, a folder, a hub id, an encoder object, or a function.
+    layers : "all", "auto", "last", int, str or sequence, default="all"
+        Layers of the encoder that are compared. ``"auto"``: all where their embeddings take less than a gigabyte, else
+        the last one.
+    max_tokens : int, default=128
+        Longer texts are cut.
+    pooling : LearnedPoolingClassifier, optional
+        How layers and poolings are compared; by default with default arguments.
+    progress : bool, optional
+        Show a progress bar; by default only for long work on a terminal.
+
+    Attributes
+    ----------
+    classes_ : array
+        Class labels.
+    decision_, layer_ : str
+        Pooling and layer of `transform`.
+    layers_ : tuple of str
+        Layers that predict; the others are not computed any more.
+    pooling_ : LearnedPoolingClassifier
+        The fitted pooling, with the comparison in ``candidates_``.
+    encoder_sha256_ : str or None
+        Hash of the encoder's files; None for an encoder without a folder.
+    notes_ : tuple of str
+        What was cut.
+
+    Notes
+    -----
+    Embeddings of recent texts are kept, up to a gigabyte, so that cross-validation and searches encode each text once.
+    `predict` may be called from several threads.
+
+    Examples
+    --------
+    >>> import spikepool as sp
+    >>> clf = sp.TextClassifier().fit(texts, labels)  # doctest: +SKIP
+    >>> clf.predict(["Who wrote Hamlet?"])  # doctest: +SKIP
+    array(['HUM'], dtype='<U4')
+    """
+
+    _default = LearnedPoolingClassifier
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of the classes, (n, K)."""
+        return self._streamed(X, "predict_proba")
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores of the classes (n, K); for two classes their difference, (n,)."""
+        return self._streamed(X, "decision_function")
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean accuracy."""
+        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+
+
+class TextRegressor(RegressorMixin, TextModel):  # type: ignore[misc]
+    """Regression on texts; parameters and attributes as :class:`TextClassifier`, scores are R²."""
+
+    _default = LearnedPoolingRegressor
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Coefficient of determination."""
+        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+
+
+def load(folder: Any, encoder: Any = None) -> Any:
+    """Load a model that was saved with its method ``save`` or by ``spikepool fit``.
+
+    Parameters
+    ----------
+    folder : path
+    encoder : str or path, optional
+        Where the encoder of a model of texts is, if not where it was.
+
+    Returns
+    -------
+    TextClassifier, TextRegressor, LearnedPoolingClassifier or LearnedPoolingRegressor
+        Fitted; its predictions are those of the model that was saved. A model of texts has its encoder open.
+
+    Raises
+    ------
+    ModelFormatError
+        The folder is not a saved model, is damaged, was written by a newer version, or the encoder is not that of the
+        fit.
+    """
+    place = Path(folder)
+    pooling = load_pooling(place)
+    if not (place / SETTINGS).exists():
+        return pooling
+    settings = load_settings(place)
+    kind = TextClassifier if hasattr(pooling, "classes_") else TextRegressor
+    model = kind(settings.encoder if encoder is None else encoder, layers=settings.layers)
+    model.max_tokens = settings.max_tokens
+    model.pooling_, model.notes_ = pooling, ()
+    model.layers_ = tuple(str(layer) for layer in settings.layers)
+    model.encoder_sha256_ = settings.encoder_sha256
+    model._open = fitting_encoder(settings, encoder)
+    model._copy_fitted()
+    return model
+
+
+def _unpadded(encoded: Any) -> list[Row]:
+    """Embeddings (T_i, d) of each text by layer."""
+    X, names = np.asarray(encoded.X), [str(layer) for layer in encoded.layers]
+    X = X[:, None] if X.ndim == 3 else X
+    lengths = encoded.mask.sum(axis=1)
+    return [
+        {name: X[i, k, :length].astype(np.float32) for k, name in enumerate(names)}
+        for i, length in enumerate(lengths.tolist())
+    ]
+
+
+def _padded(
+    rows: list[Row], layers: Sequence[str], dtype: Any
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+    """(n, T, d) by layer, zero beyond the tokens of a text, and the mask."""
+    lengths = np.array([len(row[layers[0]]) for row in rows])
+    T, d = int(lengths.max()), rows[0][layers[0]].shape[1]
+    require_memory(
+        len(rows) * T * d * np.dtype(dtype).itemsize * len(layers),
+        f"embeddings of {len(rows):,} texts in {len(layers)} layers",
+        "Pass fewer layers, such as layers=[-3], a smaller max_tokens, or fewer texts",
+    )
+    tokens = {layer: np.zeros((len(rows), T, d), dtype=dtype) for layer in layers}
+    for i, row in enumerate(rows):
+        for layer in layers:
+            tokens[layer][i, : lengths[i]] = row[layer]
+    return tokens, np.arange(T) < lengths[:, None]
