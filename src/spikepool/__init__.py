@@ -38,12 +38,12 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "pooling.spectral": ("SpectralPooling",),
     "pooling.row_functions": ("write_pooled",),
     "pooling.learned": ("LearnedPoolingClassifier", "LearnedPoolingRegressor"),
-    "pooling.loading": ("load",),
     "trust.diagnosis": ("diagnose", "Diagnosis"),
     "forecasting.forecast": ("forecast", "LearningCurveForecast"),
     "forecasting.curve_points": ("forecast_curve",),
     "forecasting.result": ("Forecast",),
     "texts.encoding": ("encode",),
+    "texts.classifier": ("TextClassifier", "TextRegressor", "load"),
     "answers": ("report", "DataReport"),
     "tables": ("TableSpectrum", "TableComparison", "compare_tables", "CheckpointComparison", "compare_checkpoints"),
 }

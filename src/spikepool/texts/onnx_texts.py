@@ -110,17 +110,18 @@ def _bert_states(g: Graph, encoder: BertEncoder, wanted: list[Any]) -> list[str]
 def _onnx_states(g: Graph, encoder: OnnxEncoder, wanted: list[Any]) -> list[str]:
     """The outputs of an ONNX encoder, whose nodes become part of the graph."""
     try:
-        source = g.onnx.load(str(encoder.file))
+        source = g.onnx.load(str(encoder.model_file))
         if any(entry.domain in ("", "ai.onnx") and entry.version != OPSET for entry in source.opset_import):
             source = g.onnx.version_converter.convert_version(source, OPSET)
     except Exception as err:  # the package raises its own classes of errors
         raise ModelFormatError(
-            f"{encoder.file.name} cannot be brought to opset {OPSET} ({err})", remedy="Export it again with that opset"
+            f"{encoder.model_file.name} cannot be brought to opset {OPSET} ({err})",
+            remedy="Export it again with that opset",
         ) from err
     domains = [entry.domain for entry in source.opset_import if entry.domain not in ("", "ai.onnx")]
     if domains or source.functions:
         raise ModelFormatError(
-            f"{encoder.file.name} has operators of its own ({', '.join(domains) or 'functions'})",
+            f"{encoder.model_file.name} has operators of its own ({', '.join(domains) or 'functions'})",
             remedy="Export it with standard operators, or use to_onnx(encoder=False)",
         )
     ids = g.op("Identity", "input_ids")
