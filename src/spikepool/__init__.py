@@ -43,7 +43,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "forecasting.curve_points": ("forecast_curve",),
     "forecasting.result": ("Forecast",),
     "texts.encoding": ("encode",),
-    "texts.classifier": ("TextClassifier", "TextRegressor", "load"),
+    "texts.classifier": ("TextClassifier", "load"),
     "answers": ("report", "DataReport"),
     "tables": ("TableSpectrum", "TableComparison", "compare_tables", "CheckpointComparison", "compare_checkpoints"),
 }
@@ -57,6 +57,7 @@ _ALSO: dict[str, tuple[str, ...]] = {
     "theory.prediction": ("RidgePrediction",),
     "theory.planning": ("VocabularyRange",),
     "theory.ridge": ("rank_weights",),
+    "texts.classifier": ("TextRegressor",),
     "texts.encoding": ("EncodedTexts",),
 }
 _EXPORTS = {name: module for module, names in _MODULES.items() for name in names}

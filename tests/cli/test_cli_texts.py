@@ -59,18 +59,38 @@ def test_apply_keeps_columns_and_predicts(folder):
 
 def test_export_agrees_with_predictions(folder):
     runtime = pytest.importorskip("onnxruntime")
+    tokenizers = pytest.importorskip("tokenizers")
     import spikepool as sp
-    from spikepool.texts.text_model import embedded
 
-    assert run("export", folder / "model", "--onnx", folder / "m.onnx") == 0
+    (folder / "served").mkdir()
+    assert run("export", folder / "model", "--onnx", folder / "served" / "m.onnx") == 0
+    assert run("export", folder / "model", "--onnx", folder / "served" / "m.onnx") == 2  # exists
+    model = sp.load(folder / "model")
+    session = runtime.InferenceSession(str(folder / "served" / "m.onnx"))
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "served" / "tokenizer.json"))
+    for texts in (["Rain?"], ["Book a flight to Rome", "soup"], ["How far is it to the next town by car or by train?"]):
+        encoded = tokenizer.encode_batch(texts)
+        feed = {
+            "input_ids": np.array([one.ids for one in encoded]),
+            "attention_mask": np.array([one.attention_mask for one in encoded]),
+        }
+        label, proba = session.run(["label", "probabilities"], feed)
+        np.testing.assert_allclose(proba, model.predict_proba(texts), atol=1e-4)
+        assert model.classes_[label].tolist() == model.predict(texts).tolist()
+
+
+def test_export_without_the_encoder(folder):
+    runtime = pytest.importorskip("onnxruntime")
+    import spikepool as sp
+
+    assert run("export", folder / "model", "--onnx", folder / "m.onnx", "--no-encoder") == 0
     model = sp.load(folder / "model")
     session = runtime.InferenceSession(str(folder / "m.onnx"))
-    for texts in (["Rain?"], ["Book a flight to Rome", "soup"], ["How far is it to the next town by car or by train?"]):
-        X, mask, _ = embedded(texts, "minilm", [5, 6], 128)
-        tokens = np.stack([X["5"], X["6"]], axis=1).astype(np.float32)
-        label, proba = session.run(["label", "probabilities"], {"tokens": tokens, "mask": mask})
-        np.testing.assert_allclose(proba, model.predict_proba(X, mask=mask), atol=1e-4)
-        assert model.classes_[label].tolist() == model.predict(X, mask=mask).tolist()
+    encoded = sp.encode(["Book a flight to Rome", "soup"], layers=[int(layer) for layer in model.layers_])
+    tokens = encoded.X[:, None] if encoded.X.ndim == 3 else encoded.X
+    label, proba = session.run(["label", "probabilities"], {"tokens": tokens, "mask": encoded.mask})
+    np.testing.assert_allclose(proba, model.predict_proba(["Book a flight to Rome", "soup"]), atol=1e-4)
+    assert len(label) == 2
 
 
 def test_encode_and_report(folder, capsys):

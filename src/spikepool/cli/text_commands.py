@@ -92,9 +92,8 @@ def fit(
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
-    from spikepool.texts.encoders import find_encoder, fingerprint
+    from spikepool.texts.classifier import TextClassifier, TextRegressor
     from spikepool.texts.files import read_text_table
-    from spikepool.texts.text_model import TextSettings, default_layers, embedded, save_text_model
 
     check_target(out, "model", overwrite=overwrite, inputs=[data, encoder])
     table = read_text_table(data, text_column, label_column, group_column)
@@ -102,20 +101,21 @@ def fit(
         raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
     there = table.labelled
     texts = [text for text, ok in zip(table.texts, there, strict=True) if ok]
-    asked = asked_layers(layers)
-    chosen = default_layers(encoder, texts, max_tokens) if layers is None else asked
-    X, mask, encoded = embedded(texts, encoder, chosen, max_tokens, progress=None)
     labels = table.labels[there]
-    kind = LearnedPoolingRegressor if decided_task(labels, task) == "regression" else LearnedPoolingClassifier
     groups = None if table.groups is None else table.groups[there]
-    model = kind(random_state=seed).fit(X, labels, mask=mask, groups=groups)
-    used = fingerprint(find_encoder(encoder))
-    settings = TextSettings(encoder, list(encoded.layers), max_tokens, table.columns["texts"], used)
-    save_text_model(model, out, settings, overwrite=overwrite)
-    notes = [*table.notes, *encoded.notes]
+    settings: dict[str, Any] = {"layers": "auto" if layers is None else asked_layers(layers), "max_tokens": max_tokens}
+    model: TextClassifier | TextRegressor
+    if decided_task(labels, task) == "regression":
+        model = TextRegressor(encoder, pooling=LearnedPoolingRegressor(random_state=seed), **settings)
+    else:
+        model = TextClassifier(encoder, pooling=LearnedPoolingClassifier(random_state=seed), **settings)
+    model.fit(texts, labels, groups=groups)
+    model.save(out, overwrite=overwrite, text_column=table.columns["texts"])
+    notes = [*table.notes, *model.notes_]
     if as_json:
         record = {"model": str(out), "decision": model.decision_, "layer": model.layer_, "notes": notes}
-        print_json("fit", record | {"gain": model.improvement_, "gain_standard_error": model.improvement_error_})
+        pooling = model.pooling_
+        print_json("fit", record | {"gain": pooling.improvement_, "gain_standard_error": pooling.improvement_error_})
         return
     print(model.summary())
     for note in notes:
@@ -145,26 +145,25 @@ def apply(
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.kit.files import replacing_file
-    from spikepool.pooling.loading import load
+    from spikepool.texts.classifier import load
     from spikepool.texts.files import column_names
-    from spikepool.texts.text_model import fitting_encoder, load_settings
+    from spikepool.texts.text_model import load_settings
 
     if out.suffix.lower() not in (".csv", ".jsonl"):
         raise InvalidInputError("--out must end in .csv or .jsonl", str(out), "Choose one of these")
     check_target(out, out.suffix.lower()[1:], overwrite=overwrite, inputs=[data, model, encoder])
     settings = load_settings(model)
-    fitted = load(model)
+    fitted = load(model, encoder)
     names = column_names(data)
     column = text_column or settings.text_column
     if column not in names:
         raise InvalidInputError(f"there is no column {column!r}", names[:12], "Name the texts with --text-column")
     refuse_doubled(names, data)
-    used = fitting_encoder(settings, encoder)
     added = _added_names(names, fitted, probabilities)
     with replacing_file(out) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         write = _line_writer(stream) if out.suffix.lower() == ".jsonl" else _row_writer(stream, names, added, safe_csv)
         rows, empty = 0, 0
-        for record, values in _predictions(fitted, settings, read_records(data), column, used, probabilities):
+        for record, values in _predictions(fitted, read_records(data), column, probabilities):
             rows, empty = rows + 1, empty + (values is None)
             write(record, dict(zip(added, values or [None] * len(added), strict=True)), rows)
     if as_json:
@@ -189,24 +188,32 @@ def _added_names(names: list[str], fitted: Any, every: bool) -> list[str]:
 
 
 def _predictions(
-    fitted: Any, settings: Any, records: Any, column: str, encoder: Any, every: bool
+    fitted: Any, records: Any, column: str, every: bool
 ) -> Iterator[tuple[dict[str, Any], list[Any] | None]]:
     """Records with the values of their added columns, a few hundred at a time; None for an empty text."""
     from itertools import islice
 
-    from spikepool.texts.text_model import STREAMED, predict_texts
+    from spikepool.texts.classifier import STREAMED
 
     records = iter(records)
     while batch := list(islice(records, STREAMED)):
         texts = ["" if record[column] is None else str(record[column]) for record in batch]
-        values: dict[int, list[Any]] = {}
         there = [k for k, text in enumerate(texts) if text.strip()]
-        for labels, proba in predict_texts(fitted, settings, [texts[k] for k in there], encoder):
-            for j, k in enumerate(there):
-                values[k] = [labels[j].item() if hasattr(labels[j], "item") else labels[j]]
-                if proba is not None:
-                    values[k] += [round(float(p), 6) for p in (proba[j].max(), *(proba[j] if every else ()))]
-        yield from ((record, values.get(k)) for k, record in enumerate(batch))
+        values = _values(fitted, [texts[k] for k in there], every) if there else []
+        by_row = dict(zip(there, values, strict=True))
+        yield from ((record, by_row.get(k)) for k, record in enumerate(batch))
+
+
+def _values(fitted: Any, texts: list[str], every: bool) -> list[list[Any]]:
+    """Prediction and probabilities of each text."""
+    if not hasattr(fitted, "classes_"):
+        return [[value] for value in fitted.predict(texts).tolist()]
+    proba = fitted.predict_proba(texts)
+    labels = fitted.classes_[proba.argmax(axis=1)].tolist()
+    return [
+        [label, *(round(float(p), 6) for p in (row.max(), *(row if every else ())))]
+        for label, row in zip(labels, proba, strict=True)
+    ]
 
 
 def _line_writer(stream: Any) -> Callable[[dict[str, Any], dict[str, Any], int], None]:
@@ -263,16 +270,20 @@ def export(
     sentence_transformers: Annotated[
         Path | None, typer.Option("--sentence-transformers", help="Folder that sentence-transformers loads.")
     ] = None,
+    encoder: Annotated[
+        bool, typer.Option("--encoder/--no-encoder", help="Write the encoder of a model of texts into the ONNX file.")
+    ] = True,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
     """Write a saved model for other programs: ONNX, or a folder for sentence-transformers.
 
-    --overwrite replaces an ONNX file of spikepool; an existing folder is never replaced.
+    The ONNX file of a model of texts takes token ids, and tokenizer.json is written beside it. --overwrite replaces an
+    ONNX file of spikepool; an existing folder is never replaced.
     """
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
-    from spikepool.pooling.loading import load
+    from spikepool.texts.classifier import TextModel, load
 
     if onnx is None and sentence_transformers is None:
         raise InvalidInputError("nothing to write", remedy="Pass --onnx FILE or --sentence-transformers FOLDER")
@@ -282,7 +293,8 @@ def export(
             check_target(out, kind, overwrite=overwrite, inputs=[model, *others])
     fitted = load(model)
     if onnx is not None:
-        fitted.to_onnx(onnx, overwrite=overwrite)
+        options = {"encoder": encoder} if isinstance(fitted, TextModel) else {}
+        fitted.to_onnx(onnx, overwrite=overwrite, **options)
     if sentence_transformers is not None:
         _sentence_transformer(fitted, model, sentence_transformers)
     written = {"onnx": onnx, "sentence-transformers": sentence_transformers}
@@ -297,9 +309,8 @@ def export(
 def _sentence_transformer(fitted: Any, model: Path, out: Path) -> None:
     from spikepool.texts.encoders import encoder_folder
     from spikepool.texts.sentence_module import write_sentence_transformer
-    from spikepool.texts.text_model import fitting_encoder, load_settings
+    from spikepool.texts.text_model import load_settings
 
-    settings = load_settings(model)
-    fitting_encoder(settings)
-    layers = [int(layer) for layer in settings.layers]
-    write_sentence_transformer(fitted, out, encoder_folder(settings.encoder), layers, settings.max_tokens)
+    load_settings(model)  # raises for a model that was not fitted on texts
+    layers = [int(layer) for layer in fitted.layers_]
+    write_sentence_transformer(fitted.pooling_, out, encoder_folder(fitted.encoder), layers, fitted.max_tokens)

@@ -325,7 +325,7 @@ def forecast_estimator(
         mse=None,
         chance=chance,
         pilot_rows=len(X),
-        dimension=model.given.tokens.shape[2] if isinstance(model, OverTokens) else X.shape[1],
+        dimension=model.given.dimension if isinstance(model, OverTokens) else X.shape[1],
         classes=0 if shares is None else len(shares),
         measured_n=points.n[::-1].astype(np.intp),
         measured_score=points.score[::-1],

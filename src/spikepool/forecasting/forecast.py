@@ -33,7 +33,7 @@ from spikepool.forecasting.pilot_input import (
 )
 from spikepool.forecasting.result import CurveFit, Forecast, asked_sizes, curve_fields
 from spikepool.forecasting.score_scale import EDGE
-from spikepool.forecasting.token_rows import looks_at_labels, numbered_rows, over_tokens, pool_pilot
+from spikepool.forecasting.token_rows import looks_at_labels, numbered_rows, over_texts, over_tokens, pool_pilot
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
@@ -150,6 +150,8 @@ def forecast(
         if np.ndim(rows) == 3:
             model, C = over_tokens(estimator, np.asarray(rows), mask, groups)
             mask = None
+        elif np.ndim(rows) == 1 and np.asarray(rows).dtype.kind in "OU":
+            model, C = over_texts(estimator, np.asarray(rows), groups)
     options = {"pooling": pooling, "mask": mask, "standardize": standardize, "description": description}
     pilot, cautions = read(C, y, task=task, groups=groups, **options)
     cautions += cut

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -24,10 +25,13 @@ from spikepool.forecasting.pilot_input import FOLDS, PilotInput, in_memory, labe
 from spikepool.kit.arrays import AnyArray, FloatArray
 from spikepool.ridge.gcv import fit_ridge
 
+# Columns of the hashed words of a text, by which copies of texts are found.
+HASHED_WORDS = 256
+
 
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """Tokens (n, T, d), mask and groups of the pilot; shared by all clones of an estimator, never copied."""
+    """Tokens (n, T, d) or texts (n,), mask and groups of the pilot; shared by all clones, never copied."""
 
     tokens: AnyArray
     mask: AnyArray | None
@@ -35,6 +39,11 @@ class TokenRows:
 
     def __deepcopy__(self, memo: Any) -> TokenRows:
         return self
+
+    @property
+    def dimension(self) -> int:
+        """Of a token; 1 for texts, whose encoder belongs to the estimator."""
+        return int(self.tokens.shape[2]) if self.tokens.ndim == 3 else 1
 
     def masked(self, rows: AnyArray) -> dict[str, AnyArray]:
         """The mask of some rows, as keyword arguments."""
@@ -95,6 +104,13 @@ def over_tokens(estimator: Any, tokens: AnyArray, mask: Any, groups: Any) -> tup
     known = None if groups is None else np.asarray(in_memory(groups, "groups"))
     rows = TokenRows(tokens, None if mask is None else observed, known)
     return OverTokens(estimator, rows), total / np.maximum(observed.sum(axis=1, keepdims=True), 1)
+
+
+def over_texts(estimator: Any, texts: AnyArray, groups: Any) -> tuple[OverTokens, FloatArray]:
+    """The estimator of row numbers, and counts of words (hashed), by which copies and order are found."""
+    known = None if groups is None else np.asarray(in_memory(groups, "groups"))
+    words = HashingVectorizer(n_features=HASHED_WORDS, token_pattern=r"\S+").transform(texts.tolist())
+    return OverTokens(estimator, TokenRows(texts, None, known)), np.asarray(words.toarray(), dtype=np.float64)
 
 
 def numbered_rows(pilot: PilotInput) -> PilotInput:

@@ -128,6 +128,9 @@ def load(folder: Any) -> Any:
             f"the model has format version {version!r:.40}; this spikepool reads up to {VERSION}",
             remedy="Update spikepool",
         )
+    for name, digest in dict(content.get("files") or {}).items():
+        if hashlib.sha256(read_file(place / Path(name).name, LARGEST_STRUCTURE)).hexdigest() != digest:
+            raise ModelFormatError(f"{name} of the model is damaged: its checksum differs", str(place), "Save again")
     if hashlib.sha256(data).hexdigest() != content.get("sha256"):
         raise ModelFormatError("the arrays of the model are damaged: their checksum differs", str(place), "Save again")
     kinds = {cls.__name__: cls for cls in (LearnedPoolingClassifier, LearnedPoolingRegressor)}

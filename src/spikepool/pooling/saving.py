@@ -116,13 +116,14 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
     }
     data = safetensors.save(writer.arrays)
     content["sha256"] = hashlib.sha256(data).hexdigest()
+    content["files"] = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in (also or {}).items()}
     with making_parents(target), replacing_folder(target) as draft:
         if target.exists():  # what else lies in the folder stays there
             shutil.copytree(target, draft, symlinks=True, dirs_exist_ok=True)
         (draft / ARRAYS).write_bytes(data)
         (draft / STRUCTURE).write_text(json.dumps(content, allow_nan=False, indent=1), encoding="utf-8")
         for name, text in (also or {}).items():
-            (draft / name).write_text(text, encoding="utf-8")
+            (draft / name).write_bytes(text.encode())
     return target
 
 

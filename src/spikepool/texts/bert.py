@@ -17,13 +17,13 @@ from scipy.special import erf
 
 from spikepool.errors import ModelFormatError, require
 from spikepool.kit.files import read_file, regular_file
-from spikepool.texts.encoder_types import LayerNames, States, Tokenised, load_tokenizer, tokenise
+from spikepool.texts.encoder_types import LayerNames, SharedEncoder, States, Tokenised, load_tokenizer, tokenise
 
 LARGEST_CONFIG, LARGEST_WEIGHTS = 2**24, 2**36  # bytes
 _SQRT_HALF = np.float32(0.7071067811865476)
 
 
-class BertEncoder:
+class BertEncoder(SharedEncoder):
     """A BERT encoder from a folder with config.json, tokenizer.json and model.safetensors."""
 
     def __init__(self, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Estimators of texts: an encoder, a pooling and a linear model in one object that is fitted, saved, loaded and served.
 
 Embeddings of recent texts are kept (:class:`EmbeddingCache`), so that a cross-validation or a search encodes each text
-once. After the fit only the layers that predict are computed.
+once. A model that was loaded computes only the layers that predict.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from spikepool.errors import InvalidInputError
+from spikepool.errors import InvalidInputError, ModelFormatError
 from spikepool.kit.arrays import AnyArray, FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
@@ -124,6 +124,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         self._set_encoder(self._opened(self.encoder))
         names = self._layer_names(texts)
         rows, self.notes_ = self._rows(texts, names)
+        self._fit_layers = names
         tokens, mask = _padded(rows, names or list(rows[0]), np.float16)
         self.pooling_ = (self._default() if self.pooling is None else clone(self.pooling)).fit(
             tokens if len(tokens) > 1 else next(iter(tokens.values())),
@@ -132,17 +133,14 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
             groups=groups,
             sample_weight=sample_weight,
         )
-        if self.pooling_.layers_ == (None,):
-            self.layers_ = tuple(tokens)
-        else:
-            self.pooling_.keep_layers()
-            self.layers_ = self.pooling_.layers_
         self.encoder_sha256_ = fingerprint(self._open)
-        self._copy_fitted()
+        self._copy_fitted(tuple(tokens))
         return self
 
-    def _copy_fitted(self) -> None:
-        """Attributes of the pooling that a reader looks for here."""
+    def _copy_fitted(self, layers: tuple[str, ...]) -> None:
+        """Attributes of the pooling that a reader looks for here; layers that do not predict are forgotten."""
+        self.pooling_.keep_layers()
+        self.layers_ = layers if self.pooling_.layers_ == (None,) else self.pooling_.layers_
         self.decision_ = self.pooling_.decision_
         self.layer_ = self.layers_[0] if self.pooling_.layer_ is None else self.pooling_.layer_
         if hasattr(self.pooling_, "classes_"):
@@ -198,7 +196,10 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         """The results of a method of the pooling, a few hundred texts at a time."""
         check_is_fitted(self, "pooling_")
         texts = checked_texts(X)
-        layers = list(self.layers_) if hasattr(self._model(), "embed") else None
+        layers: list[str] | None = None
+        if hasattr(self._model(), "embed"):
+            # all layers of a fit in this process, so that a search finds them when the text is in the training part
+            layers = vars(self).get("_fit_layers") or list(self.layers_)
         results = []
         for start in range(0, len(texts), STREAMED):
             rows, _ = self._rows(texts[start : start + STREAMED], layers)
@@ -229,21 +230,22 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "pooling_")
         return str(self.pooling_.summary())
 
-    def save(self, folder: Any, *, overwrite: bool = False) -> Path:
+    def save(self, folder: Any, *, overwrite: bool = False, text_column: str | None = None) -> Path:
         """Write the fitted model to a folder for :func:`spikepool.load`: no pickle, each file with a checksum.
 
         The folder has the pooling and the linear model (``model.json``, ``arrays.safetensors``), the settings of the
         texts with the hash of the encoder (``texts.json``), and ``tokenizer.json``. The encoder itself is not copied.
+        `text_column` names the column that ``spikepool apply`` reads.
         """
         check_is_fitted(self, "pooling_")
         if not isinstance(self.encoder, (str, Path)):
             raise InvalidInputError(
                 "a model whose encoder is an object cannot be saved", self.encoder, "Pass the encoder as name or folder"
             )
-        settings = TextSettings(
-            str(self.encoder), list(self.layers_), self.max_tokens, None, fingerprint(self._model())
-        )
-        return save_text_model(self.pooling_, folder, settings, overwrite=overwrite)
+        model = self._model()
+        settings = TextSettings(str(self.encoder), list(self.layers_), self.max_tokens, text_column, fingerprint(model))
+        tokenizer = model.tokenizer.to_str() if hasattr(model, "tokenizer") else None
+        return save_text_model(self.pooling_, folder, settings, tokenizer, overwrite=overwrite)
 
     def to_onnx(self, path: Any, *, encoder: bool = True, overwrite: bool = False) -> Path:
         """Write one ONNX file from token ids to probabilities, with tokenizer.json beside it.
@@ -263,7 +265,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        for name in ("_open", "_key"):
+        for name in ("_open", "_key", "_fit_layers"):
             state.pop(name, None)
         return state
 
@@ -300,7 +302,7 @@ class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
     decision_, layer_ : str
         Pooling and layer of `transform`.
     layers_ : tuple of str
-        Layers that predict; the others are not computed any more.
+        Layers that predict; a model that was loaded computes no others.
     pooling_ : LearnedPoolingClassifier
         The fitted pooling, with the comparison in ``candidates_``.
     encoder_sha256_ : str or None
@@ -375,10 +377,12 @@ def load(folder: Any, encoder: Any = None) -> Any:
     model = kind(settings.encoder if encoder is None else encoder, layers=settings.layers)
     model.max_tokens = settings.max_tokens
     model.pooling_, model.notes_ = pooling, ()
-    model.layers_ = tuple(str(layer) for layer in settings.layers)
     model.encoder_sha256_ = settings.encoder_sha256
     model._set_encoder(fitting_encoder(settings, encoder))
-    model._copy_fitted()
+    model._copy_fitted(tuple(str(layer) for layer in settings.layers))
+    missing = [layer for layer in model.layers_ if layer not in map(str, model._open.layers)]
+    if missing:
+        raise ModelFormatError("the encoder lacks layers of the model", missing, "Pass the encoder of the fit")
     return model
 
 

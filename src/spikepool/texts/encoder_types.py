@@ -58,6 +58,13 @@ class Encoder(Protocol):
         """(B, len(layers), T, d) hidden states of a batch that is padded on the right."""
 
 
+class SharedEncoder:
+    """An encoder of a folder: copies, such as those of scikit-learn's ``clone``, are the encoder itself."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
 def load_tokenizer(folder: Path) -> Any:
     """The tokenizer.json of a folder."""
     tokenizers = require("tokenizers", "text")

@@ -23,7 +23,15 @@ from numpy.typing import NDArray
 from spikepool.errors import InvalidInputError, MissingDependencyError, MissingSourceError, ModelFormatError, require
 from spikepool.kit.files import regular_file
 from spikepool.texts.bert import LARGEST_WEIGHTS, read_config
-from spikepool.texts.encoder_types import Encoder, LayerNames, States, Tokenised, load_tokenizer, tokenise
+from spikepool.texts.encoder_types import (
+    Encoder,
+    LayerNames,
+    SharedEncoder,
+    States,
+    Tokenised,
+    load_tokenizer,
+    tokenise,
+)
 
 Stamps = tuple[tuple[Path, int, int], ...]
 MINILM_ID = "sentence-transformers/all-MiniLM-L6-v2"
@@ -177,7 +185,7 @@ def _from_hub(name: str) -> Path:
         ) from err
 
 
-class TransformersEncoder:
+class TransformersEncoder(SharedEncoder):
     """A folder that ``AutoModel.from_pretrained`` reads; code of the folder is never run."""
 
     def __init__(self, folder: Path) -> None:
@@ -215,7 +223,7 @@ class TransformersEncoder:
         return np.stack([output[int(layer)].float().numpy() for layer in layers], axis=1)
 
 
-class OnnxEncoder:
+class OnnxEncoder(SharedEncoder):
     """An ONNX model with tokenizer.json beside it; every output (batch, tokens, d) is a layer, in its order."""
 
     def __init__(self, folder: Path, model: Path) -> None:

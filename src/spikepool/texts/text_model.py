@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spikepool.errors import ModelFormatError, SpikepoolError
 from spikepool.kit.files import read_file
 from spikepool.pooling.saving import save
-from spikepool.texts.encoder_types import Encoder, LayerNames
-from spikepool.texts.encoders import chosen_layers, find_encoder, fingerprint
+from spikepool.texts.encoder_types import Encoder
+from spikepool.texts.encoders import find_encoder, fingerprint
 from spikepool.texts.encoding import encode
 
 # Settings of the texts, beside the saved pooling.
 SETTINGS = "texts.json"
-# Texts that are encoded and classified at a time.
-STREAMED = 256
 LARGEST_SETTINGS, MOST_TOKENS = 2**20, 2**20  # bytes of the settings, and tokens of a text
 # Bytes of embeddings up to which all layers are compared by default; beyond, the last one is used.
 LAYER_BYTES = 2**30
@@ -63,9 +60,14 @@ def default_layers(encoder: Any, texts: Sequence[str], max_tokens: int) -> Any:
     return "all" if needed <= LAYER_BYTES else None
 
 
-def save_text_model(estimator: Any, folder: Any, settings: TextSettings, *, overwrite: bool = False) -> Path:
-    """Write a fitted pooling and the settings of its texts, as one folder that appears whole or not at all."""
-    return save(estimator, folder, overwrite=overwrite, also={SETTINGS: json.dumps(asdict(settings), indent=2) + "\n"})
+def save_text_model(
+    estimator: Any, folder: Any, settings: TextSettings, tokenizer: str | None = None, *, overwrite: bool = False
+) -> Path:
+    """Write a pooling, the settings of its texts and its tokenizer, as a folder that appears whole or not at all."""
+    also = {SETTINGS: json.dumps(asdict(settings), indent=2) + "\n"}
+    if tokenizer is not None:
+        also["tokenizer.json"] = tokenizer
+    return save(estimator, folder, overwrite=overwrite, also=also)
 
 
 def load_settings(folder: Path) -> TextSettings:
@@ -123,19 +125,3 @@ def embedded(texts: Sequence[str], encoder: Any, layers: Any, max_tokens: int, p
     )
     X = encoded.X if encoded.X.ndim == 3 else encoded.by_layer()
     return X, encoded.mask, encoded
-
-
-def predict_texts(
-    model: Any, settings: TextSettings, texts: Sequence[str], encoder: Any = None
-) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
-    """Labels (or values) and probabilities of texts, a few hundred at a time."""
-    used = fitting_encoder(settings, encoder)
-    names = {str(layer): layer for layer in used.layers}
-    missing = [layer for layer in settings.layers if str(layer) not in names]
-    if missing:
-        raise ModelFormatError("the encoder lacks layers of the model", missing, "Pass the encoder of the fit")
-    layers: LayerNames = chosen_layers(used, [names[str(layer)] for layer in settings.layers])
-    for start in range(0, len(texts), STREAMED):
-        X, mask, _ = embedded(texts[start : start + STREAMED], used, layers, settings.max_tokens)
-        proba = model.predict_proba(X, mask=mask) if hasattr(model, "predict_proba") else None
-        yield np.asarray(model.predict(X, mask=mask)), proba
