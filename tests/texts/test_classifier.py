@@ -314,7 +314,7 @@ def test_the_server_of_the_examples(saved, tmp_path):
     pytest.importorskip("onnxruntime")
     model, _ = saved
     model.to_onnx(tmp_path / "model.onnx")
-    script = Path(__file__).resolve().parents[2] / "examples" / "serve_texts.py"
+    script = Path(__file__).resolve().parents[2] / "examples" / "serving" / "serve_texts.py"
     command = [sys.executable, str(script), str(tmp_path / "model.onnx"), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

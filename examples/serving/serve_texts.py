@@ -31,7 +31,10 @@ def answer(texts):
 
 
 class Handler(BaseHTTPRequestHandler):
+    """Answers a JSON list of texts with their labels and probabilities."""
+
     def do_POST(self):
+        """A request."""
         try:
             texts = json.loads(self.rfile.read(min(int(self.headers["Content-Length"]), 2**20)))
             status, result = 200, answer([str(text) for text in texts])
