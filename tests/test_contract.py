@@ -381,3 +381,25 @@ def test_the_target_of_a_diagnosis_is_the_same_in_python_and_on_the_command_line
 
     defaults = [inspect.signature(f).parameters["target"].default for f in (sp.diagnose, data_commands.diagnose)]
     assert defaults == [0.9, 0.9]
+
+
+def test_query_model():
+    q = sp.QueryModel(
+        d=200, N=800, T=20, L=3, mu=1.0, nu=1.5, overlap=1.0, kernel="softmax", beta=0.5, normalize=True, V=None
+    )
+    p = q.predict()
+    assert isinstance(p, sp.Prediction)
+    assert p.signal.kind == "signal"
+    assert 0.6 < p.alignment < 0.66
+    assert "query" in {o.kind for o in q.replace(kernel="sigmoid", beta=1.5, normalize=False).predict().outliers}
+    s = q.simulate(trials=2, rng=0)
+    assert s.eigenvalues.shape == s.alignments.shape == (2, 1)
+    assert s.alignment.shape == (2,)
+    assert is_float(q.gain())
+    assert is_float(q.best_beta())
+    assert q.replace(beta=1.0).beta == 1.0
+    learned = q.learned(n_train=400)
+    assert 0 < learned.first_step < learned.overlap < 1
+    assert 0 < learned.token_pca < 1
+    assert isinstance(q.required_samples(alignment=0.5), int)
+    assert q.replace(kernel=lambda scores: scores**2, beta=None).predict().alignment > 0

@@ -110,11 +110,11 @@ def real(path: Path, n_train: int, seeds: int) -> list[dict]:
         for seed in range(seeds):
             order = np.random.default_rng(seed).permutation(members)
             train, test = order[:n_train], order[n_train : n_train + 1000]
-            found = {}
+            accuracy = {}
             for pooling in ("mean", "query"):
                 model = sp.LearnedPoolingClassifier(pooling=pooling).fit(X[train], labels[train], mask=mask[train])
-                found[pooling] = model.score(X[test], labels[test], mask=mask[test])
-            scores.append([found["mean"], found["query"]])
+                accuracy[pooling] = model.score(X[test], labels[test], mask=mask[test])
+            scores.append([accuracy["mean"], accuracy["query"]])
             tokens = float(mask[train].sum(axis=1).mean())
             numbers.append(estimated(query_scores(model, X[train], mask[train]), tokens))
         mean, query = np.mean(scores, axis=0)

@@ -210,21 +210,21 @@ def test_what_the_query_misses_is_an_outlier_of_its_own():
     def weigh(h):
         return 1 / (1 + np.exp(-beta * (h - 3.0 * m / 2)) * (T - L) / L)
 
-    found = []
+    pairs = []
     for i in range(6):
         rng = np.random.default_rng([9, i])
         q = np.eye(D)[1] * m + np.eye(D)[2] * np.sqrt(1 - m**2)
         X = rng.standard_normal((3 * N, T, D))
         X[:, :L, 1] += 3.0
         values, vectors = top_pairs(pool(weigh(X @ q), X), q, project=True)
-        found.append((values[0], vectors[1, 0] ** 2))
-    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(6)
+        pairs.append((values[0], vectors[1, 0] ** 2))
+    mean, error = np.mean(pairs, axis=0), np.std(pairs, axis=0, ddof=1) / np.sqrt(6)
     assert abs(key[0].eigenvalue - mean[0]) <= 6 / D * mean[0] + 3 * error[0]
     assert mean[1] > 0.3  # of at most 1 − m² = .91
 
 
 def test_single_sequences_are_named():
-    """A steep softmax over many tokens: some sequences look at one token only, and the result says so."""
+    """A steep softmax over many tokens: some sequences look at one token only, and the result reports it."""
     steep = query(T=200, L=4, nu=1.0, mu=4.0, beta=1.6, d=150, N=600).predict()
     assert any(o.kind == "sequence" for o in steep.outliers)
     assert any("single sequences" in reason for reason in steep.validity.reasons)

@@ -92,7 +92,7 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
     bias = np.full((3, len(SIZES)), BIAS / d)
     predicted = ds["predicted"].values.copy()
     bias[0] += np.where(predicted[0] < 0.7, TRANSITION_BIAS * d ** (-1 / 3), 0.0)
-    predicted[0, predicted[0] == 0] = np.nan  # below the threshold there is no component to compare
+    predicted[0, predicted[0] == 0] = np.nan  # nothing to compare below the threshold
     gain = ds["overlap"].sel(way=WAYS[2]) - ds["overlap"].sel(way=WAYS[1])
     better = (ds["value"].sel(attention=VALUES[1]) - ds["value"].sel(attention=VALUES[0])).values
     return (

@@ -70,11 +70,11 @@ def simulate_query(
             C -= C.mean(axis=0)
             S = C.T @ C / world.N
             d = world.d
-            found, vectors = eigh(S[1:, 1:], subset_by_index=[d - 1 - k, d - 2])
-            values[i], alignments[i] = found[::-1], vectors[0, ::-1] ** 2
-            found, vectors = np.linalg.eigh(S)
+            top, vectors = eigh(S[1:, 1:], subset_by_index=[d - 1 - k, d - 2])
+            values[i], alignments[i] = top[::-1], vectors[0, ::-1] ** 2
+            spectrum, vectors = np.linalg.eigh(S)
             nearest = int(np.argmax(vectors[0] ** 2))
-            along[i], overlap[i] = found[nearest], vectors[0, nearest] ** 2
+            along[i], overlap[i] = spectrum[nearest], vectors[0, nearest] ** 2
             bar.advance()
     return QuerySimulation(values, alignments, world.V is not None, along, overlap)
 
