@@ -48,7 +48,7 @@ _SEQUENCES = 1 << 19
 # Quantiles of kappa: the largest one per sequence, the rest in equal shares.
 _SINGLE, _SHARES = 256, 1792
 # Usage matrices up to this size are diagonalised once for all three vectors.
-_DENSE = 2000
+_DENSE = 3000
 # Score groups of relevant tokens, for the limit of infinitely many sequences.
 _GROUPS = 160
 
