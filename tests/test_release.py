@@ -44,9 +44,37 @@ def test_every_extra_is_in_all(repository):
             reached |= new
             todo += new
     # torch, which transformers needs, is several gigabytes on most machines: asked for by name only
-    assert set(extras) - {"all", "test", "docs", "dev", "transformers"} <= reached
+    assert set(extras) - {"all", "test", "docs", "dev", "transformers", "sentence-transformers"} <= reached
 
 
 @pytest.mark.parametrize("pattern", ["*.html", "*.css", "*.js", "py.typed", "*.pyi"])
 def test_files_that_are_no_code_are_inside_the_package(repository, pattern):
     assert list((repository / "src" / "spikepool").rglob(pattern))
+
+
+def test_the_source_distribution_has_what_its_makefile_needs(repository):
+    """Every file of constraints and every document that the targets and the README name."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    included = set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+    named = set(re.findall(r"constraints[a-z-]*\.txt", (repository / "Makefile").read_text()))
+    assert {"constraints.txt", "constraints-oldest.txt"} <= named
+    assert named | {"SECURITY.md", "CONTRIBUTING.md", "LICENSE"} <= included
+    assert all((repository / name).exists() for name in included)
+
+
+def test_messages_name_an_extra_that_has_the_package(repository):
+    """``require("module", "extra")``: the extra exists, and it or one that it includes has the distribution."""
+    extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    def distributions(extra):
+        names = set()
+        for entry in extras[extra]:
+            inner = re.match(r"spikepool\[([a-z,-]+)\]", entry)
+            names |= set().union(*map(distributions, inner[1].split(","))) if inner else {re.match(r"[\w-]+", entry)[0]}
+        return names
+
+    # google-crc32c comes with zarr
+    for path in (repository / "src").rglob("*.py"):
+        for module, extra in re.findall(r'require\("([\w.]+)", "([\w-]+)"\)', path.read_text()):
+            top = {"sklearn": "scikit-learn"}.get(module.split(".")[0], module.split(".")[0].replace("_", "-"))
+            assert top in distributions(extra) or top == "google-crc32c", (path.name, module, extra)

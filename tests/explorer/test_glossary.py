@@ -26,7 +26,7 @@ def test_every_question_mark_leads_to_an_entry(application):
     page = application.client.get("/glossary").get_data(as_text=True)
     for key in links:
         assert f"id='{key}'" in page
-    assert layout.count('"hint-button"') == layout.count('"/glossary#')
+    assert layout.count('"hint-button"') == layout.count('"glossary#')
 
 
 def test_words_with_one_meaning(repository):

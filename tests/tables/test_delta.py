@@ -192,3 +192,27 @@ def test_commands(tmp_path, capsys):
     _, text = run(*pair)
     assert "Verdict: OK. The largest drift is 0.1" in text
     assert "as after rounding. Next: nothing to do." in text
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_that_were_named_wrongly(seed):
+    """Single entries, int8 by column, 8-bit floats, and a change of half of the full rank."""
+    rng = np.random.default_rng(100 + seed)
+    A = weight(rng)
+    one = A.copy()
+    one[3, 5] += 1e-3
+    found = kind(A, one)
+    assert found.kind == "few entries"
+    assert found.sentence.startswith(f"1 of {V * D} entries differ, by up to 0.001")
+    steps = np.abs(A).max(axis=0) / 127
+    assert kind(A, (np.round(A / steps) * steps).astype(np.float32)).sentence.startswith(
+        "The second is the first rounded to 8"
+    )
+    bits = np.frexp(A)[1]
+    for significant in (4, 3):  # E4M3 and E5M2
+        step = 2.0 ** (np.maximum(bits, -5) - significant)
+        assert "rounded to 8 bits" in kind(A, (np.round(A / step) * step).astype(np.float32)).sentence
+    wide = rng.standard_normal((400, 128)).astype(np.float32)
+    many = wide + (rng.standard_normal((400, 70)) @ rng.standard_normal((70, 128)) / 50).astype(np.float64)
+    found = examine(as_table(wide.astype(np.float64)), as_table(many))
+    assert (found.kind, found.rank) == ("low rank", 70)

@@ -2,9 +2,11 @@
 
 The difference D = B − A is examined in this order:
 
-1. *identical*, *scale* (B = c A), *permutation* (the same rows or columns in another order);
-2. *rounding*: B is A stored in fewer bits, bfloat16 or float16 to the bit, or with blocks of 32 or 16 numbers (or parts
-   of larger blocks) on grids of at most 256 equal steps, with errors of the size of a step;
+1. *identical*, *few entries* (at most one in 10,000 differs), *scale* (B = c A), *permutation* (the same rows or columns
+   in another order);
+2. *rounding*: B is A stored in fewer bits: bfloat16 or float16 to the bit; blocks of 32 or 16 numbers (or parts of larger
+   blocks) of rows or columns on grids of at most 256 equal steps, with errors of the size of a step; or at most 256
+   different numbers with small relative errors, as in 8-bit floats;
 3. the spectrum of D: eigenvalues of D'D/V that stand beyond the edge of the rest are counted, as in
    :class:`spikepool.TableSpectrum`. The rest is *noise* if its second moment is that of independent entries,
    m_2/m_1² = 1 + d/V to a tenth, and *structured* otherwise. A few directions over noise, over nothing, or over the
@@ -31,6 +33,12 @@ from spikepool.tables.geometry import side_by_side
 from spikepool.tables.gram import stream_moments
 from spikepool.tables.report import effective_rank, stable_rank
 
+# Share of the entries up to which a change is one of single entries.
+FEW_ENTRIES = 1e-4
+# Different numbers of a format of 8 bits, and the largest relative error (root mean square) of one: that of E5M2 is .08.
+LEVELS, LEVEL_ERROR = 256, 0.1
+# Share of the rank up to which a change without a rest is of low rank.
+LOST_RANK = 0.9
 # Relative size below which a residual is rounding of the arithmetic itself.
 NOTHING = 1e-6
 # Second moment of the rest, over that of independent entries, up to which it is noise.
@@ -48,6 +56,7 @@ OFF_THE_GRID = 0.05  # of a step
 STEP_ERROR = 0.5  # root mean square error in steps; rounding to the nearest gives .29
 SENTENCES = {
     "identical": "The weights are identical.",
+    "few entries": "{changed} of {entries} entries differ, by up to {largest:.3g}; all others are equal.",
     "scale": "The second is {factor:.4g} times the first.",
     "permutation": "The {axis} are the same in another order.",
     "rounding": "The second is the first rounded to {format}; the error is {relative_norm:.2g} of the weight's size.",
@@ -64,8 +73,8 @@ class WeightDelta:
     Attributes
     ----------
     kind : str
-        ``"identical"``, ``"scale"``, ``"permutation"``, ``"rounding"``, ``"noise"``, ``"low rank"`` or
-        ``"structured"``.
+        ``"identical"``, ``"few entries"``, ``"scale"``, ``"permutation"``, ``"rounding"``, ``"noise"``,
+        ``"low rank"`` or ``"structured"``.
     relative_norm : float
         ‖B − A‖/‖A‖.
     rank : int
@@ -151,9 +160,14 @@ def _plain_kind(first: BlockSource, second: BlockSource, relative: float, words:
     """Changes that are recognised by their entries."""
     if relative == 0:
         return "identical"
-    ab = aa = 0.0
+    ab = aa = largest = 0.0
+    changed, entries = 0, math.prod(first.shape)
     for a, b in _together(first, second):
         ab, aa = ab + float(np.sum(a * b)), aa + float(np.sum(a * a))
+        changed, largest = changed + int(np.sum(a != b)), max(largest, float(np.abs(b - a).max()))
+    if changed <= max(1, FEW_ENTRIES * entries):
+        words |= {"changed": changed, "entries": entries, "largest": largest}
+        return "few entries"
     factor = ab / aa if aa > 0 else 0.0
     residual = sum(float(np.sum((b - factor * a) ** 2)) for a, b in _together(first, second))
     if aa > 0 and np.sqrt(residual / aa) < NOTHING:
@@ -187,21 +201,38 @@ def _column_keys(source: BlockSource) -> FloatArray:
 
 def _rounding(first: BlockSource, second: BlockSource) -> str | None:
     """The format that the second is the first rounded to, or None."""
-    holds = {"bfloat16": True, "float16": True, **{f"blocks of {size}": True for size in QUANTISED_BLOCKS}}
-    bits = dict.fromkeys(QUANTISED_BLOCKS, 0)
+    grids = [(axis, size) for axis in ("rows", "columns") for size in QUANTISED_BLOCKS]
+    holds = {"bfloat16": True, "float16": True, **{f"{axis} {size}": True for axis, size in grids}}
+    bits = {f"{axis} {size}": 0 for axis, size in grids}
     for a, b in _together(first, second):
         if holds["bfloat16"]:
             holds["bfloat16"] = bool(np.all(np.abs(b - a) <= np.abs(a) * 2.0**-8 + 1e-38) and _is_bfloat16(b))
         if holds["float16"]:
             holds["float16"] = bool(np.array_equal(_to_float16(a), b))
-        for size in QUANTISED_BLOCKS:
-            if holds[f"blocks of {size}"]:
-                found = _grid_bits(a, b, size)
-                holds[f"blocks of {size}"], bits[size] = found is not None, max(bits[size], found or 0)
+        for axis, size in grids:
+            name = f"{axis} {size}"
+            if holds[name] and (axis == "rows" or len(b) >= size):  # the last block may be short
+                steps = _grid_bits(a, b, size) if axis == "rows" else _grid_bits(a.T, b.T, size)
+                holds[name], bits[name] = steps is not None, max(bits[name], steps or 0)
         if not any(holds.values()):
-            return None
+            return "8 bits" if _few_levels(first, second) else None
     name = next(name for name, held in holds.items() if held)
-    return name if name.endswith("float16") else f"{bits[int(name.split()[-1])]} bits"
+    return name if name.endswith("float16") else f"{bits[name]} bits"
+
+
+def _few_levels(first: BlockSource, second: BlockSource) -> bool:
+    """Whether the second has at most 256 different numbers, each close to that of the first, which has more."""
+    levels: FloatArray = np.empty(0)
+    before: FloatArray = np.empty(0)
+    error = size = 0.0
+    for a, b in _together(first, second):
+        levels = np.unique(np.concatenate([levels, b.reshape(-1)]))
+        if len(levels) > LEVELS:
+            return False
+        if len(before) <= LEVELS:
+            before = np.unique(np.concatenate([before, a.reshape(-1)]))
+        error, size = error + float(np.sum((b - a) ** 2)), size + float(np.sum(a * a))
+    return len(before) > LEVELS and math.sqrt(error / size) < LEVEL_ERROR
 
 
 def _is_float16(b: FloatArray) -> bool:
@@ -253,7 +284,7 @@ def _spectral_kind(values: FloatArray, D: BlockSource, second: BlockSource, word
     """Noise, low rank or structured, and how many directions stand out."""
     V, d = D.shape
     numerical = int(np.sum(values > 1e-10 * values[0]))
-    if numerical <= min(V, d) // 2:
+    if numerical <= LOST_RANK * min(V, d):
         return "low rank", numerical
     rank = _outlying(values)
     if _is_flat(values[rank:], V):

@@ -19,8 +19,8 @@ from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.files import read_file, replacing_folder
 
-torch = require("torch", "transformers")
-_Module = require("sentence_transformers.base.modules.module", "transformers").Module
+torch = require("torch", "sentence-transformers")
+_Module = require("sentence_transformers.base.modules.module", "sentence-transformers").Module
 
 
 class SpikepoolPooling(_Module):  # type: ignore[misc, valid-type]
