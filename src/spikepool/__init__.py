@@ -95,4 +95,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    errors = importlib.import_module("spikepool.errors")
+    named = {name for name in vars(errors) if name.endswith(("Error", "Warning"))}
+    return sorted({*__all__, *_REACHABLE, *named})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Any, Self
 
 import numpy as np
@@ -62,7 +64,9 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
             return predict_varying(
                 self, np.einsum("nt,ts,ns->n", rows, self.R, rows), np.einsum("nt,nt->n", rows, rows)
             )
-        return predict_gains(self, *self.gains(w))
+        weights = check.weight_vector(w, self.T)
+        prediction = predict_gains(self, *self.gains(weights))
+        return dataclasses.replace(prediction, null=functools.partial(detection.null_top, self, weights))
 
     def predict_gains(self, alpha: float, kappa: float) -> Prediction:
         """The closed form of :meth:`predict` for any weighting with signal gain `alpha` and noise gain `kappa`.
@@ -73,7 +77,11 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         return predict_gains(self, alpha, kappa)
 
     def optimal_weights(self) -> FloatArray:
-        """Weights of the best alignment for this covariance; see :func:`spikepool.theory.uncentred.best_weights`."""
+        """Weights of the best alignment for this model; see :func:`spikepool.theory.uncentred.best_weights`.
+
+        Where S is centred these are ``spikepool.optimal_weights(self.R)``, which needs no model. Where it is not, the
+        vocabulary mean competes, and the weights also depend on mu and d/V.
+        """
         return uncentred.best_weights(self)
 
     def as_classes(self, share: float = 0.5) -> ClassModel:

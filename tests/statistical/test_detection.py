@@ -79,3 +79,35 @@ def test_no_signal_has_the_power_of_the_level():
     assert power.top == power.trace == 0.03
     assert power.to_dict()["critical"] == pytest.approx(power.critical)
     assert model.predict(MEAN).p_value(power.critical) == pytest.approx(0.03, rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["sampled", "class_centered"])
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("name", ["mean", "causal", "optimal"])
+def test_null_draws_are_rejected_at_the_level_or_the_reason_is_named(table, centered, name):
+    w = {"mean": MEAN, "causal": sp.causal_weights(T), "optimal": sp.optimal_weights(R)}[name]
+    model = sp.SequenceModel(150, 600, 300, R, 0.0, table=table, centered=centered)
+    power = model.detection_power(w)
+    assert power.top == 0.05
+    if power.validity.reasons:
+        assert any("null draws" in reason for reason in power.validity.reasons)
+        assert name != "mean"
+        return
+    top = model.simulate(w, trials=600, k=1, rng=7).eigenvalue
+    rejected = np.mean(top > power.critical)
+    assert np.mean(model.predict(w).p_value(top) < 0.05) == pytest.approx(rejected, abs=0.002)
+    assert 0.03 <= rejected <= 0.07
+
+
+def test_class_means_and_the_vocabulary_mean_are_part_of_the_null():
+    model = sp.SequenceModel(150, 150, 600, sp.prefix_correlation(T, 12), 0.0)  # class means beyond their threshold
+    prediction = model.predict(MEAN)
+    assert [o.kind for o in prediction.outliers] == ["classes"]
+    assert not prediction.detectable
+    assert any("mu = 0" in reason for reason in prediction.validity.reasons)
+    top = model.simulate(MEAN, trials=100, k=1, rng=1).eigenvalue
+    assert np.mean(top > prediction.noise_edge.critical(0.05)) > 0.9  # an outlier, and no signal
+    assert np.mean(prediction.p_value(top) < 0.05) < 0.14
+    assert model.detection_power(MEAN).top == 0.05
+    assert model.replace(mu=3.0).detection_power(MEAN).top > 0.9

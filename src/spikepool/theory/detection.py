@@ -1,6 +1,6 @@
 """Is there a signal at all? Tests on the top eigenvalue and on the trace of S, their p-values and their power.
 
-*Top eigenvalue.* Its law under noise alone is that of :mod:`spikepool.theory.prediction`. Above the transition the
+*Top eigenvalue.* Its law at mu = 0 of the same model is :func:`null_top`. Above the transition the
 outlier is normal around lambda(x) with the standard deviation of :mod:`spikepool.theory.fluctuations`. Below it the top
 eigenvalue follows the same law as under noise alone, and the power is the level.
 
@@ -25,10 +25,12 @@ from scipy.special import ndtr, ndtri
 
 from spikepool.kit import validation as check
 from spikepool.kit.showing import html_table, record
+from spikepool.laws.measures import EXACT_SIZE
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_plain
-from spikepool.theory.fluctuations import fluctuations, latent_kurtosis
-from spikepool.theory.prediction import cautions
+from spikepool.theory.fluctuations import eigenvalue_std, fluctuations, latent_kurtosis
+from spikepool.theory.given_tokens import prepare_tokens
+from spikepool.theory.prediction import NoiseEdge, NullTop, Sizes, cautions, noise_edge
 from spikepool.theory.validity import (
     NEAR_FLUCTUATIONS,
     SOUND,
@@ -39,6 +41,14 @@ from spikepool.theory.validity import (
     validity_of,
 )
 from spikepool.world.sequences import SequenceWorld, checked_model
+from spikepool.world.tokens import draw_tokens
+
+
+# Effective tokens from which on the edge of the closed form is that of null draws: mean weights over ten tokens reject in
+# .04 to .06 of null draws at level .05 (d = 200), causal ones over 3.4 effective tokens in .13 to .28.
+_SPREAD = 9.0
+# Draws of the tokens behind a null law with few effective tokens.
+_NULL_DRAWS = 6
 
 
 @dataclass(frozen=True)
@@ -78,8 +88,70 @@ class DetectionPower:
         return draw_power({"top eigenvalue": self.top, "trace": self.trace}, self.level, ax)
 
 
+def null_top(model: SequenceWorld, w: ArrayLike) -> NullTop:
+    """Law of the top eigenvalue of S at mu = 0 of this model.
+
+    Spread-out weights: Tracy-Widom at the edge of the closed form, or a normal law around the outlier that the table's
+    own class means or the vocabulary mean make. Few effective tokens, frequencies, token weights or a covariance: a
+    mixture of the laws given the tokens of several draws, whose edge the closed form misses.
+    """
+    model = checked_model(model).replace(mu=0.0)
+    alpha, kappa = model.gains(w)
+    delta, gamma, d = model.delta, model.gamma, model.d
+    varied = model.frequencies is not None or model.token_weights is not None or model.covariance is not None
+    reasons = []
+    if not varied:
+        critical = float(spikes.critical_excess(delta, gamma))
+        for name, strength in (("class means", alpha * model.class_mean_power), ("mean", model.mean_strength)):
+            excess = strength / kappa - delta
+            if strength > 0 and abs(excess / critical - 1) < NEAR_FLUCTUATIONS * d ** (-1 / 3):
+                reasons.append(
+                    f"at mu = 0 the spike of the table's {name} is near its threshold, where the top eigenvalue follows "
+                    "neither of its two laws: a test at level 0.05 may reject in up to 0.2 of null draws"
+                )
+    if not varied and 1 / kappa >= _SPREAD:
+        prediction = predict_gains(model, alpha, kappa)
+        if not prediction.outliers:
+            return NullTop((prediction.noise_edge,), (), tuple(reasons))
+        top = prediction.outliers[0]
+        std = fluctuations(model, w).eigenvalue_std if top.kind == "classes" else None
+        return NullTop((), ((top.eigenvalue, std or _table_std(model, kappa, top.eigenvalue)),), tuple(reasons))
+    if min(model.V, model.N) > EXACT_SIZE:
+        reasons.append("the null law given the tokens is not computed at this size; the closed form's edge is used")
+        return NullTop((predict_gains(model, alpha, kappa).noise_edge,), (), tuple(reasons))
+    if not varied:
+        reasons.append(
+            f"{1 / kappa:.3g} effective tokens: the null law is an average over {_NULL_DRAWS} draws of the tokens, and a "
+            "test at level 0.05 may reject in 0.01 to 0.1 of null draws"
+        )
+    edges, outliers = [], []
+    for i in range(_NULL_DRAWS):
+        edge, outlier = _null_given_tokens(model, w, i)
+        if outlier is None:
+            edges.append(edge)
+        else:
+            outliers.append((outlier, _table_std(model, kappa, outlier)))
+    return NullTop(tuple(edges), tuple(outliers), tuple(reasons))
+
+
+def _null_given_tokens(model: SequenceWorld, w: ArrayLike, seed: int) -> tuple[NoiseEdge, float | None]:
+    """Edge given the tokens of one draw, and the largest outlier beyond it."""
+    prepared = prepare_tokens(model, draw_tokens(model, seed), w, rng=seed)
+    law, places = prepared.null_law()
+    edge = noise_edge(law, prepared.kappa, Sizes(model.d, model.V, model.N, model.centered))
+    top = float(places.max()) if len(places) else -math.inf
+    return edge, top if top > edge.centre else None
+
+
+def _table_std(model: SequenceWorld, kappa: float, eigenvalue: float) -> float:
+    """Standard deviation of an outlier whose direction is a mean of the table's noise, of squared norm known to 2/d."""
+    least = 1.001 * float(spikes.bulk_edge(model.delta, model.gamma, kappa))
+    excess = float(spikes.excess_from_eigenvalue(max(eigenvalue, least), model.delta, model.gamma, kappa))
+    return eigenvalue_std(excess, model.delta, model.gamma, kappa, model.d, strength_std=math.sqrt(2 / model.d))
+
+
 def detection_power(model: SequenceWorld, w: ArrayLike, level: float = 0.05) -> DetectionPower:
-    """Power of the top eigenvalue and of the trace to tell this model from noise alone (mu = 0).
+    """Power of the top eigenvalue and of the trace to tell this model from the same one at mu = 0.
 
     Parameters
     ----------
@@ -89,19 +161,29 @@ def detection_power(model: SequenceWorld, w: ArrayLike, level: float = 0.05) -> 
         Pooling weights.
     level : float
         Probability of a false alarm.
+
+    Notes
+    -----
+    The null hypothesis is mu = 0 of this model (:func:`null_top`): the table's own class means, and the vocabulary mean
+    of an S that is not centred, are part of it and count as no signal.
     """
     model = checked_model(model)
     require_plain(model)
     level = check.fraction(level, "level", closed=False)
     alpha, kappa = model.gains(w)
     prediction = predict_gains(model, alpha, kappa)
-    critical = prediction.noise_edge.critical(level)
+    null = null_top(model, w)
+    critical = null.critical(level)
     scatter = fluctuations(model, w)
     top = level
-    if scatter.detectable and scatter.eigenvalue is not None and scatter.eigenvalue_std is not None:
-        top = max(level, float(ndtr((scatter.eigenvalue - critical) / scatter.eigenvalue_std)))
+    if model.mu > 0 and scatter.eigenvalue is not None and scatter.eigenvalue_std is not None:
+        seen = float(ndtr((scatter.eigenvalue - critical) / scatter.eigenvalue_std))
+        top = max(level, seen)
+        if not model.centered:  # the vocabulary mean's outlier may exceed the critical value beside the signal's
+            top = max(top, 1 - (1 - level) * (1 - seen))
     power = model.mu**2 + model.class_mean_power
     validity = validity_of(
+        *null.reasons,
         near_threshold(
             float(spikes.spike_excess(alpha * power, model.delta, kappa)),
             float(spikes.critical_excess(model.delta, model.gamma)),

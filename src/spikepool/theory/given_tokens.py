@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import InvalidInputError, ShapeError, TokenError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
+from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
@@ -50,6 +51,10 @@ class GivenTokens:
             )
         self.alpha, self.kappa, self.sizes = alpha, kappa, sizes
         self._sample, self._population = UsageBulk(usage, noise), UsageBulk(limit, noise)
+
+    def null_law(self) -> tuple[GeneralizedLaw, FloatArray]:
+        """Law of the bulk given the tokens, and the outliers at mu = 0."""
+        return self._sample.null_law()
 
     def _sequences(self) -> dict[str, int]:
         return {} if self.sizes is None else {"N": self.sizes.N}

@@ -10,12 +10,16 @@ d = 100. p-values of null draws then pass a Kolmogorov-Smirnov test from d = 100
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
@@ -80,6 +84,41 @@ def noise_edge(bulk: SpectralLaw, kappa: float, sizes: Sizes) -> NoiseEdge:
 
 
 @dataclass(frozen=True)
+class NullTop:
+    """Law of the top eigenvalue of S at mu = 0 of a model, as an equal mixture over draws of the tokens.
+
+    Attributes
+    ----------
+    edges : tuple of NoiseEdge
+        Where the top is the edge of the bulk.
+    outliers : tuple of pairs of float
+        Mean and standard deviation, where it is an outlier that needs no signal: the table's own class means, the
+        vocabulary mean of an S that is not centred, or a frequent token.
+    reasons : tuple of str
+        Why the level of a test may not hold.
+    """
+
+    edges: tuple[NoiseEdge, ...] = ()
+    outliers: tuple[tuple[float, float], ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def p_value(self, eigenvalue: ArrayLike) -> Any:
+        """P(top eigenvalue at mu = 0 > `eigenvalue`)."""
+        x = check.finite_array(eigenvalue, "eigenvalue")
+        parts = [edge.p_value(x) for edge in self.edges] + [ndtr((mean - x) / std) for mean, std in self.outliers]
+        return np.mean(parts, axis=0)[()]
+
+    def critical(self, level: float) -> float:
+        """The eigenvalue that is exceeded at mu = 0 with probability `level`."""
+        single = [edge.critical(level) for edge in self.edges]
+        single += [mean - std * float(ndtri(level)) for mean, std in self.outliers]
+        low, high = min(single), max(single)
+        if high - low <= 1e-12 * high:
+            return high
+        return float(brentq(lambda x: float(self.p_value(x)) - level, low, high, xtol=1e-13 * high))
+
+
+@dataclass(frozen=True)
 class Outlier:
     """One predicted eigenvalue outside the bulk.
 
@@ -132,6 +171,8 @@ class Prediction:
     table_alignment : float or None
         Alignment of the top eigenvector of the table itself, which is known without any sequence: the baseline that
         pooling has to beat. None where no formula is known.
+    null : callable or None
+        Gives the law of the top eigenvalue at mu = 0 of the same model.
     """
 
     alpha: float
@@ -146,6 +187,7 @@ class Prediction:
     validity: Validity = SOUND
     sizes: Sizes | None = None
     table_alignment: float | None = None
+    null: Callable[[], NullTop] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         """The numbers in a few lines, with what speaks against them."""
@@ -173,7 +215,7 @@ class Prediction:
         return noise_edge(self.bulk, self.kappa, self.sizes)
 
     def p_value(self, eigenvalue: ArrayLike) -> Any:
-        """Probability that noise alone has a larger top eigenvalue than `eigenvalue` (Tracy-Widom).
+        """Probability that S has a larger top eigenvalue than `eigenvalue` at mu = 0 of the same model.
 
         Parameters
         ----------
@@ -183,10 +225,16 @@ class Prediction:
         Returns
         -------
         float or numpy.ndarray
-            Noise alone is the bulk of this prediction: neither a signal, nor class means of a sampled table, nor the
-            vocabulary mean of an S that is not centred.
+            Tracy-Widom at the edge of the bulk, or a normal law where an outlier needs no signal: the class means of a
+            sampled table, the vocabulary mean of an S that is not centred. `null_top.reasons` say where the level may
+            not hold.
         """
-        return self.noise_edge.p_value(eigenvalue)
+        return self.null_top.p_value(eigenvalue)
+
+    @cached_property
+    def null_top(self) -> NullTop:
+        """Law of the top eigenvalue at mu = 0 of the same model; noise alone where the model is not known."""
+        return NullTop((self.noise_edge,)) if self.null is None else self.null()
 
     @property
     def signal(self) -> Outlier | None:

@@ -132,6 +132,13 @@ class UsageBulk:
         self.unresolved = int(spiked.sum() - resolved.sum())
         self.threshold = self._threshold(self.law if same else _bulk(usage, noise, resolved)[0])
 
+    def null_law(self) -> tuple[GeneralizedLaw, FloatArray]:
+        """Law of the bulk with the spikes that this size tells from it left out, and the outliers of these at mu = 0."""
+        resolved = _spiked(self.usage, self.noise, resolved=True)
+        law, noise_spikes = _bulk(self.usage, self.noise, resolved)
+        places = [law.usage_outliers(self.usage.top.values[resolved]), law.noise_outliers(noise_spikes)]
+        return law, np.concatenate(places)
+
     def _threshold(self, bulk: GeneralizedLaw) -> float:
         y, yt, z = bulk.right_curve(np.array([bulk.right_curve_start]))
         left, right = self.noise.left, self.usage.signal_measure

@@ -208,6 +208,35 @@ class SequenceWorld(PooledSizes):
         s.setflags(write=False)
         return s
 
+    @classmethod
+    def from_ratios(cls, delta: float, gamma: float, *, d: int, R: ArrayLike, mu: float, **fields: Any) -> Self:
+        """A model of dimension `d` whose ratios d/V and d/N are as close to `delta` and `gamma` as sizes allow.
+
+        V is rounded to an even number of tokens, N to a whole number of sequences; `fields` are the other fields.
+        """
+        ratios = check.positive(delta, "delta"), check.positive(gamma, "gamma")
+        size = check.size(d, "d")
+        V, N = 2 * max(1, round(size / ratios[0] / 2)), max(1, round(size / ratios[1]))
+        return cls(size, V, N, R, mu, **fields)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether `other` is a model of the same kind with equal fields, arrays entry by entry."""
+        if type(other) is not type(self):
+            return NotImplemented
+        for field in dataclasses.fields(self):
+            value, expected = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(value, np.ndarray) or isinstance(expected, np.ndarray):
+                if value is None or expected is None or not np.array_equal(value, expected):
+                    return False
+            elif value != expected:
+                return False
+        return True
+
+    def __hash__(self) -> int:
+        """Of the fields that are numbers or words; arrays decide in comparisons only."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return hash((type(self), *(value for value in values if not isinstance(value, np.ndarray))))
+
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; everything is checked, but no matrix is proved twice."""
         return dataclasses.replace(self, **changes)
