@@ -284,3 +284,18 @@ def test_the_correlation_is_proved_once_for_each_model(monkeypatch):
     assert len(proofs) == 1
     model.replace(R=np.eye(6))
     assert len(proofs) == 2
+
+
+def test_models_from_ratios_and_equal_models():
+    m = sp.SequenceModel.from_ratios(0.625, 0.5, d=500, R=R, mu=1.5, centered=False)
+    assert (m.V, m.N, m.delta, m.gamma, m.centered) == (800, 1000, 0.625, 0.5, False)
+    assert m == sp.SequenceModel(500, 800, 1000, R.copy(), 1.5, centered=False)
+    assert hash(m) == hash(m.replace(mu=1.5))
+    assert m != m.replace(mu=1.6)
+    assert m != m.replace(frequencies=np.arange(1, 801))
+    assert m.replace(token_weights=np.ones(800)) != m
+    assert m != "model"
+    assert len({m, m.replace(mu=1.5), m.replace(N=7)}) == 2
+    for bad in ({"delta": 0.0, "gamma": 1.0}, {"delta": 1.0, "gamma": -1.0}):
+        with pytest.raises(sp.InvalidInputError):
+            sp.SequenceModel.from_ratios(**bad, d=10, R=R, mu=1.0)

@@ -35,6 +35,8 @@ def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="nonsense"):
         _ = sp.nonsense
     assert "SequenceModel" in dir(sp)
+    assert {"rank_weights", "VocabularyRange", "WeightsError", "recovery_token_weights"} <= set(dir(sp))
+    assert all(hasattr(sp, name) for name in dir(sp))
 
 
 def test_missing_extra_is_named(monkeypatch):

@@ -33,7 +33,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "simulation.simulate": ("SimulationResult",),
     "theory.ridge": ("ridge_prediction", "optimal_ridge"),
     "simulation.ridge": ("RidgeClassifier", "simulate_ridge"),
-    "sweeps": ("sweep",),
+    "sweeps": ("sweep", "open_sweep"),
     "data": ("open_blocks",),
     "pooling.spectral": ("SpectralPooling",),
     "pooling.row_functions": ("write_pooled",),

@@ -53,6 +53,7 @@ from spikepool.pooling.spectral import SpectralPooling as SpectralPooling
 from spikepool.simulation.ridge import RidgeClassifier as RidgeClassifier
 from spikepool.simulation.ridge import simulate_ridge as simulate_ridge
 from spikepool.simulation.simulate import SimulationResult as SimulationResult
+from spikepool.sweeps import open_sweep as open_sweep
 from spikepool.sweeps import sweep as sweep
 from spikepool.tables import CheckpointComparison as CheckpointComparison
 from spikepool.tables import TableComparison as TableComparison

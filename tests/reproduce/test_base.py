@@ -74,12 +74,12 @@ def test_streams_are_reproducible_and_distinct():
 
 
 def test_registry_is_complete_and_selection_names_mistakes():
-    assert list(FIGURES) == list(range(1, 13))
+    assert list(FIGURES) == list(range(1, 16))
     assert len({spec.name for spec in FIGURES.values()}) == len(FIGURES)
     assert [spec.number for spec in select([4, 2, 4])] == [2, 4]
     assert select() == list(FIGURES.values())
     with pytest.raises(InvalidInputError, match="no such figure"):
-        select([13])
+        select([16])
 
 
 @pytest.mark.statistical

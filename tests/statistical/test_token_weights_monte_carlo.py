@@ -132,6 +132,25 @@ def test_a_drawn_table_is_that_of_the_definition():
     assert top > 0
 
 
+@pytest.mark.parametrize("table", ["sampled", "class_centered"])
+@pytest.mark.parametrize("mu", [1.4, 1.6, 2.5])
+def test_the_table_itself_is_the_baseline(table, mu):
+    d, V = 300, 480
+    rng = np.random.default_rng(4)
+    model = sp.SequenceModel(d, V, 600, R, mu, table=table)
+    values = []
+    for _ in range(10):
+        E = rng.standard_normal((V, d))
+        if table == "class_centered":
+            for first in (0, 1):
+                E[first::2] -= E[first::2].mean(axis=0)
+        E[:, 0] += mu * model.signs
+        _, vector = eigh(E.T @ E, subset_by_index=[d - 1, d - 1])
+        values.append(vector[0, 0] ** 2)
+    error = np.std(values, ddof=1) / np.sqrt(10)
+    assert abs(np.mean(values) - model.predict(W).table_alignment) < 3 * error + 4 / d
+
+
 def test_neutral_tokens_free_sums_and_token_weights_given_the_tokens():
     """predict_tokens with signs of 0, a gate as token weights and no unit sums, against plain numpy."""
     rng = np.random.default_rng(0)

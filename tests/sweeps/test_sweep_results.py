@@ -366,3 +366,23 @@ def test_an_exact_sweep_prepares_once(monkeypatch):
     single = model.replace(mu=mus[7]).predict(sp.causal_weights(5), exact=True, rng=prediction_seed(0, model))
     assert values["predicted_alignment"][1, 7] == single.alignment
     assert values["mu_sample"][1, 7] == single.mu_sample
+
+
+def test_fields_that_vary_together_and_a_store_opened_again(tmp_path):
+    sizes = {str(d): {"d": d, "V": 2 * d, "N": 4 * d} for d in (10, 20)}
+    ds = sp.sweep(
+        small_model(), ["mean"], together=sizes, mu=[0.5, 2.0], trials=2, workers=0, store=tmp_path / "a.zarr"
+    )
+    assert ds.sizes["together"] == 2
+    assert list(ds["together"].values) == ["10", "20"]
+    np.testing.assert_allclose(ds.mu_sample.sel(together="10"), ds.mu_sample.sel(together="20"))
+    expected = small_model(d=20, V=40, N=80, mu=2.0).predict(sp.mean_weights(6))
+    assert float(ds.predicted_alignment.sel(together="20", mu=2.0, weights="mean")) == expected.alignment
+    again = sp.open_sweep(tmp_path / "a.zarr")
+    assert {"alignment_mean", "alignment_se", "eigenvalue_mean"} <= set(again)
+    np.testing.assert_array_equal(again.alignment_mean, ds.alignment_mean)
+    for bad in ({"a": {"d": 5}, "b": {"V": 6}}, {"a": {"mu": 1.0}}, [1], {"a": {"nothing": 1}}):
+        with pytest.raises(sp.InvalidInputError):
+            sp.sweep(small_model(), ["mean"], together=bad, trials=0, workers=0)
+    with pytest.raises(sp.InvalidInputError):
+        sp.sweep(small_model(), ["mean"], together=sizes, d=[10, 20], trials=0, workers=0)

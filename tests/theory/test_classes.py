@@ -186,3 +186,15 @@ def test_bad_requests_are_refused():
         model.predict([1.0, 0, 0], class_covariance=np.eye(3))
     with pytest.raises(sp.DomainError):
         model.simulate([1.0, 0, 0], k=11)
+
+
+def test_equal_spikes_are_named():
+    means = 2.0 * np.eye(3)
+    model = sp.ClassModel(120, 600, 300, np.eye(10) * 0.6 + 0.4, means, np.full(3, 1 / 3))
+    prediction = model.predict(sp.mean_weights(10))
+    first, second = prediction.outliers[:2]
+    assert first.eigenvalue == pytest.approx(second.eigenvalue, rel=1e-6)
+    assert any("repel" in reason for reason in prediction.validity.reasons)
+    drawn = model.simulate(sp.mean_weights(10), trials=8, k=2, rng=0).eigenvalues.mean(axis=0)
+    assert drawn[0] > 1.02 * first.eigenvalue
+    assert drawn[1] < 0.98 * first.eigenvalue

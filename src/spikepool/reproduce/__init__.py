@@ -1,8 +1,8 @@
 """The figures of the report, one module each: compute -> dataset -> draw.
 
 Figures 1 to 7 are the paper's; the others are ours: its errata in one picture, the second outlier, finite sequences,
-the convergence of real attention weights, what the heads of trained models do as pooling weights, and attention with
-a query, given or learned.
+the convergence of real attention weights, what the heads of trained models do as pooling weights, token weights, and
+attention with a query, given or learned.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _MODULES: tuple[str, ...] = (
     "fig10_finite_length",
     "fig11_attention",
     "fig12_real_attention",
+    "fig13_token_weights",
     "fig14_temperature",
     "fig15_learned_query",
 )

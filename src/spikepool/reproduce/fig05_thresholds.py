@@ -141,7 +141,7 @@ def draw(ds: xr.Dataset) -> Figure:
     crossover = ds.attrs["crossover"]
     left.axvspan(1, crossover + 0.5, color=palette.SHADE, zorder=0)
     note = f"causal has the\nlarger ratio:\nL = 2 to {crossover}"
-    left.text(2.5, 1.31, note, fontsize=8.5, color=palette.NOTE, va="bottom")
+    left.text(1.2, 1.47, note, fontsize=8.5, color=palette.NOTE, va="bottom")
     for method in ds["weights"].values:
         part = ds.sel(weights=method)
         L = part["L"].values
@@ -162,11 +162,13 @@ def draw(ds: xr.Dataset) -> Figure:
             elinewidth=1,
             zorder=3,
         )
+    left.axhline((ds.attrs["d"] / ds.attrs["V"]) ** 0.25, color=palette.INK, linestyle="-.", linewidth=1)
+    left.plot([], [], color=palette.INK, linestyle="-.", linewidth=1, label="PCA of the table itself")
     left.plot([], [], color=palette.MUTED, linestyle=":", label="as published")
     left.plot([], [], color=palette.MUTED, linestyle="none", marker="o", label="inferred from outliers (± 2 SE)")
     left.set(xlabel="prefix length $L$  ($T = 10$)", ylabel=r"threshold $\mu_{\mathrm{samp}}$", xlim=(0.8, 10.2))
-    left.set_ylim(-0.05, 1.55)
-    left.legend(loc="upper right")
+    left.set_ylim(-0.05, 1.85)
+    left.legend(loc="upper right", fontsize=8)
     plotting.panel_label(left, "a", "signal needed for an outlier")
     for length in ds["prefix"].values:
         part = ds.sel(prefix=length)
@@ -263,7 +265,8 @@ FIGURE = FigureSpec(
     caption=(
         "(a) Signal strength at which S gets an outlier, against prefix length. Solid: closed form for a "
         "sampled table, whose own class means count as signal structure (a threshold of 0 means that the "
-        "outlier is there without any signal); dotted: as published; markers: the closed form's threshold at "
+        "outlier is there without any signal); dotted: as published; dash-dotted: PCA of the table itself, "
+        "mu = delta^(1/4); markers: the closed form's threshold at "
         "the alpha/kappa that simulated outliers show at twice the threshold, so that they test alpha/kappa "
         "and the outlier's place, not the threshold itself. Shaded: where causal weights have the larger "
         "alpha/kappa. At L = 1 all weights tie and for long prefixes the mean wins, contrary to the paper's "

@@ -12,4 +12,7 @@ from spikepool.sweeps.runner import run, sweep
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.specfile import load_spec
 
-__all__ = ["SweepSpec", "load_spec", "open_results", "run", "sweep"]
+# the name on the package: `spikepool.open_sweep`
+open_sweep = open_results
+
+__all__ = ["SweepSpec", "load_spec", "open_results", "open_sweep", "run", "sweep"]

@@ -90,7 +90,9 @@ def sweep(
         Seconds after which a driver on a URL that gave no sign of life is taken for dead and another may go on. (A
         folder has a lock that ends with its driver.)
     **fields
-        Values of any fields of the model: a sequence makes a dimension of that name, one value replaces the
+        ``together={"small": {"d": 100, "V": 160, "N": 200}, ...}`` varies fields together, along a dimension of that
+        name with the labels as coordinate. Else values of any fields of the model: a sequence makes a dimension of that
+        name, one value replaces the
         model's. R, frequencies, covariance and direction vary over a mapping from label to array.
 
     Returns

@@ -23,6 +23,9 @@ from spikepool.world.weights import NAMED_WEIGHTS, named_weights
 FIELDS = tuple(field.name for field in dataclasses.fields(SequenceModel))
 ARRAY_FIELDS = ("R", "frequencies", "covariance", "direction", "token_weights")
 
+# The axis of fields that vary together, such as d, V and N at fixed ratios.
+TOGETHER = "together"
+
 _SIZES = ("d", "V", "N")
 _NUMBERS = ("mu", "noise_df")
 
@@ -66,8 +69,8 @@ class SweepSpec:
             raise InvalidInputError("exact must be True or False", self.exact, "Pass a bool")
         put("exact", bool(self.exact))
         put("axes", {name: _axis(name, values) for name, values in self.axes.items()})
-        first = {name: self.value(name, 0) for name in self.axes}
-        put("model", self.model.replace(**first))
+        _refuse_twice(self.axes)
+        put("model", self.model.replace(**self._fields(tuple(self.axes), [0] * len(self.axes))))
         put("weights", _named_weights(self.weights))
         put("table_drawn", self._route())
         if self.k is None:
@@ -127,7 +130,15 @@ class SweepSpec:
 
     def outer_model(self, index: Sequence[int]) -> SequenceModel:
         """The model at one index over :attr:`outer`, with the base model's mu."""
-        return self.model.replace(**{axis: self.value(axis, i) for axis, i in zip(self.outer, index, strict=True)})
+        return self.model.replace(**self._fields(self.outer, index))
+
+    def _fields(self, axes: Sequence[str], index: Sequence[int]) -> dict[str, Any]:
+        """Fields of the model at one index; the axis of fields that vary together gives several."""
+        fields: dict[str, Any] = {}
+        for axis, i in zip(axes, index, strict=True):
+            value = self.value(axis, i)
+            fields |= value if axis == TOGETHER else {axis: value}
+        return fields
 
     def weight_vector(self, name: str, model: SequenceModel) -> FloatArray:
         """The weights called `name`, as an array for `model`."""
@@ -166,7 +177,8 @@ class SweepSpec:
         axes = rest.pop("axes")
         fields = dict(rest.pop("model"))
         for name, values in axes.items():
-            fields[name] = next(iter(values.values() if isinstance(values, Mapping) else values))
+            first = next(iter(values.values() if isinstance(values, Mapping) else values))
+            fields |= first if name == TOGETHER else {name: first}
         return cls(model=SequenceModel(**fields), axes=axes, **rest)
 
     @classmethod
@@ -182,11 +194,15 @@ class SweepSpec:
         axes: dict[str, Any] = {}
         fixed: dict[str, Any] = {}
         for name, value in fields.items():
+            if name == TOGETHER:
+                axes[name] = _together(value)
+                continue
             _known_field(name)
             several = isinstance(value, Mapping) if name in ARRAY_FIELDS else _is_sequence(value)
             (axes if several else fixed)[name] = value
         if axes:  # fixed values may only fit together with the varying ones (d and covariance, say)
-            fixed |= {name: _first(name, values) for name, values in axes.items()}
+            for name, values in axes.items():
+                fixed |= _first(name, values) if name == TOGETHER else {name: _first(name, values)}
         return cls(model=model.replace(**fixed), weights=weights, axes=axes, **options)
 
 
@@ -251,6 +267,8 @@ def _scalar(name: str, value: Any) -> Any:
 
 def _axis(name: str, values: Any) -> Mapping[str, Any] | tuple[Any, ...]:
     """The values of one axis in canonical form: at least one, no two the same."""
+    if name == TOGETHER:
+        return _together(values)
     _known_field(name)
     if name in ARRAY_FIELDS:
         if not isinstance(values, Mapping) or not all(isinstance(label, str) for label in values):
@@ -269,6 +287,38 @@ def _axis(name: str, values: Any) -> Mapping[str, Any] | tuple[Any, ...]:
     if len(set(canonical)) < len(canonical):
         raise InvalidInputError(f"the axis {name} has a value twice", list(canonical), "Drop the repetition")
     return canonical
+
+
+def _together(values: Any) -> Mapping[str, Any]:
+    """Fields that vary together: a mapping of label to fields, the same fields under every label."""
+    if (
+        not isinstance(values, Mapping)
+        or not values
+        or not all(isinstance(fields, Mapping) for fields in values.values())
+    ):
+        raise InvalidInputError(
+            "fields that vary together need a label for each combination",
+            values,
+            'Pass {"small": {"d": 100, "V": 160, "N": 200}, ...}',
+        )
+    names = set(next(iter(values.values())))
+    for fields in values.values():
+        if set(fields) != names or not names or names & {"mu", *ARRAY_FIELDS}:
+            raise InvalidInputError(
+                "every combination must set the same fields, none of them mu or an array", dict(fields), "Match them"
+            )
+    for name in names:
+        _known_field(name)
+    return {
+        str(label): {name: _scalar(name, value) for name, value in fields.items()} for label, fields in values.items()
+    }
+
+
+def _refuse_twice(axes: Mapping[str, Any]) -> None:
+    """Raise where a field has an axis of its own and varies together with others."""
+    twice = set(axes) & set(next(iter(axes[TOGETHER].values()))) if TOGETHER in axes else set()
+    if twice:
+        raise InvalidInputError("a field varies twice", sorted(twice), "Drop one of the two")
 
 
 def _named_weights(weights: Any) -> dict[str, str | FloatArray]:

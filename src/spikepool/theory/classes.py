@@ -45,6 +45,7 @@ from spikepool.theory.validity import (
     few_tokens,
     near_threshold,
     neighbours,
+    repelling,
     small_sizes,
     validity_of,
 )
@@ -200,6 +201,7 @@ def _validity(
         few_tokens(kappa, math.sqrt(float(theta[0])), math.sqrt(threshold)),
         near_threshold(nearest, critical, world.d),
         neighbours(outliers, world.d, world.N),
+        repelling(outliers, world.d, world.N),
         small_sizes(d=world.d, V=world.V, N=world.N),
         None
         if seen >= SMALL

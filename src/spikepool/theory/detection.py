@@ -43,9 +43,8 @@ from spikepool.theory.validity import (
 from spikepool.world.sequences import SequenceWorld, checked_model
 from spikepool.world.tokens import draw_tokens
 
-
-# Effective tokens from which on the edge of the closed form is that of null draws: mean weights over ten tokens reject in
-# .04 to .06 of null draws at level .05 (d = 200), causal ones over 3.4 effective tokens in .13 to .28.
+# Effective tokens, (sum w²)²/sum w⁴, from which on the edge of the closed form is that of null draws: at level .05 and
+# d = 200 mean weights over ten tokens reject in .04 to .06 of null draws, causal ones (2 to 4 tokens) in .13 to .28.
 _SPREAD = 9.0
 # Draws of the tokens behind a null law with few effective tokens.
 _NULL_DRAWS = 6
@@ -106,10 +105,12 @@ def null_top(model: SequenceWorld, w: ArrayLike) -> NullTop:
             excess = strength / kappa - delta
             if strength > 0 and abs(excess / critical - 1) < NEAR_FLUCTUATIONS * d ** (-1 / 3):
                 reasons.append(
-                    f"at mu = 0 the spike of the table's {name} is near its threshold, where the top eigenvalue follows "
-                    "neither of its two laws: a test at level 0.05 may reject in up to 0.2 of null draws"
+                    f"at mu = 0 the spike of the table's {name} is near its threshold, where the top eigenvalue "
+                    "follows neither of its two laws: a test at level 0.05 may reject in up to 0.2 of null draws"
                 )
-    if not varied and 1 / kappa >= _SPREAD:
+    square = np.square(np.asarray(w, dtype=np.float64))
+    effective = kappa**2 / float(square @ square)  # tokens that carry the squared weight
+    if not varied and effective >= _SPREAD:
         prediction = predict_gains(model, alpha, kappa)
         if not prediction.outliers:
             return NullTop((prediction.noise_edge,), (), tuple(reasons))
@@ -121,8 +122,8 @@ def null_top(model: SequenceWorld, w: ArrayLike) -> NullTop:
         return NullTop((predict_gains(model, alpha, kappa).noise_edge,), (), tuple(reasons))
     if not varied:
         reasons.append(
-            f"{1 / kappa:.3g} effective tokens: the null law is an average over {_NULL_DRAWS} draws of the tokens, and a "
-            "test at level 0.05 may reject in 0.01 to 0.1 of null draws"
+            f"{effective:.3g} effective tokens: the null law is an average over {_NULL_DRAWS} draws of the tokens, and "
+            "a test at level 0.05 may reject in 0.01 to 0.1 of null draws"
         )
     edges, outliers = [], []
     for i in range(_NULL_DRAWS):

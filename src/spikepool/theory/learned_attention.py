@@ -296,8 +296,23 @@ def _starts(R: FloatArray, r: FloatArray) -> list[FloatArray]:
     T = len(r)
     mean = np.full(T, 1 / T)
     near = [0.9 * vertex + 0.1 * mean for vertex in np.eye(T)[np.abs(r) > 1e-12]]
+    # one position of each block of equal signs: as much of the label as the block gives, and more noise gain
+    blocks = sign_blocks(R)
+    if blocks is not None:
+        first = one_per_block(R)
+        for chosen in (first[np.abs(r[first]) > 1e-12], first):
+            if len(chosen) > 1:
+                corner = np.zeros(T)
+                corner[chosen] = 1 / len(chosen)
+                near.append(0.9 * corner + 0.1 * mean)
     size = np.abs(r)
     return [mean, *near, *([0.9 * size / size.sum() + 0.1 * mean] if size.sum() > 0 else [])]
+
+
+def one_per_block(R: FloatArray) -> NDArray[np.intp]:
+    """The first position of each block of positions that always have the same sign up to a factor."""
+    same = np.abs(R) > 1 - 1e-9
+    return np.flatnonzero([not same[t, :t].any() for t in range(len(R))])
 
 
 def _distinct(weights: list[FloatArray]) -> list[FloatArray]:

@@ -9,16 +9,9 @@ there is one more. By inertia that is so, with D(z) = z g_u(z) g_b(z) at mu = 1 
     at any mu where D(edge) <= 0 (usage directions that hold the classes are outliers by themselves),
     above mu = D(edge)^{-1/2} otherwise.
 
-For uniform tokens it is the threshold of the closed form, zero where the table's own class means leave the bulk. A
-frequent token does not change it by being an outlier: that outlier is there without the classes too.
-
-The covariance A of the table's noise as predictions see it: its law, and its measure at the signal's direction.
-
-Which outlier of the population an outlier of the sample becomes as sequences are added.
-
-Both are eigenvectors for the same table, so the one is followed to the other by what they are made of among the tokens:
-the usage's eigenvectors, and the direction of the classes off them. Ranks would not do: a frequent token that a sample
-happens to hold above the signal may lie below it in the limit.
+For uniform tokens and long sequences it tends to the threshold of the closed form, zero where the table's own class
+means leave the bulk. A frequent token does not change it by being an outlier: that outlier is there without the classes
+too.
 """
 
 from __future__ import annotations
@@ -133,7 +126,7 @@ class UsageBulk:
         self.threshold = self._threshold(self.law if same else _bulk(usage, noise, resolved)[0])
 
     def null_law(self) -> tuple[GeneralizedLaw, FloatArray]:
-        """Law of the bulk with the spikes that this size tells from it left out, and the outliers of these at mu = 0."""
+        """Law of the bulk without the spikes that this size tells from it, and the outliers of these at mu = 0."""
         resolved = _spiked(self.usage, self.noise, resolved=True)
         law, noise_spikes = _bulk(self.usage, self.noise, resolved)
         places = [law.usage_outliers(self.usage.top.values[resolved]), law.noise_outliers(noise_spikes)]

@@ -172,6 +172,23 @@ def neighbours(outliers: Sequence[OutlierLike], d: int, N: int | None = None) ->
     )
 
 
+def repelling(outliers: Sequence[OutlierLike], d: int, N: int) -> str | None:
+    """Why two outliers of nearly equal strength have other eigenvalues in a draw: chance couples them, and they repel.
+
+    A gap g and a coupling c of :func:`mixing_share` give eigenvalues sqrt(g² + 4c²) apart.
+    """
+    for first, second in pairwise(outliers):
+        gap = first.eigenvalue - second.eigenvalue
+        coupling = first.eigenvalue * math.sqrt((1 / d + 1 / N) / 2)
+        if gap < 2 * coupling:
+            apart = math.hypot(gap, 2 * coupling)
+            return (
+                f"two spikes are nearly equal: their eigenvalues repel in a draw and lie about {apart:.2g} apart "
+                f"instead of {gap:.2g}, and any rotation of their eigenvectors is as likely"
+            )
+    return None
+
+
 def unresolved(count: int) -> str | None:
     """Why the threshold is not sharp: usage outliers that this size does not tell from the bulk."""
     if not count:

@@ -92,6 +92,9 @@ def optimal_weights(R: ArrayLike) -> FloatArray:
     eigenspace is optimal, and the projection of the ones vector on that space is returned: it has the smallest
     noise gain kappa among them.
 
+    They are the best weights where S is centred, whatever the sizes and mu. For an S that is not centred use
+    ``model.optimal_weights()``, which also takes the competing vocabulary mean into account.
+
     Raises
     ------
     NoOptimumError
