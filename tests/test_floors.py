@@ -64,6 +64,10 @@ def imports(source, known):
             for alias in node.names:
                 if alias.name.startswith("spikepool."):
                     yield alias.name[len("spikepool.") :], None
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module":
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant) and str(first.value).startswith("spikepool."):
+                yield str(first.value)[len("spikepool.") :], None
 
 
 def room(module):
@@ -125,6 +129,8 @@ def test_the_check_sees_an_import_that_goes_up():
     upward = "def f():\n    from spikepool.theory.spikes import bulk_edge\n"
     assert faults("kit.roots", upward, MODULES)
     assert faults("simulation.drawn", upward, MODULES), "theory and simulation do not know each other"
+    hidden = 'def f():\n    import_module("spikepool.texts.encoders")\n'
+    assert faults("pooling.saving", hidden, MODULES), "an import by name is an import"
     assert faults("theory.spikes", "from spikepool.laws._cubic import solve\n", MODULES), "private to laws"
     assert not faults("model", upward, MODULES)
 

@@ -284,6 +284,7 @@ def export(
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.texts.classifier import TextModel, load
+    from spikepool.texts.text_model import load_settings
 
     if onnx is None and sentence_transformers is None:
         raise InvalidInputError("nothing to write", remedy="Pass --onnx FILE or --sentence-transformers FOLDER")
@@ -296,7 +297,8 @@ def export(
         options = {"encoder": encoder} if isinstance(fitted, TextModel) else {}
         fitted.to_onnx(onnx, overwrite=overwrite, **options)
     if sentence_transformers is not None:
-        _sentence_transformer(fitted, model, sentence_transformers)
+        load_settings(model)  # raises for a model that was not fitted on texts
+        fitted.to_sentence_transformers(sentence_transformers)
     written = {"onnx": onnx, "sentence-transformers": sentence_transformers}
     if as_json:
         print_json("export", {"model": str(model), "written": {kind: str(out) for kind, out in written.items() if out}})
@@ -304,13 +306,3 @@ def export(
     for kind, out in written.items():
         if out is not None:
             print(f"{'ONNX' if kind == 'onnx' else kind}: {out}")
-
-
-def _sentence_transformer(fitted: Any, model: Path, out: Path) -> None:
-    from spikepool.texts.encoders import encoder_folder
-    from spikepool.texts.sentence_module import write_sentence_transformer
-    from spikepool.texts.text_model import load_settings
-
-    load_settings(model)  # raises for a model that was not fitted on texts
-    layers = [int(layer) for layer in fitted.layers_]
-    write_sentence_transformer(fitted.pooling_, out, encoder_folder(fitted.encoder), layers, fitted.max_tokens)

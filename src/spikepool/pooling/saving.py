@@ -4,7 +4,7 @@
 ``arrays.safetensors``. An array stands in the JSON as ``{"array": name}``. Only the classes named here are made on
 loading; nothing in the files is executed.
 
-Fitted models for other processes and programs: a folder, an ONNX file, a module of sentence-transformers.
+Fitted models for other processes and programs: a folder, or an ONNX file.
 """
 
 from __future__ import annotations
@@ -148,29 +148,3 @@ class Portable:
 
         check_is_fitted(self, "weights_")
         return write_onnx(self, path, overwrite=overwrite)
-
-    def to_sentence_transformers(
-        self, folder: Any, encoder: Any = "minilm", layers: Any = None, max_tokens: int = 128
-    ) -> Any:
-        """Write a folder that sentence-transformers loads, so that its ``encode`` gives the features of `transform`.
-
-        Load it with ``SentenceTransformer(folder, trust_remote_code=True)`` where spikepool is installed.
-
-        Parameters
-        ----------
-        folder : path
-            Must not exist.
-        encoder : path
-            Folder of the encoder that made the tokens, with the files of transformers.
-        layers : sequence of int, optional
-            Hidden states that the pooling was fitted on, in the order of ``layers_``; the last one by default.
-        max_tokens : int
-            Longest text.
-        """
-        from importlib import import_module
-
-        check_is_fitted(self, "weights_")
-        # not a plain import: encoders are a package of this layer, and torch is needed only here
-        write = import_module("spikepool.texts.sentence_module").write_sentence_transformer
-        place = import_module("spikepool.texts.encoders").encoder_folder(encoder)
-        return write(self, folder, place, [] if layers is None else [int(layer) for layer in layers], max_tokens)

@@ -25,7 +25,7 @@ from spikepool.kit.progress import Progress
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
 from spikepool.pooling.loading import load as load_pooling
 from spikepool.texts.encoder_types import States
-from spikepool.texts.encoders import chosen_layers, find_encoder, fingerprint
+from spikepool.texts.encoders import chosen_layers, encoder_folder, find_encoder, fingerprint
 from spikepool.texts.encoding import checked_texts, encode
 from spikepool.texts.text_model import (
     SETTINGS,
@@ -262,6 +262,18 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         from spikepool.texts.onnx_texts import write_text_onnx
 
         return write_text_onnx(self, self._model(), path, overwrite=overwrite)
+
+    def to_sentence_transformers(self, folder: Any) -> Path:
+        """Write a folder that sentence-transformers loads, so that its ``encode`` gives the features of `transform`.
+
+        Load it with ``SentenceTransformer(folder, trust_remote_code=True)`` where spikepool is installed. The encoder
+        must be a folder of transformers, and `folder` must not exist.
+        """
+        check_is_fitted(self, "pooling_")
+        from spikepool.texts.sentence_module import write_sentence_transformer
+
+        layers = [int(layer) for layer in self.layers_]
+        return write_sentence_transformer(self.pooling_, folder, encoder_folder(self.encoder), layers, self.max_tokens)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
