@@ -58,7 +58,7 @@ def test_the_source_distribution_has_what_its_makefile_needs(repository):
     included = set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
     named = set(re.findall(r"constraints[a-z-]*\.txt", (repository / "Makefile").read_text()))
     assert {"constraints.txt", "constraints-oldest.txt"} <= named
-    assert named | {"SECURITY.md", "CONTRIBUTING.md", "LICENSE"} <= included
+    assert named | {"constraints-runtime.txt", "SECURITY.md", "CONTRIBUTING.md", "LICENSE"} <= included
     assert all((repository / name).exists() for name in included)
 
 
@@ -78,3 +78,13 @@ def test_messages_name_an_extra_that_has_the_package(repository):
         for module, extra in re.findall(r'require\("([\w.]+)", "([\w-]+)"\)', path.read_text()):
             top = {"sklearn": "scikit-learn"}.get(module.split(".")[0], module.split(".")[0].replace("_", "-"))
             assert top in distributions(extra) or top == "google-crc32c", (path.name, module, extra)
+
+
+def test_the_runtime_has_hashes(repository):
+    """Every runtime dependency of ``spikepool[all]`` is pinned with a hash, at a version of constraints.txt."""
+    lines = [line for line in (repository / "constraints-runtime.txt").read_text().splitlines() if line[:1] not in "#"]
+    pinned = dict(re.fullmatch(r"([a-z0-9.-]+)==(\S+) --hash=sha256:[0-9a-f]{64}", line).groups() for line in lines)
+    tested = dict(re.findall(r"^([\w.-]+)==(\S+)$", (repository / "constraints.txt").read_text(), re.M))
+    tested = {name.lower().replace("_", "-").replace(".", "-"): version for name, version in tested.items()}
+    assert {"numpy", "scipy", "scikit-learn", "dash", "zarr", "onnxruntime"} <= set(pinned)
+    assert all(tested.get(name.replace(".", "-"), version) == version for name, version in pinned.items())

@@ -4,13 +4,13 @@ The difference D = B − A is examined in this order:
 
 1. *identical*, *few entries* (at most one in 10,000 differs), *scale* (B = c A), *permutation* (the same rows or columns
    in another order);
-2. *rounding*: B is A stored in fewer bits: bfloat16 or float16 to the bit; blocks of 32 or 16 numbers (or parts of larger
-   blocks) of rows or columns on grids of at most 256 equal steps, with errors of the size of a step; or at most 256
+2. *rounding*: B is A stored in fewer bits: bfloat16 or float16 to the bit; blocks of 32 or 16 numbers (or parts of
+   larger blocks) of rows or columns on grids of at most 256 equal steps, with errors of the size of a step; or at most 256
    different numbers with small relative errors, as in 8-bit floats;
 3. the spectrum of D: eigenvalues of D'D/V that stand beyond the edge of the rest are counted, as in
-   :class:`spikepool.TableSpectrum`. The rest is *noise* if its second moment is that of independent entries,
-   m_2/m_1² = 1 + d/V to a tenth, and *structured* otherwise. A few directions over noise, over nothing, or over the
-   rounding of a 16-bit format are *low rank*.
+   :class:`spikepool.TableSpectrum`; single entries far out (heavy tails) are cut off first. The rest is *noise* if its
+   second moment is that of independent entries, m_2/m_1² = 1 + d/V to a tenth, and *structured* otherwise. A few
+   directions over noise, over nothing, or over the rounding of a 16-bit format are *low rank*.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from spikepool.tables.report import effective_rank, stable_rank
 
 # Share of the entries up to which a change is one of single entries.
 FEW_ENTRIES = 1e-4
-# Different numbers of a format of 8 bits, and the largest relative error (root mean square) of one: that of E5M2 is .08.
+# Different numbers of a format of 8 bits, and its largest relative error (root mean square): that of E5M2 is .08.
 LEVELS, LEVEL_ERROR = 256, 0.1
+# Entries beyond so many robust standard deviations are cut off, where no row or column has this share of them.
+CUT_OFF, MOST_CUT = 4.0, 0.25
 # Share of the rank up to which a change without a rest is of low rank.
 LOST_RANK = 0.9
 # Relative size below which a residual is rounding of the arithmetic itself.
@@ -287,6 +289,11 @@ def _spectral_kind(values: FloatArray, D: BlockSource, second: BlockSource, word
     if numerical <= LOST_RANK * min(V, d):
         return "low rank", numerical
     rank = _outlying(values)
+    trimmed = _trimmed(D) if rank else None
+    fewer = rank if trimmed is None else _outlying(trimmed)
+    if trimmed is not None and fewer < rank and _is_flat(trimmed[fewer:], V):
+        words["rest"] = "like independent noise with heavy tails"
+        return ("low rank", fewer) if fewer else ("noise", 0)
     if _is_flat(values[rank:], V):
         words["rest"] = "like independent noise"
         return ("low rank", rank) if rank else ("noise", 0)
@@ -302,6 +309,16 @@ def _spectral_kind(values: FloatArray, D: BlockSource, second: BlockSource, word
     if float(values[:rank].sum()) > ALL_ENERGY * float(values.sum()) and rank <= min(V, d) // 4:
         return "low rank", rank
     return "structured", rank
+
+
+def _trimmed(D: BlockSource) -> FloatArray | None:
+    """Eigenvalues of the difference with its far entries cut off; None where these make up rows or columns."""
+    entries = D.whole()
+    limit = CUT_OFF * float(np.median(np.abs(entries))) / 0.6745
+    far = np.abs(entries) > limit
+    if limit == 0 or not far.any() or max(far.mean(axis=0).max(), far.mean(axis=1).max()) >= MOST_CUT:
+        return None
+    return stream_moments(ArrayBlocks(np.clip(entries, -limit, limit))).uncentered().eigenvalues()
 
 
 def _outlying(values: FloatArray) -> int:
