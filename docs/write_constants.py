@@ -1,4 +1,4 @@
-"""Write docs/constants.md: values from the code, meanings and origins from constants.toml and from declarations.
+"""Write docs/constants.md: values from the code, meanings and origins from constants.toml.
 
 python docs/write_constants.py            # writes the page
 python docs/write_constants.py --check    # fails when the page is not what would be written
@@ -7,7 +7,6 @@ python docs/write_constants.py --check    # fails when the page is not what woul
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import sys
 import tomllib
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 
 import spikepool
-from spikepool.kit.constants import DECLARED
 
 HERE = Path(__file__).parent
 HEAD = """# Constants
@@ -48,10 +46,7 @@ def shown(value: Any) -> str:
 
 def page() -> str:
     """The page."""
-    for package in ("trust", "forecasting", "kit"):  # declarations happen on import
-        for module in pkgutil.iter_modules(importlib.import_module(f"spikepool.{package}").__path__):
-            importlib.import_module(f"spikepool.{package}.{module.name}")
-    lines = [f"| `{c.name}` | {value_of(c.name)} | {c.decides} | {c.origin} |" for _, c in sorted(DECLARED.items())]
+    lines = []
     for entry in tomllib.loads((HERE / "constants.toml").read_text(encoding="utf-8"))["constants"]:
         names = ", ".join(f"`{name}`" for name in entry["names"])
         values = ", ".join(value_of(name) for name in entry["names"])

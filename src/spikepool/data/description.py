@@ -24,32 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.constants import constant
 
-NEAR_RATIO = constant(
-    "data.description.NEAR_RATIO",
-    0.15,
-    "A row has a near copy when the nearest row is closer, in squared distance, than this part of the m-th nearest",
-    "All rows in groups correlated by .94 are below; .02 to .18 of the rows of banking77, clinc150 and digits are",
-)
-NEAR_SHARE = constant(
-    "data.description.NEAR_SHARE",
-    0.25,
-    "Share of rows with a near copy, beyond what chance explains, from which it is mentioned",
-    "Plain subsamples of 250 to 4,000 rows of both corpora: at most .18",
-)
-ORDER_DEVIATIONS = constant(
-    "data.description.ORDER_DEVIATIONS",
-    5.0,
-    "Standard deviations of the mean correlation of consecutive rows at which they are in an order",
-    "Shuffled rows reach it once in a million",
-)
-ORDER_CORRELATION = constant(
-    "data.description.ORDER_CORRELATION",
-    0.05,
-    "Least size of that correlation",
-    "Both corpora, sorted by class and shuffled, stay below; digits in their order (by writer) have .07",
-)
+# A row has a near copy when the nearest row is closer, in squared distance, than this part of the m-th nearest.
+NEAR_RATIO = 0.15
+# Share of rows with a near copy, beyond what chance explains, from which it is mentioned.
+NEAR_SHARE = 0.25
+# Standard deviations of the mean correlation of consecutive rows at which they are in an order.
+ORDER_DEVIATIONS = 5.0
+# Least size of that correlation.
+ORDER_CORRELATION = 0.05
 # Neighbour that the nearest one is compared with, rows whose neighbours are looked for, and rows of a block.
 _NEIGHBOURS = 32
 NEIGHBOUR_ROWS = 1000
@@ -198,24 +181,12 @@ def tie(*labels: IntArray | None) -> IntArray:
     return np.asarray(connected_components(graph, directed=False)[1][:n], dtype=np.intp)
 
 
-EXACT_SHARE = constant(
-    "data.description.EXACT_SHARE",
-    0.01,
-    "Share of rows that are exact copies of others from which it is mentioned; they are counted once in any case",
-    "Subsamples of banking77 and clinc150 under five encoders have at most .2 %",
-)
-OUTLYING_ROWS = constant(
-    "data.description.OUTLYING_ROWS",
-    5,
-    "Number of rows that may not hold much of the variance",
-    "A choice",
-)
-OUTLYING_SHARE = constant(
-    "data.description.OUTLYING_SHARE",
-    0.25,
-    "Share of the variance that so many rows hold from which they are named",
-    "Plain subsamples: at most .21 (250 rows); the attention sink of a decoder's middle layer .4 to .9",
-)
+# Share of rows that are exact copies of others from which it is mentioned; they are counted once in any case.
+EXACT_SHARE = 0.01
+# Number of rows that may not hold much of the variance.
+OUTLYING_ROWS = 5
+# Share of the variance that so many rows hold from which they are named.
+OUTLYING_SHARE = 0.25
 
 
 class Caution(str):

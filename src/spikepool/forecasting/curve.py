@@ -65,7 +65,6 @@ from spikepool.forecasting.pilot import LEAST_R2, Pilot, explained, weighted_mea
 from spikepool.forecasting.score_scale import ASKED, EDGE, MULTIPLES, crossing
 from spikepool.forecasting.spectrum import PilotDesign, design_pilot, equivalents, fit_spectrum, fit_target_power
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.constants import constant
 from spikepool.kit.progress import Progress
 
 # Variance of the rise as a part of its square, times n0. By likelihood 0, .03 and .02 of the square from 200, 500 and
@@ -123,19 +122,10 @@ def fit_power_law(pilot: Pilot, weights: FloatArray) -> PowerLaw:
     return PowerLaw(float(n[0]), float(np.exp(log_error[0])), exponent)
 
 
-_WHERE = "Development halves of `benchmarks/studies/plan_worlds.py` and of the corpora of the forecast benchmark"
-_SLOPE = constant(
-    "forecasting.curve._SLOPE",
-    0.75,
-    "More than two classes: prior slope b of the log margin against ln sqrt(R²/(1 − R²))",
-    f"{_WHERE}; true slopes of text corpora are .54 to .75, of digits and splice .9",
-)
-_SLOPE_WEIGHT = constant(
-    "forecasting.curve._SLOPE_WEIGHT",
-    20.0,
-    "Weight of that prior, over the pilot's rows",
-    f"{_WHERE}; 20 to 100 are equal",
-)
+# More than two classes: prior slope b of the log margin against ln sqrt(R²/(1 − R²)).
+_SLOPE = 0.75
+# Weight of that prior, over the pilot's rows.
+_SLOPE_WEIGHT = 20.0
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 
 

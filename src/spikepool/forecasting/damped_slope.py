@@ -47,7 +47,6 @@ from scipy.special import digamma, logsumexp, ndtr, ndtri
 
 from spikepool.forecasting.score_scale import EDGE, MULTIPLES, ScoreScale, crossing
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.constants import constant
 
 FAMILIES = ("generative", "linear", "flexible")
 
@@ -102,38 +101,25 @@ def _named(name: str) -> type | None:
     return None
 
 
-_WHERE = "`benchmarks/studies/curve_prior.py`, one half of LCDB"
-PRIOR = constant(
-    "forecasting.damped_slope.PRIOR",
-    (
-        (0.005, 0.05, (0.278, 0.289, 0.087)),
-        (0.04, 0.05, (0.0, 0.125, 0.221)),
-        (0.08, 0.05, (0.076, 0.179, 0.327)),
-        (0.16, 0.05, (0.096, 0.097, 0.186)),
-        (0.32, 0.05, (0.050, 0.045, 0.085)),
-        (0.64, 0.05, (0.053, 0.0, 0.027)),
-        (0.02, 0.4, (0.112, 0.0, 0.0)),
-        (0.04, 0.4, (0.134, 0.144, 0.0)),
-        (0.08, 0.4, (0.071, 0.052, 0.033)),
-        (0.16, 0.4, (0.071, 0.024, 0.0)),
-        (0.32, 0.4, (0.058, 0.045, 0.035)),
-    ),
-    "Scale tau of a curve's slope at 256 rows and damping b per doubling, with prior weights for generative, linear "
-    "and flexible learners",
-    f"{_WHERE}: likelihood of curves of accuracy and of log loss and of their scores at 2, 4 and 8 times the size",
+# Scale tau of a curve's slope at 256 rows and damping b per doubling, with prior weights for generative, linear and
+# flexible learners.
+PRIOR = (
+    (0.005, 0.05, (0.278, 0.289, 0.087)),
+    (0.04, 0.05, (0.0, 0.125, 0.221)),
+    (0.08, 0.05, (0.076, 0.179, 0.327)),
+    (0.16, 0.05, (0.096, 0.097, 0.186)),
+    (0.32, 0.05, (0.050, 0.045, 0.085)),
+    (0.64, 0.05, (0.053, 0.0, 0.027)),
+    (0.02, 0.4, (0.112, 0.0, 0.0)),
+    (0.04, 0.4, (0.134, 0.144, 0.0)),
+    (0.08, 0.4, (0.071, 0.052, 0.033)),
+    (0.16, 0.4, (0.071, 0.024, 0.0)),
+    (0.32, 0.4, (0.058, 0.045, 0.035)),
 )
-MEMORY = constant(
-    "forecasting.damped_slope.MEMORY",
-    0.5,
-    "Decay k of the slope's correlation per doubling",
-    f"{_WHERE}: .3 and .8 have the same median errors to 2 %",
-)
-ROUGH = constant(
-    "forecasting.damped_slope.ROUGH",
-    0.03,
-    "Standard deviation, per square root of a doubling, of a random walk that is added to the curve",
-    f"{_WHERE}: 90 % intervals cover .89 to .95 in every cell of size and horizon, .87 to .93 without",
-)
+# Decay k of the slope's correlation per doubling.
+MEMORY = 0.5
+# Standard deviation, per square root of a doubling, of a random walk that is added to the curve.
+ROUGH = 0.03
 # Standard deviations of points without repeats: a grid far wider than any curve.
 _NOISES = (0.003, 0.01, 0.03, 0.1, 0.3)
 

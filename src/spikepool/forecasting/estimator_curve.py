@@ -42,7 +42,6 @@ from spikepool.forecasting.score_scale import ScoreScale, score_scale, scorer_bo
 from spikepool.forecasting.token_rows import OverTokens
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.kit.constants import constant
 from spikepool.kit.progress import Progress
 
 _RESPONSES = ("predict", "predict_proba", "decision_function")
@@ -50,13 +49,8 @@ _LINEAR = "linear"
 Responses = dict[str, AnyArray]
 
 
-TRAINED_SHARE = constant(
-    "forecasting.estimator_curve.TRAINED_SHARE",
-    2.0,
-    "Variance rho of a score through the rows it is trained on, in units of that through the rows it is tested on",
-    "Development half of `benchmarks/studies/forecast_estimators.py`: from 0 to 2 errors fall from .81 to .79 of the "
-    "best law's, and coverage rises from .90 to .94",
-)
+# Variance rho of a score through the rows it is trained on, in units of that through the rows it is tested on.
+TRAINED_SHARE = 2.0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from spikepool.forecasting.leave_out import (
     split_groups,
 )
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.constants import constant
 from spikepool.kit.progress import Progress
 
 # Penalties in units of the mean squared norm of a centred row. One dominant direction (a decoder's attention sink)
@@ -40,12 +39,8 @@ FEWEST_TRAINED = 12
 _DRAWS = 6
 # Sizes at which less of the variance is explained say nothing about the link to accuracy or the limit.
 LEAST_R2 = 0.01
-GAUSSIAN_RATIO = constant(
-    "forecasting.pilot.GAUSSIAN_RATIO",
-    1.5,
-    "Rows look Gaussian within classes when their squared norms there vary as a Gaussian's within this factor",
-    "Gaussian kinds of `benchmarks/studies/plan_worlds.py` .9 to 1.1; corpora, digits, splice beyond 2.2 or below .45",
-)
+# Rows look Gaussian within classes when their squared norms there vary as a Gaussian's within this factor.
+GAUSSIAN_RATIO = 1.5
 
 
 @dataclass(frozen=True)
