@@ -12,8 +12,7 @@ from sweep_problem import problem, small_model
 import spikepool as sp
 from spikepool.simulation.simulate import simulate_grid
 from spikepool.sweeps import SweepSpec, open_results, run
-from spikepool.sweeps.grid import Cell, cell_key, cells, prediction_seed, trial_seed
-from spikepool.sweeps.schema import variables
+from spikepool.sweeps.schema import Cell, cell_key, cells, prediction_seed, trial_seed, variables
 
 CORRELATION = sp.prefix_correlation(6, 3)
 
@@ -336,7 +335,7 @@ def test_progress_counts_what_is_left(tmp_path, monkeypatch):
 def test_an_exact_sweep_prepares_once(monkeypatch):
     """2 weights x 10 mu: one draw of tokens, a usage for each weights, a law for each of sample and population."""
     from spikepool.sweeps import cell as cells
-    from spikepool.sweeps.grid import Cell
+    from spikepool.sweeps.schema import Cell
     from spikepool.sweeps.spec import SweepSpec
     from spikepool.theory import given_tokens, usage_spectrum
 
@@ -361,7 +360,7 @@ def test_an_exact_sweep_prepares_once(monkeypatch):
     values, failed = cells.compute(spec, Cell((), -1))
     assert not failed
     assert counts == {"draws": 1, "usages": 2, "laws": 4}
-    from spikepool.sweeps.grid import prediction_seed
+    from spikepool.sweeps.schema import prediction_seed
 
     single = model.replace(mu=mus[7]).predict(sp.causal_weights(5), exact=True, rng=prediction_seed(0, model))
     assert values["predicted_alignment"][1, 7] == single.alignment

@@ -22,8 +22,9 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import single_threaded_blas
 from spikepool.model import Prediction, SequenceModel
 from spikepool.simulation.simulate import simulate_draw
-from spikepool.sweeps import grid, schema
-from spikepool.sweeps.grid import Cell
+from spikepool.sweeps import schema
+from spikepool.sweeps import schema as grid
+from spikepool.sweeps.schema import Cell
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.store import Store
 from spikepool.theory.given_tokens import prepare_tokens

@@ -10,7 +10,7 @@ import numpy as np
 
 from spikepool.errors import StoreCorruptError, SweepError, require
 from spikepool.sweeps import schema
-from spikepool.sweeps.grid import cells
+from spikepool.sweeps.schema import cells
 from spikepool.sweeps.store import Store
 
 if TYPE_CHECKING:

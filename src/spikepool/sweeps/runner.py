@@ -20,9 +20,9 @@ from spikepool.sweeps import cluster
 from spikepool.sweeps.cell import Outcome, blank, describe, run_cell
 from spikepool.sweeps.dataset import load
 from spikepool.sweeps.folders import Folder, LocalFolder, as_folder
-from spikepool.sweeps.grid import Cell, cells
 from spikepool.sweeps.lease import LEASE_SECONDS, exclusive
 from spikepool.sweeps.query import sweep_query
+from spikepool.sweeps.schema import Cell, cells
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.store import Store
 

@@ -21,8 +21,7 @@ from spikepool.errors import (
 )
 from spikepool.sweeps import schema
 from spikepool.sweeps.folders import Folder, RemoteFolder, as_folder
-from spikepool.sweeps.grid import Cell, cells
-from spikepool.sweeps.schema import ROOT, Variable
+from spikepool.sweeps.schema import ROOT, Cell, Variable, cells
 from spikepool.sweeps.spec import SweepSpec, differences
 
 _CHECKSUM_BYTES = 4
