@@ -68,6 +68,7 @@ MEAN_OUTLIER_COLOR = "#5B3A8E"
 # colour and line of an outlier by what it is made of
 OUTLIERS: dict[str, tuple[str, Any]] = {
     "signal": (SIGNAL_COLOR, "-"),
+    "classes": ("#A0527A", (0, (3, 1))),
     "mean": (MEAN_OUTLIER_COLOR, "-."),
     "usage": ("#7A6000", (0, (4, 1, 1, 1, 1, 1))),
     "noise": ("#4D6A6A", (0, (1, 1))),
@@ -140,6 +141,7 @@ ON_DARK: dict[str, str] = {
     **dict(zip(CLASS_TINTS, ("#254A66", "#6B3F26"), strict=True)),
     SIGNAL_COLOR: SCREENS["dark"].signal,
     MEAN_OUTLIER_COLOR: "#B79BE8",
+    OUTLIERS["classes"][0]: "#E29ABF",
     OUTLIERS["usage"][0]: "#E0BE4A",
     OUTLIERS["noise"][0]: "#9CC5C5",
     OUTLIERS["sequence"][0]: "#D9A34A",

@@ -237,21 +237,21 @@ def predict_varying(world: SequenceWorld, alpha: ArrayLike, kappa: ArrayLike) ->
                     population_alignment=purity * float(spikes.population_alignment(x, delta)),
                 )
             )
-    found = tuple(sorted(outliers, key=lambda outlier: -outlier.eigenvalue))
+    placed = tuple(sorted(outliers, key=lambda outlier: -outlier.eigenvalue))
     edge = bulk.support()[1]
     return replace(
         mean,
         bulk=bulk,
         edge=edge,
-        outliers=found,
-        alignment=found[0].alignment if found else 0.0,
-        detectable=any(o.kind == "signal" for o in found),
+        outliers=placed,
+        alignment=placed[0].alignment if placed else 0.0,
+        detectable=any(o.kind == "signal" for o in placed),
         mu_sample=mu_sample,
         validity=validity_of(
-            no_signal(world.mu, found),
+            no_signal(world.mu, placed),
             few_tokens(mean.kappa, world.mu, mu_sample),
             near_threshold(world.mu**2 + zeta2, needed**2, d),
-            neighbours(found, d, world.N),
+            neighbours(placed, d, world.N),
             small_sizes(d=d, V=world.V, N=world.N),
         ),
     )

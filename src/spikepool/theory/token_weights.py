@@ -246,24 +246,24 @@ def predict_spread(world: SequenceWorld, alpha: float, kappa: float) -> Predicti
             kinds[leading] = "mean"
     if mu == 0:
         kinds = ["classes" if kind == "signal" else kind for kind in kinds]
-    found = tuple(replace(outlier, kind=kind) for outlier, kind in zip(outliers, kinds, strict=True))
+    placed = tuple(replace(outlier, kind=kind) for outlier, kind in zip(outliers, kinds, strict=True))
     unresolved_tokens = len(population.bulk(gamma, resolved=True).tau) - len(bulk.tau)
     return Prediction(
         alpha=kappa * population.gain,
         kappa=kappa * population.square,
         bulk=population.law(bulk),
         edge=kappa * bulk.eigenvalue(bulk.star),
-        outliers=found,
-        alignment=found[0].alignment if found else 0.0,
+        outliers=placed,
+        alignment=placed[0].alignment if placed else 0.0,
         detectable=detectable and mu > 0,
         mu_population=population.threshold(0.0),
         mu_sample=mu_sample,
         validity=validity_of(
-            no_signal(mu, found),
+            no_signal(mu, placed),
             few_tokens(kappa, mu, mu_sample),
             rare_tokens(population.concentration),
             near_threshold(mu**2, mu_sample**2, d),
-            neighbours(found, d, world.N),
+            neighbours(placed, d, world.N),
             unresolved(unresolved_tokens),
             small_sizes(d=d, V=world.V, N=world.N),
         ),
