@@ -2,11 +2,11 @@
 
 The difference D = B − A is examined in this order:
 
-1. *identical*, *few entries* (at most one in 10,000 differs), *scale* (B = c A), *permutation* (the same rows or columns
-   in another order);
+1. *identical*, *few entries* (at most one in 10,000 differs), *scale* (B = c A), *permutation* (the same rows or
+   columns in another order);
 2. *rounding*: B is A stored in fewer bits: bfloat16 or float16 to the bit; blocks of 32 or 16 numbers (or parts of
-   larger blocks) of rows or columns on grids of at most 256 equal steps, with errors of the size of a step; or at most 256
-   different numbers with small relative errors, as in 8-bit floats;
+   larger blocks) of rows or columns on grids of at most 256 equal steps, with errors of the size of a step; or at most
+   256 different numbers with small relative errors, as in 8-bit floats;
 3. the spectrum of D: eigenvalues of D'D/V that stand beyond the edge of the rest are counted, as in
    :class:`spikepool.TableSpectrum`; single entries far out (heavy tails) are cut off first. The rest is *noise* if its
    second moment is that of independent entries, m_2/m_1² = 1 + d/V to a tenth, and *structured* otherwise. A few
