@@ -245,7 +245,7 @@ def test_bad_models_are_named(changes, error):
     [
         (np.ones(10), sp.WeightsError),
         (np.ones(9) / 9, sp.WeightsError),
-        (np.ones((2, 5)) / 10, sp.ShapeError),
+        (np.ones((2, 5)) / 10, sp.WeightsError),
         ([np.nan] * 10, sp.NonFiniteError),
         ([], sp.ShapeError),
         (["a"], sp.InvalidInputError),

@@ -35,6 +35,7 @@ PARTS = {
         "RankedWeights",
         "OutlierLike",
         "NoiseEdge",
+        "NullTop",
         "Sizes",
         "ProfileLoss",
         "PredictedArrays",
