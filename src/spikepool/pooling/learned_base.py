@@ -271,12 +271,25 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         weights = weights[rows]
         sink = None if self.sink == "auto" else bool(self.sink)
         learning = read_learning_rows(part, weights, int(self.n_components), sink, streamed=len(rows) < source.n)
+        for name in ("_parts", "_heads"):  # of an earlier fit
+            if hasattr(self, name):
+                delattr(self, name)
         self._pooling = poolings()[self.pooling].fit(learning, Y[rows], weights, np.arange(len(rows)), options)
         self.layers_, self.layer_, self.decision_ = tuple(sources), last, self._pooling.name
         self.n_positions_, self._d = source.T, source.d
         self.n_features_out_ = len(self._pooling.feature_names(source.d))
         self.weights_ = learning.average_weights(self._pooling).mean(axis=0)
         return self
+
+    def _require_model(self) -> None:
+        """Raise unless there is more than the pooling that `fit_pooling` learns."""
+        check_is_fitted(self, "weights_")
+        if "_parts" not in vars(self):
+            raise InvalidInputError(
+                "fit_pooling learned the pooling alone, for transform: there is no model to save or to predict with",
+                self.decision_,
+                "Call fit instead",
+            )
 
     def _candidates(self, part: TokenInput, Y: FloatArray, count: int, layers: int) -> tuple[tuple[str, ...], str]:
         """Poolings to compare, and why there is only one."""
@@ -398,7 +411,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
     def _predict_values(self, X: Any, mask: Any, given: Any = None) -> FloatArray:
         """The weighted sum of what the given parts predict, by default the ridges."""
-        check_is_fitted(self, "weights_")
+        self._require_model()
         given = self._parts if given is None else given
         wanted = tuple(dict.fromkeys(layer for _, layer, _, _ in given))
         total: FloatArray | None = None

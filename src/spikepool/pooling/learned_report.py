@@ -121,7 +121,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
 
     def summary(self) -> str:
         """The table of candidates, then one line: which pooling is in use, and why."""
-        check_is_fitted(self, "weights_")
+        self._require_model()
         line = (
             f"{self.decision_} pooling" if self.layer_ is None else f"{self.decision_} pooling of layer {self.layer_}"
         )
