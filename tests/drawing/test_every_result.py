@@ -78,6 +78,17 @@ def grid():
 
 
 QUICK = {"null_draws": 0, "repetitions": 0}
+
+
+def letters(texts):
+    """Token embeddings of texts: two numbers for each letter."""
+    return [np.array([[ord(c) % 7, ord(c) % 3] for c in text], dtype=float) for text in texts]
+
+
+def words():
+    return [f"word{i}" for i in range(60)], np.arange(60) % 2
+
+
 MAKERS = {
     "MarchenkoPastur": lambda: sp.MarchenkoPastur(2.0),
     "FreeProductLaw": lambda: sp.FreeProductLaw(delta=0.6, gamma=0.5),
@@ -103,6 +114,8 @@ MAKERS = {
     "SpectralPooling": lambda: sp.SpectralPooling().fit(digits()[0]),
     "LearnedPoolingClassifier": lambda: sp.LearnedPoolingClassifier(pooling="last").fit(*digits()),
     "LearnedPoolingRegressor": lambda: sp.LearnedPoolingRegressor(pooling="last").fit(digits()[0], digits()[1] + 0.5),
+    "TextClassifier": lambda: sp.TextClassifier(letters).fit(*words()),
+    "TextRegressor": lambda: sp.TextRegressor(letters).fit(words()[0], np.arange(60) % 5 + 0.5),
     "Diagnosis": lambda: sp.diagnose(table()),
     "Forecast": lambda: sp.forecast(*digits(tokens=False)),
     "LearningCurveForecast": lambda: sp.LearningCurveForecast().fit(*digits(tokens=False)),

@@ -230,6 +230,16 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "pooling_")
         return str(self.pooling_.summary())
 
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """The picture of the fitted pooling; see :meth:`LearnedPoolingClassifier.plot`."""
+        check_is_fitted(self, "pooling_")
+        return self.pooling_.plot(ax, **options)
+
+    def _repr_html_(self) -> str:
+        if "pooling_" not in vars(self):
+            return str(super()._repr_mimebundle_()["text/html"])
+        return str(self.pooling_._repr_html_())
+
     def save(self, folder: Any, *, overwrite: bool = False, text_column: str | None = None) -> Path:
         """Write the fitted model to a folder for :func:`spikepool.load`: no pickle, each file with a checksum.
 
