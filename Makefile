@@ -1,4 +1,5 @@
-# make test        set up .venv and run the tests
+# make test        set up .venv and run the tests but the long ones
+# make test-slow   the long tests: Monte Carlo campaigns, killed processes, hostile files, notebooks
 # make reproduce   set up .venv and write the report (reports/index.html)
 # make lint        ruff, mypy and the layers of the packages
 # make check       lint and the fast tests: under two minutes
@@ -18,7 +19,7 @@ TEST_WORKERS ?= 2
 # one BLAS thread per process: the tests run in parallel and must not depend on the thread count
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: coverage all setup test check test-oldest test-newest test-torch reproduce lint format bench studies docs notebooks dist clean
+.PHONY: coverage all setup test test-slow check test-oldest test-newest test-torch reproduce lint format bench studies docs notebooks dist clean
 
 all: test
 
@@ -32,7 +33,10 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 test: $(STAMP)
-	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadscope
+	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadscope -m "not slow"
+
+test-slow: $(STAMP)
+	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadscope -m slow
 
 # the same with every line and branch counted, which takes longer
 coverage: $(STAMP)

@@ -12,6 +12,7 @@ def blocks(repository):
     return re.findall(r"```python\n(.*?)```", (repository / "README.md").read_text(), re.DOTALL)
 
 
+@pytest.mark.slow
 def test_three_answers_in_a_few_lines(repository):
     code = blocks(repository)[0]
     assert len([line for line in code.splitlines() if line.strip()]) <= 5
@@ -22,6 +23,7 @@ def test_three_answers_in_a_few_lines(repository):
     assert done.stdout.count("Next: ") == 3
 
 
+@pytest.mark.slow
 def test_the_win_is_measured_again(repository):
     pytest.importorskip("matplotlib", reason="the plot extra is not installed")
     spec = importlib.util.spec_from_file_location("real_win", repository / "examples" / "real_win.py")

@@ -97,6 +97,7 @@ def answer(function, seed):
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_draws(name):
     assert disagreements(DRAWN[name], drawn=True) == []
@@ -111,6 +112,7 @@ def test_predictions_given_tokens_on_both_routes(name, route, monkeypatch):
     assert disagreements(EXACT[name], drawn=name != "predict_tokens") == []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers(name):

@@ -17,6 +17,7 @@ def test_the_stub_has_every_public_name(repository):
     assert (repository / "src" / "spikepool" / "py.typed").is_file()
 
 
+@pytest.mark.slow
 def test_a_typed_program_passes_and_a_wrong_one_does_not(repository, tmp_path):
     pytest.importorskip("mypy", reason="mypy is not installed")
     good = (repository / "packaging" / "typed_project" / "use_spikepool.py").read_text()

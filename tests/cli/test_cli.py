@@ -256,6 +256,7 @@ def test_a_closed_pipe_is_not_an_error():
     assert done.stdout == "{\n"
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_loses_neither_the_picture_nor_the_exit_code(tmp_path):
     """A reader that is gone before anything is printed; without care rich ends the process with code 1."""
     rng = np.random.default_rng(0)

@@ -110,6 +110,7 @@ def test_forecast(run, files, tmp_path):
     assert json.loads(same)["accuracy"] == answer["accuracy"]
 
 
+@pytest.mark.slow
 def test_report_is_one_command(files, tmp_path):
     """As a user runs it: in a separate process, with the page in the current folder."""
     done = subprocess.run(

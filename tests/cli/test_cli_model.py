@@ -14,6 +14,7 @@ SMALL = ["--d", "60", "--V", "96", "--N", "120"]
 STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF", ".html": b"<!doctype html>", ".PNG": b"\x89PNG"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", STARTS)
 @pytest.mark.parametrize("command", [("predict",), ("simulate", "--trials", "2", "-w", "mean")])
 def test_a_picture_or_a_page_is_written(run, tmp_path, command, suffix):
@@ -94,6 +95,7 @@ def test_a_prediction_outside_its_range_says_so(run):
     assert "effective" not in run("predict", *steep, "--exact")[1]
 
 
+@pytest.mark.slow
 def test_a_plan_is_drawn(run, tmp_path):
     small = ("--d", 60, "--V", 96, "--N", 120, "--mu", 1.0)
     code, out, err = run("plan", *small, "--alignment", 0.5, "--out", tmp_path / "plan.html")

@@ -69,6 +69,7 @@ def cluster():
         yield found.scheduler_address
 
 
+@pytest.mark.slow
 def test_figure_4_on_a_cluster_equals_the_local_run(tmp_path, run, cluster, monkeypatch):
     """With three trials; that of all trials is judged in tests/reproduce."""
     from spikepool.reproduce import fig04_alignment

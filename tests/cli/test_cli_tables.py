@@ -131,6 +131,7 @@ def test_a_weight_that_is_no_table_has_no_tokens_and_no_outlying_direction(run, 
     assert answer["stable"] in (True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gate", "code"),
     [
@@ -171,6 +172,7 @@ def test_bad_input_is_one_line(run, model, arguments, words):
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_compare(run, model, tmp_path):
     E = planted()
     moved = E.copy()

@@ -93,6 +93,7 @@ def test_export_without_the_encoder(folder):
     assert len(label) == 2
 
 
+@pytest.mark.slow
 def test_encode_and_report(folder, capsys):
     out = folder / "tokens.zarr"
     assert run("encode", folder / "new.csv", "--out", out, "--layers", "last", "--json") == 0

@@ -154,6 +154,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(every_weight, "TableSpectrum", partial(TableSpectrum, repetitions=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_exit_codes(name, run, first, tmp_path):
     make, spectrum, gated, plain = CASES[name]

@@ -115,6 +115,7 @@ def content(folder):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", WRITERS)
 def test_every_writer_follows_the_rule(name, here, run, tmp_path):
@@ -244,6 +245,7 @@ def documented():
     return {name: {field: not star for field, star in re.findall(r"`(\w+)`(\*?)", cells)} for name, cells in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [*JSON, *OTHERS])
 def test_every_json_output_has_a_schema_that_is_documented(name, here, run, tmp_path):

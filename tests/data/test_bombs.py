@@ -41,6 +41,7 @@ for file in json.load(sys.stdin):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 def test_corpus_of_bombs(tmp_path):
     files = [str(file) for file in bombs(tmp_path)]

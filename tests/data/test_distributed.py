@@ -47,6 +47,7 @@ def assert_same(found, expected):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_stores_are_opened_by_workers_and_dask_arrays_computed_there(client, stored):
     import dask.array as da
 
@@ -99,6 +100,7 @@ def test_pooled_features_are_written_from_workers(client, stored, tmp_path):
     np.testing.assert_allclose(written, pooling.transform(X, mask=MASK), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_learned_pooling_from_a_store_equals_that_of_the_array(client, stored):
     y = IDS[:, 0] % 2
     options = {"max_samples": 200, "random_state": 0}

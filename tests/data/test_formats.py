@@ -53,6 +53,7 @@ def toy():
     del formats.FORMATS["toy"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_format_registered_once_is_read_by_every_door(toy, tmp_path, capsys):
     features, tokens = write_toy(tmp_path / "f.toy", FEATURES), write_toy(tmp_path / "t.toy", TOKENS)
@@ -190,6 +191,7 @@ except sp.SpikepoolError as err:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [[], ["pyarrow"]])
 def test_local_files_need_neither_fsspec_nor_what_their_format_does_not_need(missing, tmp_path):
     np.save(tmp_path / "f.npy", FEATURES)

@@ -39,6 +39,7 @@ def test_the_corpus_is_large_enough():
     assert len(corpus()) >= 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", DOORS)
 def test_every_file_is_refused_or_read_within_bounds(door, results):
     assert [name for name, *_ in results[door]] == sorted(corpus())

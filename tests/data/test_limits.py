@@ -59,7 +59,7 @@ def test_sweeps_are_files_of_moderate_size(tmp_path):
     pytest.importorskip("jsonschema")
     from spikepool.sweeps.specfile import load_spec
 
-    with pytest.raises(InvalidInputError, match="text file"):
+    with pytest.raises(InvalidInputError, match="not a regular file"):
         load_spec("/dev/zero")
     text = """
 weights = ["mean"]

@@ -36,6 +36,7 @@ def assert_same_fit(found, expected):
 
 
 # rows of a chunk: a divisor of the block, the block, a multiple, everything, and numbers that fit nothing
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [50, 100, 200, 600, 37, 170])
 @pytest.mark.parametrize("form", ["dense", "dense, cut along positions", "ids"])
 @pytest.mark.parametrize("masked", [False, "array", "dask"])

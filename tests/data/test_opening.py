@@ -82,6 +82,7 @@ def put_arrow(where, array, rows=70, **form):
 FORMATS = {"npy": put_npy, "zarr": put_zarr, "parquet": put_parquet, "arrow": put_arrow}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("place", ["disk", "memory", "s3"])
 def test_files_and_urls_give_the_estimate_of_the_array(kind, place, tmp_path, in_memory, request):

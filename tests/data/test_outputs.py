@@ -105,6 +105,7 @@ def test_a_failed_write_changes_nothing(fault, overwrite, kind, ending, tmp_path
     assert (snapshot(tmp_path), folders(tmp_path)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_killed_process_leaves_the_old_target(ending, tmp_path):
     target = old_target(tmp_path, "features", ending)
@@ -122,6 +123,7 @@ sp.write_pooled(t.Interrupted(kill), t.X, {str(target)!r}, overwrite=True)
     assert all(".part" in name for name in set(after) - set(before))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 def test_a_command_that_is_asked_to_end_cleans_up(name, ending, tmp_path):
@@ -132,6 +134,7 @@ def test_a_command_that_is_asked_to_end_cleans_up(name, ending, tmp_path):
 import os, signal
 from spikepool.cli import main
 from spikepool.pooling.spectral import SpectralPooling
+if signal.getsignal(signal.{name}) is signal.SIG_IGN: signal.signal(signal.{name}, signal.SIG_DFL)  # as under nohup
 def end(*_): os.kill(os.getpid(), signal.{name})
 SpectralPooling._pool_block = end
 main(["pool", {str(tmp_path / "x.npy")!r}, "--out", {str(target)!r}, "--pooling", "mean", "--overwrite"])
@@ -292,6 +295,7 @@ def test_pages_may_lie_beside_a_model_but_not_in_a_store(tmp_path):
         refuse_overlap(tmp_path / "x.zarr" / "page.html", [tmp_path / "x.zarr"], store=False)
 
 
+@pytest.mark.slow
 def test_a_copy_on_write_map_keeps_its_changes(tmp_path):
     E = np.random.default_rng(0).normal(size=(4000, 64)).astype(np.float32)
     np.save(tmp_path / "e.npy", E)

@@ -55,6 +55,7 @@ def test_a_forecast_from_stored_rows_is_that_of_the_array(tmp_path):
         np.testing.assert_array_equal(sp.forecast(form, Y, n=[800]).accuracy, expected.accuracy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
 def test_a_table_spectrum_of_stored_rows_is_that_of_the_array(tmp_path, scheduler):
     table = features(n=900, d=40, seed=1)[0]

@@ -25,6 +25,7 @@ def test_corpus_is_large_enough():
     assert len(NAMES) >= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_named_error(outcome, name):
     kind, message = outcome[name]

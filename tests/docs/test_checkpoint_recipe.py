@@ -67,6 +67,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_the_recipe(folder, name):
     tensors, code, words = CANDIDATES[name]

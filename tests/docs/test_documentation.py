@@ -26,6 +26,7 @@ def name(page):
 
 
 # the page on extending the library fills its registries: test_extend.py runs it and clears up
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python") and p.name != "extend.md"], ids=name)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

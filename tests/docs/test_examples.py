@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_example_draws_its_figure(path, tmp_path, monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot", reason="the plot extra is not installed")

@@ -34,6 +34,7 @@ def test_there_is_one_for_each_kind_of_reader():
     assert [path.stem for path in NOTEBOOKS] == ["practitioner", "table", "texts", "theorist"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_notebook_runs_and_shows_what_is_stored(path, tmp_path):
     stored, fresh = nbformat.read(path, as_version=4), runner().execute(path, tmp_path)

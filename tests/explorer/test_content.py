@@ -30,6 +30,7 @@ def test_numbers_are_the_librarys():
     assert answer.best[2] == max(max(values) for values in answer.curves.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words", "tone"),
     [
@@ -113,6 +114,7 @@ def test_malformed_requests_get_a_message(application):
         assert answer.get_json()["response"]["content-problem"]["hidden"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_driven_in_a_browser(tab):
     page = tab.page

@@ -12,6 +12,7 @@ from spikepool.explorer.verdict import verdict
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.slow
 def test_first_visit_shows_the_library_s_numbers(tab):
     panels = visit(tab)
     assert "Detectable" in tab.page.inner_text("#headline")
@@ -39,6 +40,7 @@ def test_first_visit_shows_the_library_s_numbers(tab):
     assert signal == pytest.approx(panels.prediction.signal.eigenvalue)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "value"), [("mu", 1.25), ("d", 300), ("V", 5000), ("N", 2500), ("T", 12), ("L", 6)])
 def test_number_fields(tab, name, value):
     if not shown_state(tab.page):
@@ -51,6 +53,7 @@ def test_number_fields(tab, name, value):
     assert shown_alignment(tab.page) == pytest.approx(alignment_of_fields(tab.page, "causal"), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mu", "d", "V", "N", "T", "L"])
 def test_sliders_by_keyboard(tab, name):
     before = getattr(solve_query(shown_state(tab.page)).state, name)
@@ -97,6 +100,7 @@ def test_a_slider_by_mouse(tab):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("group", "label", "name", "value"),
     [
@@ -163,6 +167,7 @@ def test_a_prefix_cannot_outgrow_the_sequence(tab):
     assert tab.page.input_value("#L") == "5"
 
 
+@pytest.mark.slow
 def test_bars_by_keyboard_mouse_and_field(tab):
     page = tab.page
     visit(tab, SMALL)
@@ -196,6 +201,7 @@ def test_bars_by_keyboard_mouse_and_field(tab):
     assert f"{used.sum():.4g}" in page.inner_text("#weights-caption")
 
 
+@pytest.mark.slow
 def test_fields_out_of_range_are_explained_and_recover(tab):
     page = tab.page
     for name, text, word in (
@@ -227,6 +233,7 @@ def test_an_emptied_field_goes_back(tab):
     assert shown_alignment(tab.page) == pytest.approx(panels.prediction.alignment, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_shared_link_brings_everything_back(tab, browser):
     page = tab.page
     state = agree(page, w="custom").state
@@ -244,6 +251,7 @@ def test_a_shared_link_brings_everything_back(tab, browser):
         other.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["d=abc", "T=3&L=9", "rubbish", "mu=1&mu=2", "corr=matrix&R=1,2"])
 def test_a_bad_link_gives_a_message(tab, query):
     tab.page.goto(f"{tab.url}/?{query}")

@@ -29,6 +29,7 @@ def view(request, browser, site):
     context.close()
 
 
+@pytest.mark.slow
 def test_weights_captions_and_readings_are_whole(view):
     page, site, width = view
     for T in (1, 47):

@@ -11,6 +11,7 @@ from spikepool.explorer.theory import solve_query
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.slow
 def test_hints_explain_symbols(tab):
     visit(tab)
     button = tab.page.locator("#mu-control .hint-button")
@@ -22,6 +23,7 @@ def test_hints_explain_symbols(tab):
     hint.wait_for(state="hidden")
 
 
+@pytest.mark.slow
 def test_simulation_is_drawn_over_the_theory_and_exported(tab):
     page = tab.page
     visit(tab, SMALL)
@@ -79,6 +81,7 @@ def test_a_simulation_beyond_the_limits_is_explained(tab):
     assert page.is_enabled("#simulate")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "svg", "csv", "json", "py"])
 def test_exports_download(tab, kind):
     page = tab.page
@@ -94,6 +97,7 @@ def test_exports_download(tab, kind):
         assert json.loads(body)["predictions"]["causal"]["alignment"] == exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)], ids=["phone", "desktop"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_widths_in_both_themes(browser, site, tmp_path, width, height, scheme):

@@ -56,6 +56,7 @@ CONTRASTS = """() => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["/", "/content", "/glossary"])
@@ -88,6 +89,7 @@ def test_every_text_has_contrast_in_each_state(browser, site, width, scheme, pat
         context.close()
 
 
+@pytest.mark.slow
 def test_a_chosen_segment_keeps_its_label_under_the_pointer_and_the_focus(tab):
     """The same with a real pointer and a real focus, not with forced states."""
     page = tab.page

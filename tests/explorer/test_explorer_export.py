@@ -132,6 +132,7 @@ def test_large_simulations_are_refused(application):
         check_simulation(solve_query("d=4000&N=2000000").state, 1, application.settings)
 
 
+@pytest.mark.slow
 def test_downloads(application, simulated):
     from urllib.parse import quote
 
@@ -154,6 +155,7 @@ def test_downloads(application, simulated):
     assert "whole number" in bad.get_json()["error"]
 
 
+@pytest.mark.slow
 def test_figure_is_drawn_with_the_simulation(simulated):
     import base64
 

@@ -93,6 +93,7 @@ def callbacks(application):
     }
 
 
+@pytest.mark.slow
 def test_malformed_states_are_explained(application, callbacks):
     client = application.client
     texts = malformed_states(STATES)

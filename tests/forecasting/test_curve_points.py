@@ -173,6 +173,7 @@ def test_bad_points_are_refused_and_odd_curves_flagged(rising):
         sp.forecast_curve(n, repeated([0.6, 0.75, 0.755, 0.756, 0.87, 0.88]))
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.filterwarnings("ignore::UserWarning")  # some of these curves fall
 def test_intervals_cover_curves_of_the_prior():

@@ -118,6 +118,7 @@ def test_folds_keep_groups_and_classes():
         np.testing.assert_allclose(np.bincount(labels[block]), [4, 12, 24], atol=1)
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_all_rows_at_once(digits):
     """The pooled score equals that of predictions put together by hand, and the jackknife that of a mean."""
     X, y = digits
@@ -144,6 +145,7 @@ def test_scores_are_those_of_all_rows_at_once(digits):
     assert 0.8 < auc.score[-1] < 1
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_covariance_of_sizes_is_that_over_pilots():
     """Nearest centroids of two Gaussian classes over 40 pilots: levels vary together, differences little."""
@@ -187,6 +189,7 @@ def test_rounds_meet_the_target_as_often_as_they_say():
         f.rounds(0.9999)
 
 
+@pytest.mark.slow
 def test_forecast_stays_below_the_best_possible_accuracy():
     """Two Gaussian classes of one shape: no linear rule does better than Phi(1.5) = .933."""
     rng = np.random.default_rng(0)

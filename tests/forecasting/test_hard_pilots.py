@@ -116,6 +116,7 @@ def test_constant_columns_are_nothing_and_constant_features_an_error():
         sp.forecast(np.ones((100, 5)), y[:100])
 
 
+@pytest.mark.slow
 def test_more_features_than_rows_and_one_dominant_direction():
     means = np.random.default_rng(3).standard_normal((3, 500)) * 0.03
 

@@ -48,6 +48,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_intervals_cover_and_are_not_wider_than_needed(name):
     draw, rows, truth, widest = KINDS[name]

@@ -23,6 +23,7 @@ def sequences(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return X, mask, y
 
 
+@pytest.mark.slow
 def test_the_whole_classifier_is_forecast():
     X, mask, y = sequences(1400)
     model = sp.LearnedPoolingClassifier()

@@ -42,6 +42,7 @@ def halves(X, labels, groups=None, seed=0):
     return level_variance(X, indicators(labels), labels, groups, PENALTIES, np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "draw",
     [lambda rng: gaussian(rng, 150, 2, 30), lambda rng: gaussian(rng, 200), lambda rng: clustered(rng, 300, 60)],

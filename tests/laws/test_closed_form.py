@@ -15,6 +15,7 @@ PAIRS = list(itertools.product(RATIOS, RATIOS))
 INSIDE = np.array([1e-9, 1e-4, 0.03, 0.4, 0.9, 0.9999, 1 - 1e-8])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "gamma"), PAIRS)
 def test_density_agrees_with_forty_digits(delta, gamma):
     for scale in (1.0, 0.1):

@@ -41,6 +41,7 @@ def mass_by_quadrature(law, n=2000):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "gamma"), RATIOS)
 @pytest.mark.parametrize("side", ["usage", "noise"])
 def test_fed_with_marchenko_pastur_it_is_the_free_product(delta, gamma, side):
@@ -64,6 +65,7 @@ def test_fed_with_marchenko_pastur_it_is_the_free_product(delta, gamma, side):
         assert law.moment(k) == pytest.approx(exact.moment(k), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_other_closed_forms_as_input():
     """Atoms give Marchenko–Pastur; a free product of three comes out the same in any order of its factors."""
     law, exact = sp.GeneralizedLaw([2.0], [0.5, 0.5], 0.3), sp.MarchenkoPastur(0.3)

@@ -53,6 +53,7 @@ class FixedPoint:
             return 1 / y, abs(step) / abs(y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["smooth", "rough"])
 def test_density_equals_forty_digit_newton_at_a_thousand_points(name):
     rng = np.random.default_rng(3)

@@ -32,6 +32,7 @@ def random_atoms(rng, size):
     return values, weights / weights.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_no_unconverged_point_is_ever_returned(shard):
     rng = np.random.default_rng([2026, shard])

@@ -40,6 +40,7 @@ def test_closed_forms_agree_with_the_numerical_ones(law):
         assert law.log_moment() == -math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_against_integrals_of_the_density_in_high_precision(law):
     """∫ f dF by mpmath with the density from the cubic (or square root) solved in twenty digits."""
@@ -103,6 +104,7 @@ def test_log_determinant_of_a_drawn_matrix():
     assert (1 / values).mean() == pytest.approx(law.negative_moment(), rel=0.02)
 
 
+@pytest.mark.slow
 def test_generalised_law_numerically():
     law = sp.FreeProductLaw(0.5, 0.3)
     engine = generalized(law)

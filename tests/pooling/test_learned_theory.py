@@ -16,6 +16,7 @@ def drawn(R, n, seed, mu=1.5, label=0):
     return sample.table.T[sample.tokens], sample.latent[:, label]
 
 
+@pytest.mark.slow
 def test_the_stack_reaches_the_accuracy_of_the_optimal_weights():
     """A prefix of three positions shares the label's latent; `ridge_accuracy` at the best weights is the level."""
     R = sp.prefix_correlation(10, 3)

@@ -53,6 +53,7 @@ def test_ids_are_looked_up_in_pieces(monkeypatch):
     np.testing.assert_array_equal(np.concatenate([x for x, _ in blocks]), table[ids])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_fit_with_all_candidates_holds_less_than_three_times_its_input(dtype):
     X, mask = sequences(600, 24, 128, dtype)

@@ -14,6 +14,7 @@ def benchmark(from_benchmarks):
     return SimpleNamespace(real_data=from_benchmarks("real_data"), corpora=from_benchmarks("corpora"))
 
 
+@pytest.mark.slow
 def test_digits_gain_over_every_fixed_rule_and_the_record_adds_up(benchmark):
     data = benchmark.corpora.digits()
     small = type(data)(data.name, data.X[:900], data.mask[:900], data.labels[:900])
@@ -36,6 +37,7 @@ def test_digits_gain_over_every_fixed_rule_and_the_record_adds_up(benchmark):
     assert again["best_fixed"] == "concat"
 
 
+@pytest.mark.slow
 def test_nothing_to_win_loses_nothing(benchmark):
     """Tokens that are all alike for the label: the automatic choice is the mean, row by row."""
     rng = np.random.default_rng(0)

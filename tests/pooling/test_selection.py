@@ -108,6 +108,7 @@ def test_groups_and_repeated_rows_are_tied_transitively():
     np.testing.assert_array_equal(tie(copies, None), copies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["sequence", "query", "rules"])
 def test_the_mean_comes_first_whatever_is_imported_first(first):
     code = f"import spikepool.pooling.{first}; from spikepool.pooling.selection import candidate_names as c; print(c())"

@@ -37,6 +37,7 @@ def computed():
     return get
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("number", NUMBERS)
 def test_theory_and_simulation_agree(computed, number):
@@ -55,6 +56,7 @@ def test_the_published_curve_misses_the_prefix_model_and_not_the_spiked_one(comp
     assert not checks["published curve, prefix model"].passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_the_file_gives_the_same_verdict_and_picture(computed, number, tmp_path):
     spec, dataset = FIGURES[number], computed(number)

@@ -191,6 +191,7 @@ def test_what_is_compared_across_figures_has_no_unit(report):
     assert "Worst, absolute" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_page_in_both_themes_and_widths(report, browser):
     grounds = {}

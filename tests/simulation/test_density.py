@@ -35,6 +35,7 @@ def drawn(monkeypatch):
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

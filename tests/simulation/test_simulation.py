@@ -187,6 +187,7 @@ class TestSeeds:
                 np.testing.assert_allclose(grid.eigenvalues[i, j], alone.eigenvalues, rtol=1e-7)
                 np.testing.assert_allclose(grid.alignments[i, j], alone.alignments, atol=1e-6)
 
+    @pytest.mark.slow
     def test_number_of_threads_does_not_change_a_bit(self):
         code = textwrap.dedent(
             """

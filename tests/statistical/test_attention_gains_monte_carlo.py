@@ -83,6 +83,7 @@ def test_only_the_average_of_varying_correlations_enters():
     assert abs(mean[1] - predicted.alignment) < 3 * error[1] + 6 / d
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tau", "mu", "L", "scaling"),
     [

@@ -23,6 +23,7 @@ def top_of_noise(d, V, N, length, rng):
     return np.linalg.eigvalsh(C.T @ C / N)[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [100, 130, 170, 210, 260])
 def test_p_values_of_noise_are_uniform(d):
     """400 draws at each size; benchmarks/studies/detection.py goes on to d = 2000."""
@@ -32,6 +33,7 @@ def test_p_values_of_noise_are_uniform(d):
     assert kstest(noise.predict(sp.mean_weights(10)).p_value(top), "uniform").pvalue > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [3, 10])
 def test_p_values_given_the_tokens_are_uniform(length):
     noise = sp.SequenceModel(d=200, V=320, N=400, R=np.eye(length), mu=0.0, table="class_centered")
@@ -50,6 +52,7 @@ def traces(model, count, seed):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["class_centered", "sampled"])
 def test_power_below_and_above_the_transition(table):
     base = sp.SequenceModel(d=100, V=160, N=200, R=R, mu=1.0, table=table)

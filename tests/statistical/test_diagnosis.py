@@ -28,6 +28,7 @@ def diagnose(*args, **options):
         return sp.diagnose(*args, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["sampled", "class_centered"])
 @pytest.mark.parametrize(("name", "mu"), [("mean", 1.6), ("mean", 3.0), ("causal", 1.5), ("optimal", 1.3)])
 def test_alignment_is_estimated_without_bias(table, name, mu):
@@ -58,6 +59,7 @@ def test_stated_errors_are_the_observed_scatter():
     assert 0.6 < np.mean(stated) / np.std(differences, ddof=1) < 1.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [1.25, 1.6])
 def test_errors_with_known_gains_are_the_observed_scatter(mu):
     # at 1.25 one draw in eight shows no outlier: what is seen there has been selected
@@ -82,6 +84,7 @@ def test_errors_with_known_gains_are_the_observed_scatter(mu):
     assert np.mean(inside) > 0.8
 
 
+@pytest.mark.slow
 def test_false_outliers_are_rare_in_pure_noise():
     rng = np.random.default_rng(1)
     shapes = [(400, 100), (150, 300), (100, 100), (60, 30), (1000, 50)]
@@ -89,6 +92,7 @@ def test_false_outliers_are_rare_in_pure_noise():
     assert found <= 2  # at most 1 %
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_false_outliers_are_rare_in_pooled_noise(known):
     found = 0

@@ -72,6 +72,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_model_given_its_tokens(case):
     spec = CASES[case]
@@ -198,6 +199,7 @@ def test_spectrum_at_finite_length(name, T):
     assert limit > 0.015
 
 
+@pytest.mark.slow
 def test_rank_two_with_spikes_of_noise_and_usage_and_error_that_shrinks():
     """Two signals, one isolated noise eigenvalue, one heavy token: outliers and overlaps, at two sizes."""
     from spikepool.theory.general_spikes import GeneralSpikes, Measure

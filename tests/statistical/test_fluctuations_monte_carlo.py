@@ -30,6 +30,7 @@ def scatter(model, w, seed):
     return np.std(values, ddof=1), np.std(alignments, ddof=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mu", "table"),
     [

@@ -75,6 +75,7 @@ THRESHOLDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", THRESHOLDS)
 def test_one_more_outlier_above_the_threshold_and_none_below(case):
     spec = dict(THRESHOLDS[case])

@@ -82,6 +82,7 @@ def experiment(R, label, ridge, mu, runs):
     return tuple(np.array(column) for column in zip(*found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("R", "label", "ridge", "mu"), SETTINGS)
 def test_learned_weights_their_loss_and_accuracy(R, label, ridge, mu):
     """Within three standard errors and a bias of order T/n: each run fits the noise in its training set.

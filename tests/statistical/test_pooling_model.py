@@ -71,6 +71,7 @@ def resolvable(result):
     return result["model"].predict(sp.mean_weights(T)).alignment > 0.25
 
 
+@pytest.mark.slow
 def test_weights_reach_the_optimum_wherever_it_is_resolvable(results):
     resolved = [r for r in results if resolvable(r)]
     assert len(resolved) >= 12
@@ -121,6 +122,7 @@ def test_reported_gain_and_correlation_are_honest(results):
     assert covered >= len(clear) - 2
 
 
+@pytest.mark.slow
 def test_intervals_of_the_gain_cover_it():
     """Of 95 % intervals that held 58 to 83 % before; lower ends beyond the best possible gain were up to 42 %."""
     covered, beyond = [], []

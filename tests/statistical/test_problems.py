@@ -38,6 +38,7 @@ def test_table_is_complete():
             assert 1 / float(problem.weights @ problem.weights) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BY_NAME)
 def test_mean_of_the_top_pair(name):
     problem = BY_NAME[name]
@@ -62,6 +63,7 @@ def test_mean_of_the_top_pair(name):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [problem.name for problem in marked("small-T")])
 def test_exact_engine_where_the_closed_form_is_approximate(name):
     """Given the tokens of each draw, the top eigenvalue and what the outliers hold of u, without a discrepancy.

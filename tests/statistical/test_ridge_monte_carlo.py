@@ -59,6 +59,7 @@ def test_closed_form_over_the_grid(simulated, name):
             assert abs(predicted - mean[i, j]) < 3 * error[i, j] + CLOSED_BIAS[ridge], (mu, ridge)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(WEIGHTS))
 def test_given_the_usage_there_is_no_small_length_bias(simulated, name):
     mean, error = simulated[name]
@@ -72,6 +73,7 @@ def test_given_the_usage_there_is_no_small_length_bias(simulated, name):
             assert abs(predicted - mean[i, j]) < tolerance, (mu, RIDGES[j])
 
 
+@pytest.mark.slow
 def test_other_worlds_given_the_usage():
     """Token frequencies, class-centred tables, Gaussian latents, another label and chains, in one sweep."""
     zipf = 1 / np.repeat(np.arange(1, 151), 2) ** 0.7

@@ -21,6 +21,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_mean_over_usages_is_that_of_simulation(case):
     model, w, ridge, n_train = CASES[case]

@@ -28,6 +28,7 @@ def assert_same_law(a, b):
     assert abs(np.log(a.std() / b.std())) < 3 * np.sqrt((sum(kurtoses) - 2) / (4 * n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_top_pair(name):
     problem = BY_NAME[name].at(90)
@@ -47,6 +48,7 @@ def test_classes():
         assert_same_law(lazy.alignments[:, rank], drawn.alignments[:, rank])
 
 
+@pytest.mark.slow
 def test_differences_between_weights_share_the_table():
     """All weights of a draw see one table: their difference scatters less than with a table each."""
     from spikepool.simulation.simulate import simulate_grid

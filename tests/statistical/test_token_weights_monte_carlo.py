@@ -68,6 +68,7 @@ def token_weights(name, p, G, N):
     }[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("z", "name", "mu"), SETTINGS)
 def test_closed_form_against_plain_simulation(z, name, mu):
     d, V, N = 150, 2000, 900

@@ -33,6 +33,7 @@ def largest(C):
     return np.linalg.eigvalsh(C.T @ C / len(C))[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.3, 2.0])
 @pytest.mark.parametrize("w", [[0.5, 0.5], [0.4, 0.3, 0.2, 0.1], [0.1] * 10], ids=lambda w: f"T={len(w)}")
 def test_the_variance_of_a_tokens_noise_is_found(w, sigma):

@@ -31,6 +31,7 @@ def mean_and_error(values):
     return values.mean(axis=2)[..., 0], values.std(axis=2, ddof=1)[..., 0] / np.sqrt(values.shape[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", NOISES)
 def test_every_law_has_the_predicted_limit(grids, law):
     model = sp.SequenceModel(D, 2 * D, D, R, 1.0)

@@ -57,6 +57,7 @@ def kill(driver):
 # -- drivers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "moments"), [("0", [-1, 0, 40]), ("2", [40])])
 def test_a_driver_killed_at_several_moments_loses_nothing_but_the_cell_in_hand(tmp_path, reference, workers, moments):
     """Moments are numbers of finished cells; −1 as soon as the store's folder exists, 0 as soon as it is made."""
@@ -95,10 +96,12 @@ def test_two_drivers_on_one_store(tmp_path, reference):
 # -- workers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_three_workers_give_the_dataset_of_none(reference):
     xr.testing.assert_identical(run(problem(), workers=3), reference)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced(tmp_path, reference):
     store = tmp_path / "a.zarr"
     driver = start_driver(store, "--workers", "2")
@@ -119,6 +122,7 @@ def test_a_killed_worker_is_replaced(tmp_path, reference):
     xr.testing.assert_identical(open_results(store), reference)
 
 
+@pytest.mark.slow
 def test_a_cell_that_kills_its_workers_is_given_up_and_the_rest_goes_on(reference):
     import dask
     from distributed import Client, LocalCluster, WorkerPlugin
@@ -153,6 +157,7 @@ def test_a_cell_that_kills_its_workers_is_given_up_and_the_rest_goes_on(referenc
     xr.testing.assert_identical(ds.alignments.where(good), reference.alignments.where(good))
 
 
+@pytest.mark.slow
 def test_a_long_sweep_moves_to_other_processes_by_itself(reference, monkeypatch):
     from spikepool.sweeps import cluster, runner
 
@@ -197,6 +202,7 @@ def dask_cluster(tmp_path):
         log.close()
 
 
+@pytest.mark.slow
 def test_a_real_dask_cluster_gives_the_same_dataset(tmp_path, reference, dask_cluster):
     address, processes = dask_cluster
     whole = sp.sweeps.run(problem(), store=tmp_path / "a.zarr", scheduler=address)
@@ -228,6 +234,7 @@ def test_a_scheduler_that_does_not_answer_is_an_error(tmp_path, monkeypatch):
         run(problem(trials=1), store=tmp_path / "a.zarr", scheduler="tcp://127.0.0.1:9")
 
 
+@pytest.mark.slow
 def test_a_client_can_be_given(reference):
     """Two threads of one process: their cells share a BLAS, and still give the same bits."""
     from distributed import Client
@@ -257,6 +264,7 @@ def small_disk(folder, size):
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_full_disk(tmp_path, reference, workers):
     disk = tmp_path / "disk"
@@ -290,6 +298,7 @@ def test_a_read_only_disk(tmp_path, reference):
         xr.testing.assert_identical(open_results(store), reference)
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_runs_once(tmp_path):
     """Workers must not import the caller's script: it would start the sweep again in each of them."""
     script = tmp_path / "script.py"

@@ -57,6 +57,7 @@ def statuses(url):
 # -- kills -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_three_killed_drivers_and_a_killed_worker_leave_the_dataset_of_a_local_run(s3, url, local):
     rng = random.Random(0)
     finished = 0
@@ -93,6 +94,7 @@ def test_a_second_driver_is_refused(s3, url):
     run(problem(1), store=url, workers=0)
 
 
+@pytest.mark.slow
 def test_an_expired_lease_is_taken_over(s3, url):
     """A driver on another machine that died: nothing tells but the age of its claim."""
     claim = {"host": "elsewhere", "process": 1, "identity": None, "seconds": 2, "held": True}

@@ -138,6 +138,7 @@ def test_part_of_a_sweep_has_the_draws_of_the_whole(reference):
         np.testing.assert_allclose(part.alignments.sel(weights="causal", mu=mu), whole.alignments.sel(mu=mu), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_krylov_path_gives_the_same_numbers_in_another_process(tmp_path):
     model = small_model(d=120, N=150)
     one = sp.sweep(model, ["mean", "causal"], mu=[1.0, 2.0], trials=3, workers=0)

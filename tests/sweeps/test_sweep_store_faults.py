@@ -65,6 +65,7 @@ def files_of(store):
     return sorted(file.relative_to(store) for file in store.rglob("*") if file.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_damaged_file_is_noticed(finished, tmp_path, damage):
     """Each file in turn: a chunk is reported, other metadata is written again, the root's is refused."""

@@ -139,6 +139,7 @@ def test_chunks_of_unequal_size_are_matched():
         assert found.kind == "rounding"
 
 
+@pytest.mark.slow
 def test_comparison_has_a_fitted_difference():
     rng = np.random.default_rng(0)
     A = weight(rng)
@@ -154,6 +155,7 @@ def test_comparison_has_a_fitted_difference():
     assert (merged.change_kind.kind, merged.change_kind.rank) == ("low rank", 1)
 
 
+@pytest.mark.slow
 def test_commands(tmp_path, capsys):
     pytest.importorskip("typer")
     safetensors = pytest.importorskip("safetensors.numpy")

@@ -22,6 +22,7 @@ def eigenvalues(population, V, rng):
     return np.linalg.svd(factor, compute_uv=False) ** 2 / V
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(("ratio", "d"), [(0.01, 300), (0.1, 300), (0.5, 300), (1.5, 300)])
 def test_none_found_without_spikes(ratio, d):
@@ -32,6 +33,7 @@ def test_none_found_without_spikes(ratio, d):
     assert false <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(("ratio", "d", "draws"), [(0.01, 300, 40), (0.1, 300, 40), (0.5, 300, 40), (1.5, 900, 10)])
 def test_three_found(ratio, d, draws):
@@ -71,6 +73,7 @@ def test_below_the_threshold_nothing_is_claimed():
     assert np.count_nonzero(found) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "V", "planted"), [(200, 4000, 25), (120, 2000, 13), (100, 2000, 40)])
 def test_more_than_a_tenth_of_the_directions_planted(d, V, planted):
     """The scan for outliers does not stop at a tenth of the eigenvalues, nor does ScreeNOT's null."""

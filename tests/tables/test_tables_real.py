@@ -22,6 +22,7 @@ def packaged(distribution: str, ending: str):
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("distribution", "ending", "shape", "name"),
     [

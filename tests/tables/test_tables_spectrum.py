@@ -50,6 +50,7 @@ def test_held_out_half_is_predicted_within_sampling_error(planted):
     assert "within sampling error" in fit.verdict_
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_p_values_are_fair_and_notice_a_table_that_is_not_one_sample():
     """Under the model p exceeds .05 nearly always; rows whose scale varies wildly are noticed."""

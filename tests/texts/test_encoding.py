@@ -155,6 +155,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_killed_five_times_and_resumed(tmp_path):
     out = str(tmp_path / "killed.zarr")
     program = PROGRAM.format(here=os.path.dirname(__file__), out=out)

@@ -59,6 +59,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("sizes", SETTINGS)
 def test_overlap_against_gradient_descent(sizes):
@@ -79,6 +80,7 @@ def test_overlap_against_gradient_descent(sizes):
     assert learned.overlap >= learned.first_step
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("sizes", SETTINGS[:4])
 def test_first_step_of_a_gradient_that_is_not_projected(sizes):

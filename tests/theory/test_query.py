@@ -96,6 +96,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(("kernel", "beta", "normalize", "m", "V"), SETTINGS)
 def test_prediction_against_drawn_tokens(kernel, beta, normalize, m, V):
@@ -234,6 +235,7 @@ def test_single_sequences_are_named():
     assert gentle.validity.ok
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(("m", "mu"), [(1.0, 1.4), (0.7, 1.6)])
 def test_best_beta_on_a_grid_of_simulations(m, mu):
@@ -255,6 +257,7 @@ def test_best_beta_on_a_grid_of_simulations(m, mu):
         assert gaps[:, far].mean() > 3 * error[far]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "V"), [(1.0, None), (0.6, None), (0.6, 600)])
 def test_the_gate_is_not_below_softmax_at_its_best(m, V):
     """The posterior gate against softmax at its best slope.

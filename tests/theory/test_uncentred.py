@@ -59,6 +59,7 @@ def test_centred_models_keep_the_top_eigenvector():
         np.testing.assert_array_equal(class_centred.optimal_weights(), sp.optimal_weights(R))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("R", "mu"),
     [

@@ -35,6 +35,7 @@ def kinds(p):
     return [o.kind for o in p.outliers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
 def test_routes_agree_over_the_problem_table(monkeypatch, problem):
     full, half, large = routes(monkeypatch, small(problem), problem.weights)
@@ -57,6 +58,7 @@ def test_routes_agree_over_the_problem_table(monkeypatch, problem):
         assert other.population_eigenvalue == pytest.approx(one.population_eigenvalue, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [0.5, 0.7, 1.0])
 @pytest.mark.parametrize("T", [1, 4])
 @pytest.mark.parametrize("centered", [True, False])

@@ -39,6 +39,7 @@ CONTROLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTROLS)
 def test_noise_that_is_not_isotropic_is_no_signal(name):
     for seed in range(3):
