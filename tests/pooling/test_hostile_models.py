@@ -236,10 +236,13 @@ def test_every_hostile_model_is_refused(loader, folders):
     assert done.returncode == 0, done.stderr[-2000:]
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]
     assert outcomes[0][0] == "read", f"the good model: {outcomes[0]}"
+    # without its settings it is a model of token embeddings
     wrong = {
         name: outcome
         for name, outcome in zip(CASES, outcomes[1:], strict=True)
-        if outcome[0] != "refused" or outcome[2] > SECONDS or outcome[3] > MEGABYTES
+        if outcome[0] != ("read" if name == "texts.json is missing" and loader != "apply" else "refused")
+        or outcome[2] > SECONDS
+        or outcome[3] > MEGABYTES
     }
     assert not wrong
     assert not list(folders.rglob("executed"))

@@ -6,6 +6,7 @@ once. A model that was loaded computes only the layers that predict.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -392,7 +393,7 @@ def load(folder: Any, encoder: Any = None) -> Any:
     """
     place = Path(folder)
     pooling = load_pooling(place)
-    if not (place / SETTINGS).exists():
+    if not os.path.lexists(place / SETTINGS):
         return pooling
     settings = load_settings(place)
     kind = TextClassifier if hasattr(pooling, "classes_") else TextRegressor
