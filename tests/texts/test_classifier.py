@@ -310,6 +310,19 @@ def test_onnx_from_ids_agrees(saved, tmp_path):
     np.testing.assert_allclose(nothing, expected, atol=1e-5)
 
 
+def test_a_tokenizer_of_others_is_not_replaced(saved, tmp_path):
+    pytest.importorskip("onnx")
+    other = '{"version": "1.0", "truncation": null}'
+    (tmp_path / "tokenizer.json").write_text(other)
+    with pytest.raises(InvalidInputError, match="exists already"):
+        saved[0].to_onnx(tmp_path / "model.onnx", overwrite=True)
+    assert (tmp_path / "tokenizer.json").read_text() == other
+    assert not (tmp_path / "model.onnx").exists()
+    (tmp_path / "tokenizer.json").unlink()
+    saved[0].to_onnx(tmp_path / "model.onnx")
+    saved[0].to_onnx(tmp_path / "model.onnx", overwrite=True)  # both are ours
+
+
 def test_the_server_of_the_examples(saved, tmp_path):
     pytest.importorskip("onnxruntime")
     model, _ = saved

@@ -35,7 +35,9 @@ def write_text_onnx(model: Any, encoder: Any, path: Any, *, overwrite: bool = Fa
         )
     inputs = [encoder.folder]
     target = check_target(path, "onnx", overwrite=overwrite, inputs=inputs)
-    words = check_target(target.parent / "tokenizer.json", "tokenizer", overwrite=overwrite, inputs=inputs)
+    # a tokenizer is replaced only together with a file of ours beside it: alone it may be anyone's
+    again = overwrite and target.exists()
+    words = check_target(target.parent / "tokenizer.json", "tokenizer", overwrite=again, inputs=inputs)
     g = Graph(_PREFIX)
     wanted = [layer for layer in encoder.layers if str(layer) in model.layers_]
     states = _bert_states(g, encoder, wanted) if isinstance(encoder, BertEncoder) else _onnx_states(g, encoder, wanted)
