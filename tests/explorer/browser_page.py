@@ -77,5 +77,14 @@ def visit(tab, query=""):
     return agree(tab.page)
 
 
+def enter(page, selector, text):
+    """Fill a field, again where the page wrote a value of its own in between (it answers something else just then)."""
+    end = time.monotonic() + DEADLINE
+    page.fill(selector, text)
+    while page.input_value(selector) != text and time.monotonic() < end:
+        time.sleep(0.1)
+        page.fill(selector, text)
+
+
 def choose(page, group, label):
     page.locator(f"#{group} label", has_text=re.compile(f"^{label}$")).click()

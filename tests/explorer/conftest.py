@@ -10,6 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 pytest.importorskip("dash", reason="the explorer needs dash")
 
+from browser_page import agree
+
 from spikepool.explorer import Settings, create_app
 
 
@@ -46,6 +48,7 @@ def tab(browser, site):
     page.on("request", lambda request: seen.requests.append(request.url))
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
     page.on("console", lambda message: message.type == "error" and seen.errors.append(message.text))
-    page.goto(site.url)  # so that every test can run alone
+    page.goto(site.url)
+    agree(page)  # every test can run alone: none meets a page that is still filling its fields
     yield SimpleNamespace(page=page, seen=seen, url=site.url, site=site)
     context.close()

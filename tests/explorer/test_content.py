@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from browser_page import enter
 
 import spikepool as sp
 from spikepool.explorer.content import (
@@ -130,7 +131,7 @@ def test_driven_in_a_browser(tab):
     assert page.is_visible("#content-page")
     assert not page.is_visible("#explore-page")
     assert not page.is_visible("#q-V-control")
-    page.fill("#q-beta", "1.2")
+    enter(page, "#q-beta", "1.2")
     shows(ContentState(**{**vars(state), "beta": 1.2}))
     page.locator("#q-kernel label", has_text="Gate").click()
     shows(ContentState(**{**vars(state), "beta": 1.2, "kernel": "sigmoid"}))

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from browser_page import DEADLINE, SMALL, agree, alignment_of_fields, choose, shown_alignment, shown_state, visit
+from browser_page import DEADLINE, SMALL, agree, alignment_of_fields, choose, enter, shown_alignment, shown_state, visit
 
 from spikepool.explorer.theory import solve_query
 from spikepool.explorer.verdict import verdict
@@ -45,7 +45,7 @@ def test_first_visit_shows_the_library_s_numbers(tab):
 def test_number_fields(tab, name, value):
     if not shown_state(tab.page):
         visit(tab)
-    tab.page.fill(f"#{name}", str(value))
+    enter(tab.page, f"#{name}", str(value))
     panels = agree(tab.page, **{name: value})
     assert getattr(panels.state, name) == value
     assert float(tab.page.input_value(f"#{name}")) == value
@@ -72,7 +72,7 @@ def test_sliders_by_keyboard(tab, name):
 
 def test_a_field_takes_an_old_entry_again_after_the_slider(tab):
     for value in (12, 12):
-        tab.page.fill("#T", str(value))
+        enter(tab.page, "#T", str(value))
         agree(tab.page, T=value)
         tab.page.focus("#T-slider")
         tab.page.keyboard.press("ArrowRight")
@@ -140,7 +140,7 @@ def test_correlations(tab):
     agree(page, corr="markov")
     assert page.is_visible("#rho")
     assert not page.is_visible("#L")
-    page.fill("#rho", "0.35")
+    enter(page, "#rho", "0.35")
     agree(page, rho=0.35)
     page.focus("#rho-slider")
     page.keyboard.press("ArrowLeft")
@@ -159,10 +159,10 @@ def test_correlations(tab):
 
 
 def test_a_prefix_cannot_outgrow_the_sequence(tab):
-    tab.page.fill("#T", "12")
-    tab.page.fill("#L", "9")
+    enter(tab.page, "#T", "12")
+    enter(tab.page, "#L", "9")
     agree(tab.page, T=12, L=9)
-    tab.page.fill("#T", "5")
+    enter(tab.page, "#T", "5")
     agree(tab.page, T=5, L=5)
     assert tab.page.input_value("#L") == "5"
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from browser_page import DEADLINE, LARGE, SMALL, agree, shown_state, visit
+from browser_page import DEADLINE, LARGE, SMALL, agree, enter, shown_state, visit
 
 from spikepool.explorer.theory import solve_query
 
@@ -27,7 +27,7 @@ def test_hints_explain_symbols(tab):
 def test_simulation_is_drawn_over_the_theory_and_exported(tab):
     page = tab.page
     visit(tab, SMALL)
-    page.fill("#draws", "12")
+    enter(page, "#draws", "12")
     page.click("#simulate")
     page.wait_for_function("() => document.querySelector('#simulation-note').textContent.startsWith('Done')")
     find = "() => document.querySelector('#alignment .js-plotly-plot').data.find(t => t.name === 'causal, simulated')"
@@ -47,7 +47,7 @@ def test_simulation_is_drawn_over_the_theory_and_exported(tab):
     exec(code, made)
     np.testing.assert_allclose(made["simulated"]["causal"], mean, rtol=1e-9)
     # another state is not overlaid with this simulation
-    page.fill("#mu", "1.1")
+    enter(page, "#mu", "1.1")
     agree(page, mu=1.1)
     page.wait_for_function(f"() => !({find})()")
 
@@ -55,10 +55,10 @@ def test_simulation_is_drawn_over_the_theory_and_exported(tab):
 def test_a_simulation_can_be_cancelled_and_blocks_nothing(tab):
     page = tab.page
     visit(tab, LARGE)
-    page.fill("#draws", "20")
+    enter(page, "#draws", "20")
     page.click("#simulate")
     page.wait_for_selector("#cancel:not([disabled])")
-    page.fill("#mu", "0.9")
+    enter(page, "#mu", "0.9")
     agree(page, mu=0.9)
     assert page.is_disabled("#simulate")
     running = [job for job in tab.site.services.jobs._jobs.values() if not job.finished.is_set()]
