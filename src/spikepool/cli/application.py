@@ -25,7 +25,9 @@ from spikepool.cli import (
 CITATION = f"""@article{{seddik2026attention,
   title  = {{How Does Attention Help? Insights from Random Matrices on Signal Recovery from Sequence Models}},
   author = {{Seddik, Mohamed El Amine}},
-  year   = {{2026}}
+  year   = {{2026}},
+  eprint = {{2605.06826}},
+  archivePrefix = {{arXiv}}
 }}
 
 @software{{spikepool,

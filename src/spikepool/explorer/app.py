@@ -104,7 +104,7 @@ def serve(
     from spikepool.explorer.security import MAX_REQUEST_BYTES, refuse_slow_requests
 
     waitress = require("waitress", "explore")
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
+    if type(port) is not int or not 0 <= port <= 65535:
         raise InvalidInputError("port must be an integer from 0 to 65535", port, "Pass a free port such as 8050")
     base = settings or Settings()
     token = token if token is not None else base.token

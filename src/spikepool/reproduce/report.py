@@ -318,7 +318,7 @@ def _headline(entries: Sequence[Entry]) -> str:
 
 
 def _short(value: float | None) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or math.isnan(value):
         return "–"
     if value == 0:
         return "0"
@@ -332,7 +332,7 @@ def _percent(share: float | None) -> str:
 
 
 def _fixed(value: float | None) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or math.isnan(value):
         return "–"
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
 

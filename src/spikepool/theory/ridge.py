@@ -239,7 +239,7 @@ def rank_weights(
     rng: Any = 0,
 ) -> list[RankedWeights]:
     """Candidate weights by predicted accuracy, best first; `ridge` None gives each its own optimal ridge."""
-    if not isinstance(weights, Mapping) or not weights:
+    if not hasattr(weights, "items") or not weights:
         raise InvalidInputError("weights must be a mapping that is not empty", weights, "Pass {name: weights, ...}")
     ranked = []
     for name, w in weights.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ def spiked_correlation(
     """
     T = _length(T)
     strength = check.non_negative(strength, "strength")
-    if isinstance(support, Real) or (isinstance(support, np.ndarray) and support.ndim == 0):
+    if np.isscalar(support) or getattr(support, "ndim", 1) == 0:
         count = check.size(support, "support")
         if count > T:
             raise SizeError(f"support must be at most T = {T}", count, "Use fewer positions")
