@@ -3,11 +3,8 @@
 `benchmarks/studies/plan_worlds.py` measures 36 kinds with sixty pilots each. Here are a few pilots of some of them.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from generated_pilots import classes
 
 import spikepool as sp
 
@@ -60,11 +57,3 @@ def test_intervals_cover_and_are_not_wider_than_needed(name):
         width.append(high - low)
     assert np.mean(inside) >= 0.7  # of 24, in eight independent pilots
     assert np.mean(width) < widest
-
-
-def test_rows_that_only_the_interval_allows_are_named_if_they_are_near():
-    X, y = classes(np.random.default_rng(0), 400, gap=0.6, K=2)
-    f = sp.forecast(X, y, target=0.999)
-    far, near = (replace(f, required_samples=(low, None, None)) for low in (332_107, 2_400))
-    assert "allows it" not in str(far)
-    assert "the interval allows it from 2,400 rows on" in str(near)

@@ -34,10 +34,10 @@ TRUST = "which components of the features are real?"
 PLAN = "what will more labelled rows bring?"
 # Overlap of a span from which the report calls it known.
 SPAN_TARGET = 0.9
-# Time of each question, about, for the progress bar alone.
 _LISTED_CLASSES = 20
 # Facts about the rows that are stated once for all questions.
 KINDS = ("duplicates", "near-duplicates", "order", "dominating rows")
+# Time of each question, about, for the progress bar alone.
 SHARES = {"choose": 6.0, "trust": 1.0, "plan": 3.0}
 
 

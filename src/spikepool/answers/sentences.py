@@ -152,15 +152,21 @@ def plan(result: Any) -> tuple[str, str]:
     if not result.self_check.ok:
         return text, "Rely on the forecast less than its interval says: the curve misses the pilot's own points."
     gain = float(score[there] - score[0]) * (1 if result.higher_is_better else -1)
+    promise = f"{rows[there] / rows[0]:.2g} times as many rows promise {100 * gain:+.1f} points"
+    if result.target is not None:
+        _, best, high = result.required_samples
+        if high is not None and high <= result.pilot_rows:
+            return text, "The rows at hand are enough for the target."
+        if not result.allows_target:
+            return text, f"Change the features or the model to reach the target; {promise}."
+        if best is None:
+            return text, "Label as many rows again and repeat the forecast before ordering more for the target."
     if gain < LITTLE_GAIN:
         return (
             text,
             f"More rows like these bring {result.estimator} little (its limit is about {result.limit:.2f}): "
             "try other features (layer, encoder), another model, or cleaner labels.",
         )
-    promise = f"{rows[there] / rows[0]:.2g} times as many rows promise {100 * gain:+.1f} points"
-    if result.target is not None and result.required_samples[1] is None:
-        return text, f"Change the features or the model to reach the target; {promise}."
     return text, f"Label more rows: {promise}."
 
 

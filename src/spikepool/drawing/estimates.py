@@ -138,13 +138,13 @@ def draw_forecast(forecast: Any, ax: Any = None) -> Any:
     )
     ax.axvline(forecast.pilot_rows, color="0.6", lw=0.8, ls=":")
     if forecast.target is not None:
-        reached = forecast.required_samples[1] is not None
-        label = f"target {forecast.target:g}" if reached else f"target {forecast.target:g}: not reached"
+        first, best, last = forecast.required_samples
+        label = f"target {forecast.target:g}" + ("" if forecast.allows_target else ": not reached")
         ax.axhline(forecast.target, color=TARGET, lw=1, ls="--", label=label)
-        if reached:
-            first, best, last = forecast.required_samples
+        if first is not None:  # rows that the pilot does not determine have a range and no point
             right = forecast.curve_n[-1] if last is None else last
             ax.plot([first, right], [forecast.target] * 2, color=TARGET, lw=4, alpha=0.35, solid_capstyle="butt")
+        if best is not None:
             ax.plot([best], [forecast.target], "D", color=TARGET, ms=6)
     ax.set_xscale("log")
     ax.set(xlabel="labelled rows", ylabel=f"{forecast.score_name} on new rows")

@@ -62,7 +62,7 @@ from scipy.special import ndtr, ndtri
 
 from spikepool.forecasting.leave_out import REWEIGHTINGS
 from spikepool.forecasting.pilot import LEAST_R2, Pilot, explained, weighted_mean
-from spikepool.forecasting.score_scale import ASKED, EDGE, MULTIPLES, crossing
+from spikepool.forecasting.score_scale import ASKED, EDGE, MULTIPLES
 from spikepool.forecasting.spectrum import PilotDesign, design_pilot, equivalents, fit_spectrum, fit_target_power
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
@@ -309,13 +309,14 @@ class LearningCurve:
         half = float(ndtri((1 + level) / 2)) * np.sqrt(variance)
         return z[:, 0], z[:, 0] - half, z[:, 0] + half
 
-    def required(self, target: float, level: float) -> tuple[float | None, float | None, float | None]:
-        """Rows at which the upper end, the centre and the lower end of the band reach the target; None if never."""
-        sizes = np.maximum(self.pilot.rows * MULTIPLES, 4.0)
-        goal = float(ndtri(target)) if self.classification else -float(np.log(1 - target))
-        centre, low, high = self.band(sizes, level)
-        first, best, last = (crossing(sizes, curve, goal) for curve in (high, centre, low))
-        return first, best, last
+    def goal(self, target: float) -> float:
+        """The target on the transformed scale."""
+        return float(ndtri(target)) if self.classification else -float(np.log(1 - target))
+
+    def probability(self, n: ArrayLike, goal: float) -> FloatArray:
+        """Probability that the transformed score at each size is the goal or better."""
+        centre, _, high = self.band(n, 0.9)
+        return np.asarray(ndtr((centre - goal) / np.maximum((high - centre) / ndtri(0.95), 1e-300)))
 
     @property
     def limit(self) -> float:

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, logsumexp, ndtr, ndtri
 
-from spikepool.forecasting.score_scale import EDGE, MULTIPLES, ScoreScale, crossing
+from spikepool.forecasting.score_scale import EDGE, MULTIPLES, ScoreScale
 from spikepool.kit.arrays import FloatArray
 
 FAMILIES = ("generative", "linear", "flexible")
@@ -151,9 +151,14 @@ class CurvePosterior:
     mean: FloatArray
     covariance: FloatArray
 
+    @property
+    def deviation(self) -> FloatArray:
+        """Standard deviation (c, m) of z at each size."""
+        return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 1e-18)))
+
     def quantile(self, level: float) -> FloatArray:
         """Quantile (m,) of z at each size."""
-        deviation = np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 1e-18))
+        deviation = self.deviation
         low, high = (self.mean - 9 * deviation).min(axis=0), (self.mean + 9 * deviation).max(axis=0)
         for _ in range(60):  # bisection: the mixture's distribution function rises
             middle = (low + high) / 2
@@ -290,13 +295,14 @@ class ProcessCurve:
         """Scores from the transformed scale."""
         return self.scale.to_score(transformed)
 
-    def required(self, target: float, level: float) -> tuple[float | None, float | None, float | None]:
-        """Sizes at which the better end of the band, the median and the worse end reach the target; None if never."""
-        sizes = np.maximum(self.rows * MULTIPLES, 4.0)
-        goal = float(self.scale.to_z(np.array([target]))[0])
-        centre, low, high = self.band(sizes, level)
-        first, best, last = (crossing(sizes, curve, goal) for curve in (high, centre, low))
-        return first, best, last
+    def goal(self, target: float) -> float:
+        """The target on the transformed scale."""
+        return float(self.scale.to_z(np.array([target]))[0])
+
+    def probability(self, n: ArrayLike, goal: float) -> FloatArray:
+        """Probability that the transformed score at each size is the goal or better."""
+        posterior = self.posterior(n)
+        return np.asarray(posterior.weights @ ndtr((posterior.mean - goal) / posterior.deviation))
 
     @property
     def limit(self) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spikepool.errors import ShapeError
-from spikepool.forecasting.score_scale import ASKED, FURTHEST
+from spikepool.forecasting.score_scale import ASKED, FURTHEST, MULTIPLES, crossing
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.showing import html_table, html_text, plain
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 
 Rows = tuple[int | None, int | None, int | None]
+# Level of the band that rows for a target are read from, and the factor between its ends up to which they are stated.
+ROWS_LEVEL, ROWS_FACTOR = 0.8, 4
+_BOTH_ERRORS = "tested and training rows"
 
 
 class Curve(Protocol):
@@ -41,8 +44,11 @@ class Curve(Protocol):
     def to_score(self, transformed: FloatArray) -> FloatArray:
         """Scores from the transformed scale."""
 
-    def required(self, target: float, level: float) -> tuple[float | None, float | None, float | None]:
-        """Sizes at which the better end, the centre and the worse end of the band reach the target."""
+    def goal(self, target: float) -> float:
+        """The target on the transformed scale."""
+
+    def probability(self, n: ArrayLike, goal: float) -> FloatArray:
+        """Probability that the transformed score at each size is the goal or better."""
 
     def draw(self, n: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
         """Transformed scores (count, len(n)) of curves that might be the true one."""
@@ -89,9 +95,12 @@ class Forecast:
         Level of the interval.
     target : float or None
         Score that was asked for.
+    target_probability : tuple of (rows, probability), or None
+        Probability that the target is met with 1, 2, 4 and 8 times the rows of the pilot.
     required_samples : tuple (low, best, high) or None
-        Rows at which the better end of the band, the forecast and the worse end of the band reach the target; None in
-        a place where that never happens.
+        Rows at which the better end of the 80 % band, the forecast and the worse end reach the target, not below the
+        rows of the pilot; None for an end that never does. `best` is None as well where the ends differ by more than a
+        factor of four: the pilot then does not determine the number of rows.
     limit : float
         Score that the forecast approaches with ever more rows.
     chance : float or None
@@ -99,7 +108,8 @@ class Forecast:
     pilot_rows, dimension, classes : int
         Distinct rows, features and classes of the pilot; 0 where there is none.
     measured_n, measured_score, measured_error : arrays
-        Measured points: training sizes, mean scores, and standard errors of these (NaN where unknown).
+        Measured points: training sizes, mean scores, and one standard error of these (NaN where unknown): over tested
+        rows for ridge, over tested and training rows for another estimator, over repeats for a measured curve.
     verdict : {"learning", "at chance"}
         "at chance": neither the pilot's error nor its accuracy is significantly better than knowing nothing.
     self_check : CurveFit
@@ -118,6 +128,7 @@ class Forecast:
     mse: FloatArray | None
     level: float
     target: float | None
+    target_probability: tuple[tuple[int, float], ...] | None
     required_samples: Rows | None
     limit: float
     chance: float | None
@@ -159,40 +170,44 @@ class Forecast:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the target is met, or missed, by so little that the rows for it are known to a wide range only."""
-        low, _, high = self.required_samples or (None, None, None)
-        if low is None:
+        """Whether the curve rises by less, up to eight times the pilot, than it is uncertain there."""
+        centre, low, high = self.curve.band([self.curve.rows, ASKED[-1] * self.curve.rows], self.level)
+        return bool(centre[1] - centre[0] < (high[1] - low[1]) / 2)
+
+    @property
+    def allows_target(self) -> bool:
+        """Whether the interval, at its level, contains the target or better at some size up to 64 times the pilot."""
+        if self.target is None:
             return False
-        return high is None or high > ASKED[-1] * max(low, 1)
+        sizes = self.curve.rows * MULTIPLES[(MULTIPLES >= 1) & (MULTIPLES <= FURTHEST)]
+        return bool((self.curve.band(sizes, self.level)[2] >= self.curve.goal(self.target)).any())
 
     def target_line(self) -> str:
-        """One sentence on the target."""
-        if self.target is None or self.required_samples is None:
+        """What is known about the target: probabilities first, then rows where the pilot determines them."""
+        if self.target is None or self.required_samples is None or self.target_probability is None:
             return "no target"
         low, best, high = self.required_samples
         head = f"{self.score_name} {_short(self.target)}"
-        furthest = FURTHEST * max(self.pilot_rows, 1)
-        if best is None or best > furthest:
-            line = f"{self.where} is not forecast to reach {head}"
-            line += f" within {FURTHEST} times the rows" if best else f": its limit is about {_short(self.limit, 2)}"
-            if low is not None and low <= self.pilot_rows * ASKED[-1]:
-                line += f", though the interval allows it from {_rounded(low)} rows on"
+        (_, here), *later = self.target_probability
+        if high is not None and high <= self.pilot_rows:
+            enough = f"the {self.pilot_rows:,} rows measured (probability {_short(here, 2)})"
+            return f"{self.where} reaches {head} with {enough}"
+        known = ", ".join(f"{_short(p, 2)} at {n:,}" for n, p in later)
+        line = f"{self.where} reaches {head} with probability {known} rows"
+        if best is not None:
+            assert low is not None
+            assert high is not None
+            span = f"{ROWS_LEVEL * 100:.0f} %: {_rounded(low)} to {_rounded(high)}"
+            return f"{line}. About {_rounded(best)} rows are needed ({span})"
+        if not self.allows_target:
             remedy = (
                 "try another model or other data"
                 if self.task == "curve"
                 else "try other features (layer, encoder) or another model"
             )
-            return f"{line}; {remedy} rather than label more rows"
-        if self.is_flat:
-            assert low is not None
-            end = f"more than {_rounded(furthest)}" if high is None or high > furthest else _rounded(high)
-            return (
-                f"{self.where} reaches {head} between {_rounded(low)} and {end} rows (best estimate {_rounded(best)}): "
-                "the curve is flat there"
-            )
-        end = "no upper bound" if high is None else _rounded(high)
-        line = f"{self.where} reaches {head} with about {_rounded(best)} rows ({_rounded(low or best)} to {end})"
-        return f"{line}; {self.pilot_rows:,} rows are measured" if best <= self.pilot_rows else line
+            return f"{line}. Its limit is about {_short(self.limit, 2)}; {remedy} rather than label more rows"
+        reason = "The curve is flat: the" if self.is_flat else "The"
+        return f"{line}. {reason} number of rows is not determined by this pilot"
 
     def lines(self) -> list[str]:
         """Everything above and below the table."""
@@ -202,9 +217,14 @@ class Forecast:
         met = f"{_short(check.score_error)} in {self.score_name}"
         if check.r2_error is not None and self.task == "classification":
             met += f", {_short(check.r2_error)} in R²"
-        measured = f"measured {self.score_name} {_short(own)}" + ("" if np.isnan(error) else f" ± {_short(error)}")
+        measured, about = f"measured {self.score_name} {_short(own)}", []
+        if not np.isnan(error):
+            over = "repeats" if self.task == "curve" else "tested rows" if self.mse is not None else _BOTH_ERRORS
+            measured += f" ± {_short(error)}"
+            about.append(f"one standard error, over {over}")
         if self.chance is not None:
-            measured += f" (chance {_short(self.chance)})"
+            about.append(f"chance {_short(self.chance)}")
+        measured += f" ({'; '.join(about)})" if about else ""
         head = f"{self.estimator} on {self.pilot_rows:,} rows x {self.dimension:,} features, {kind}: {measured}"
         if self.task == "curve":
             sizes = f"{len(self.measured_n)} sizes up to {self.pilot_rows:,} rows"
@@ -322,9 +342,11 @@ def curve_fields(
     """The fields of a :class:`Forecast` that any fitted curve gives."""
     level = check.fraction(level, "level", closed=False)
     required: Rows | None = None
+    probability = None
     if target is not None:
-        low, best, high = (None if x is None else int(np.ceil(x)) for x in curve.required(target, level))
-        required = (low, best, high)
+        asked, goal = [rows * k for k in ASKED], curve.goal(target)
+        probability = tuple(zip(asked, curve.probability(asked, goal).tolist(), strict=True))
+        required = _required(curve, goal, rows)
     ends = [*sizes.tolist(), *measured_n.tolist(), *(found for found in required or () if found is not None)]
     grid = np.geomspace(min(ends), min(max(ends), FURTHEST * max(rows, int(sizes.max()))), 80)
     score, interval = _scores(curve, sizes, level)
@@ -335,6 +357,7 @@ def curve_fields(
         "interval": interval,
         "level": level,
         "target": target,
+        "target_probability": probability,
         "required_samples": required,
         "limit": curve.limit,
         "curve_n": grid,
@@ -342,6 +365,16 @@ def curve_fields(
         "curve_interval": curve_interval,
         "curve": curve,
     }
+
+
+def _required(curve: Curve, goal: float, rows: int) -> Rows:
+    """Rows at which the better end, the centre and the worse end of the band for rows reach the goal."""
+    sizes = np.maximum(curve.rows * MULTIPLES, 4.0)
+    centre, low, high = curve.band(sizes, ROWS_LEVEL)
+    ends = (crossing(sizes, line, goal) for line in (high, centre, low))
+    first, best, last = (None if n is None else max(int(np.ceil(n)), rows) for n in ends)
+    determined = first is not None and last is not None and last <= ROWS_FACTOR * first
+    return first, best if determined else None, last
 
 
 def asked_sizes(n: ArrayLike | None, rows: int) -> IntArray:
