@@ -8,6 +8,7 @@
 # make bench       the benchmarks of speed, one after the other (make studies: the studies of accuracy, which take hours;
 #                  benchmarks/run.py speed --quick runs all of them at small sizes)
 # make docs        the documentation site (site/)
+# make pages       run the code of README and documentation and write what it prints and draws behind it
 # make notebooks   execute the notebooks of the documentation in place
 # make dist        wheel and sdist (dist/), used in clean environments: core alone, then [all]
 
@@ -19,7 +20,7 @@ TEST_WORKERS ?= 2
 # one BLAS thread per process: the tests run in parallel and must not depend on the thread count
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: coverage all setup test test-slow check test-oldest test-newest test-torch reproduce lint format bench studies docs notebooks dist clean
+.PHONY: coverage all setup test test-slow check test-oldest test-newest test-torch reproduce lint format bench studies docs pages notebooks dist clean
 
 all: test
 
@@ -99,6 +100,9 @@ studies: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pages: $(STAMP)
+	$(THREADS) $(BIN)/python docs/write_outputs.py
 
 notebooks: $(STAMP)
 	$(THREADS) $(BIN)/python docs/notebooks/run.py

@@ -35,7 +35,7 @@ def test_the_citation_is_one(repository):
     assert paper in CITATION
     number = re.search(r"arxiv\.org/abs/([\d.]+)", machine).group(1)
     assert f"eprint = {{{number}}}" in CITATION
-    assert f"arXiv {number}" in (repository / "README.md").read_text()
+    assert f"abs/{number}" in (repository / "README.md").read_text()
 
 
 def test_every_extra_is_in_all(repository):

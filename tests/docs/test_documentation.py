@@ -1,11 +1,11 @@
 """Every code block of the documentation runs, every link inside it leads somewhere, and the site builds clean."""
 
+import importlib.util
 import os
 import re
 import shlex
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,17 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
+NUMBER = re.compile(r"[-+]?(?:\d[\d,]*)?\.?\d+(?:e[-+]?\d+)?")
+
+specification = importlib.util.spec_from_file_location("write_outputs", ROOT / "docs" / "write_outputs.py")
+outputs = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(outputs)
+
+
+def values(text):
+    return [float(number.replace(",", "")) for number in NUMBER.findall(text)]
+
+
 def blocks(page, language):
     return [code for kind, code in BLOCK.findall(page.read_text()) if kind == language]
 
@@ -25,17 +36,19 @@ def name(page):
     return str(page.relative_to(ROOT / "docs"))
 
 
-# the page on extending the library fills its registries: test_extend.py runs it and clears up
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python") and p.name != "extend.md"], ids=name)
-def test_python_blocks_run(page, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", outputs.pages(), ids=lambda page: page.stem)
+def test_pages_show_what_their_code_prints_and_draws(page, tmp_path, monkeypatch):
+    """The same words, numbers to within what another BLAS moves; ``python docs/write_outputs.py`` writes them."""
     monkeypatch.chdir(tmp_path)
-    # one namespace per page, as a reader would paste the blocks one after the other
-    program = "\n".join(blocks(page, "python"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        exec(compile(program, str(page), "exec"), {"__name__": "__documentation__"})
-    assert program
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    for place, printed, figure in outputs.runs(page):
+        shown = place["text"] or ""
+        assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", shown).split()
+        for now, then in zip(values(printed), values(shown), strict=True):
+            assert abs(now - then) <= max(0.011, 0.1 * abs(then)), printed
+        assert (figure is not None) == bool(place["picture"])
+        assert not place["picture"] or (page.parent / place["picture"]).exists()
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=name)
@@ -52,7 +65,7 @@ def test_commands_run(page, tmp_path, monkeypatch, capsys):
 
 def test_only_known_kinds_of_blocks():
     kinds = {kind for page in PAGES for kind, _ in BLOCK.findall(page.read_text())}
-    assert kinds <= {"python", "console", "text", "toml", "bibtex"}
+    assert kinds <= {"python", "output", "console", "text", "toml", "bibtex"}
 
 
 def test_evidence_that_is_named_exists():
