@@ -3,8 +3,8 @@
     python docs/write_outputs.py [PAGE ...]     # all pages with Python blocks, README.md included, or those named
 
 The Python blocks of a page run one after the other in one namespace, in an empty folder. What a block prints follows it
-as a block of kind ``output``; a figure that it leaves open is saved in docs/images/output/ and follows as a picture. The
-tests run the pages in the same way and compare.
+as a block of kind ``output``; a figure that it leaves open is saved in docs/images/output/ and follows as a picture.
+The tests run the pages in the same way and compare.
 """
 
 from __future__ import annotations
