@@ -53,6 +53,10 @@ NEGATIVE = {
     "T = 1": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, 1, np.ones(V)),
     "one frequent word": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, T, frequent(V, 1, 0.1)),
     "five frequent words": lambda rng, d, V, N, T: pooled_noise(rng, d, V, N, T, frequent(V, 5, 0.1)),
+    "pooled, variances 0.4 to 2.2": lambda rng, d, V, N, T: (
+        pooled_noise(rng, d, V, N, T, np.ones(V)) * np.sqrt(rng.uniform(0.4, 2.2, d))
+    ),
+    "pooled, t tokens": lambda rng, d, V, N, T: rng.standard_t(5, (V, d))[rng.integers(0, V, (N, T))].mean(axis=1),
     "variances 0.5 to 2": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.sqrt(rng.uniform(0.5, 2, d)),
     "variances 0.2 to 5": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.sqrt(rng.uniform(0.2, 5, d)),
     "variances as 1/sqrt(rank)": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.arange(1.0, d + 1) ** -0.25,
@@ -67,11 +71,13 @@ CONTROL_SIZES = (
     (300, 480, 600, 10),
     (30, 1000, 400, 6),
     (100, 5000, 500, 10),
+    (210, 340, 410, 10),
 )
 
 
 def measure_controls(draws: int, full: bool, out: Path) -> None:
     """Verdicts on noise. "signal" is decided before anything is simulated, so that by default only that is asked."""
+    from spikepool.trust.isotropic import edge_factor
     from spikepool.trust.memory_rows import MemoryRows
     from spikepool.trust.regimes import read_isotropic
 
@@ -82,12 +88,16 @@ def measure_controls(draws: int, full: bool, out: Path) -> None:
             if key in results:
                 continue
             verdicts: dict[str, int] = {}
+            pooled = name.startswith(("pooled", "Zipf"))
+            factor = edge_factor(np.full(T, 1 / T), d, V, N) if pooled else None
             for seed in range(draws):
                 x = make(np.random.default_rng([17, seed]), d, V, N, T)
                 if full:
                     verdict = quiet(x).verdict
                 else:
                     verdict = read_isotropic(MemoryRows(x)).verdict or "coloured or poor fit"
+                    if pooled and read_isotropic(MemoryRows(x), d / V, factor).verdict == "signal":
+                        verdicts["signal with V and weights"] = verdicts.get("signal with V and weights", 0) + 1
                 verdicts[verdict] = verdicts.get(verdict, 0) + 1
             results[key] = verdicts
             out.write_text(json.dumps(results, indent=1))

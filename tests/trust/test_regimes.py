@@ -2,12 +2,20 @@
 
 import numpy as np
 import pytest
-from scipy.stats import kstest
+from scipy.stats import kstest, norm
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 import spikepool as sp
-from spikepool.trust.regimes import counts_tokens, equal_variances_level, joint_skewness_level
+from spikepool.trust.isotropic import edge_factor, fit_bulk
+from spikepool.trust.memory_rows import MemoryRows, spectrum
+from spikepool.trust.regimes import (
+    counts_tokens,
+    equal_variances_level,
+    joint_skewness_level,
+    read_isotropic,
+    vocabulary_level,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.trust.diagnosis.UncenteredWarning")
 
@@ -47,6 +55,30 @@ def test_noise_that_is_not_isotropic_is_no_signal(name):
         assert report.verdict != "signal"
         assert report.outliers == ()  # no alignment that the verdict disowns
         assert "alignment" not in str(report)
+
+
+def test_pooled_noise_of_unequal_variances_is_no_signal():
+    """Tokens whose coordinates have variances of .4 to 2.2, vocabulary and weights given."""
+    d, V, N, T = 210, 340, 410, 10
+    factor, signals = edge_factor(np.full(T, 1 / T), d, V, N), 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        table = rng.standard_normal((V, d)) * np.sqrt(rng.uniform(0.4, 2.2, d))
+        rows = MemoryRows(table[rng.integers(0, V, (N, T))].mean(axis=1))
+        signals += read_isotropic(rows, d / V, factor).verdict == "signal"
+    assert signals <= 1
+
+
+def test_the_spread_of_the_bulk_scatters_as_stated_under_the_vocabulary():
+    """Levels of pooled noise are those of a standard normal, up to a finite-size mean of half a deviation."""
+    levels = []
+    for seed in range(40):
+        x = pooled_noise(np.random.default_rng(seed), 100, 300, 400, 20, np.ones(300))
+        values = spectrum(x - x.mean(axis=0))[0]
+        levels.append(vocabulary_level(fit_bulk(values, 100 / 399, 100 / 300), values))
+    z = norm.isf(levels)
+    assert abs(z.mean()) < 0.5 + 3 / np.sqrt(40)
+    assert 0.7 < z.std() < 1.4
 
 
 def test_a_signal_stays_one():

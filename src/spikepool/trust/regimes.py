@@ -41,6 +41,17 @@ def equal_variances_level(values: FloatArray, n: int) -> float:
     return float(chi2.sf((n - 1) * d / 2 * departure, d * (d + 1) / 2 - 1))
 
 
+def vocabulary_level(fit: BulkFit, values: FloatArray) -> float:
+    """p-value, one-sided, that the bulk varies no more than the vocabulary and the number of rows explain.
+
+    The squared coefficient of variation of d bulk eigenvalues is ``delta + gamma`` and scatters by
+    ``2 (delta + gamma)/d``, as John's statistic does for delta = 0. Unequal variances and frequencies add to it.
+    """
+    bulk, expected = values[fit.n_outliers :], fit.law.delta + fit.law.gamma
+    excess = float(bulk.var() / bulk.mean() ** 2) - expected
+    return float(norm.sf(excess * len(values) / (2 * expected)))
+
+
 def _standardised(scores: FloatArray) -> FloatArray:
     centred = scores - scores.mean(axis=0)
     return np.asarray(centred / np.maximum(centred.std(axis=0), np.finfo(float).tiny))
@@ -105,7 +116,8 @@ class IsotropicReading:
 def read_isotropic(rows: Rows, delta: float | None = None, factor: float | None = None) -> IsotropicReading:
     """Fit the bulk of isotropic pooled noise, and tell a signal from tokens that are frequent.
 
-    `delta` is d/V where the vocabulary is known, `factor` that of the edge where the weights are known too.
+    `delta` is d/V where the vocabulary is known, `factor` that of the edge where the weights are known too. Both are
+    disregarded where an outlier lies beyond a bulk that varies more than they explain.
     """
     fit = fit_bulk(rows.values, rows.d / (rows.n - 1), delta, 1.0 if factor is None else factor)
     words = f"distance {fit.distance:.4f}, {fit_word(fit.distance, rows.d)} fit"
@@ -115,6 +127,8 @@ def read_isotropic(rows: Rows, delta: float | None = None, factor: float | None 
         reason = f"the spectrum of {rows.d} features cannot tell pooled noise from unequal variances without V"
         return IsotropicReading(fit, 0, None, reason)
     count = fit.n_outliers
+    if count and delta is not None and vocabulary_level(fit, rows.values) < SIGNIFICANCE:
+        return read_isotropic(rows)
     if factor is None:
         # twice the margin where vocabulary or weights are unknown: eigenvalues of frequent tokens stray beyond the edge
         count = int(np.sum(rows.values[:count] > fit.edge + 2 * fit.margin))
