@@ -44,7 +44,7 @@ SETTINGS = [
 
 def learn(X, y, ridge, rng):
     """Minimise the joint loss over softmax weights, plainly: L-BFGS from the mean and from random starts."""
-    n, _, d = X.shape
+    n, length, d = X.shape
 
     def loss(phi):
         w = np.exp(phi - phi.max())
@@ -55,7 +55,7 @@ def learn(X, y, ridge, rng):
         gradient = -2 / n * residual @ (X @ beta)
         return residual @ y / n, w * (gradient - gradient @ w)
 
-    starts = [np.zeros(T), rng.standard_normal(T)]
+    starts = [np.zeros(length), rng.standard_normal(length)]
     best = min((minimize(loss, s, jac=True, method="L-BFGS-B") for s in starts), key=lambda f: f.fun)
     w = np.exp(best.x - best.x.max())
     return w / w.sum(), best.fun
@@ -72,7 +72,7 @@ def experiment(R, label, ridge, mu, runs):
         table = rng.standard_normal((V, D)) + mu * signs[:, None] * u
         xi = draw(N + N_TEST, rng=rng)
         tokens = rng.integers(0, V // 2, xi.shape) + np.where(xi > 0, 0, V // 2)
-        y = xi[:, label].astype(float)
+        y = np.sign(xi[:, np.atleast_1d(label)].sum(axis=1)).astype(float)
         X = table[tokens[:N]]
         w, loss = learn(X, y[:N], ridge, rng)
         C = np.einsum("ntd,t->nd", X, w)
@@ -113,3 +113,20 @@ def test_next_to_the_transition_single_runs_differ_and_validity_says_so():
     weights, _, _ = experiment(PREFIX, 0, 1.0, 0.3, runs=6)
     # half of the runs put most of their weight on one position, of which the limit says nothing
     assert np.sum(weights.max(axis=1) > 0.6) >= 2
+
+
+@pytest.mark.slow
+def test_one_position_of_each_block_is_a_rival_of_the_mean():
+    """Three pairs of equal signs, the label their majority: runs find weights between the mean and one of each pair."""
+    R, label = np.kron(np.eye(3), np.ones((2, 2))), [0, 2, 4]
+    model = sp.SequenceModel(d=D, V=V, N=N, R=R, mu=2.0, centered=False)
+    limit = model.learned_weights(ridge=0.1, label=label)
+    np.testing.assert_allclose(limit.weights, 1 / 6, atol=1e-6)
+    assert not limit.validity.ok
+    assert "0.33 at position 0" in limit.validity.reasons[0]
+    weights, _, accuracies = experiment(R, label, 0.1, 2.0, runs=6)
+    rival = model.ridge_accuracy(np.array([1, 0, 1, 0, 1, 0]) / 3, 0.1, label=label)
+    error = np.std(accuracies, ddof=1) / np.sqrt(len(accuracies))
+    assert rival - 3 * error < np.mean(accuracies) < limit.accuracy - 3 * error
+    # the larger share of a pair's weight is on one of its positions
+    assert np.median(weights.reshape(-1, 3, 2).max(axis=2) / weights.reshape(-1, 3, 2).sum(axis=2)) > 0.6

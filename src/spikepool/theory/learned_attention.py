@@ -273,7 +273,7 @@ def learned_weights(
     candidates.sort(key=lambda pair: pair[0])
     loss, w = candidates[0]
     # weights that were tried and are not minima count too: a single training set may prefer them
-    rivals = [x for _, x in candidates[1:]] + list(np.eye(model.T)[r * np.sign(r @ w) > 0])
+    rivals = [x for _, x in candidates[1:]] + list(np.eye(model.T)[r * np.sign(r @ w) > 0]) + _block_corners(R, r)
     if exact:
         objective = given_tokens_loss(model, ridge, n, positions, rng)
         loss, w = min((minimise_on_simplex(objective, x) for x in _distinct([w, *rivals])), key=lambda pair: pair[0])
@@ -295,18 +295,23 @@ def _starts(R: FloatArray, r: FloatArray) -> list[FloatArray]:
     """Inner points near every vertex that the label reaches, the mean, and weights in proportion to r."""
     T = len(r)
     mean = np.full(T, 1 / T)
-    near = [0.9 * vertex + 0.1 * mean for vertex in np.eye(T)[np.abs(r) > 1e-12]]
-    # one position of each block of equal signs: as much of the label as the block gives, and more noise gain
-    blocks = sign_blocks(R)
-    if blocks is not None:
-        first = one_per_block(R)
-        for chosen in (first[np.abs(r[first]) > 1e-12], first):
-            if len(chosen) > 1:
-                corner = np.zeros(T)
-                corner[chosen] = 1 / len(chosen)
-                near.append(0.9 * corner + 0.1 * mean)
+    corners = [*np.eye(T)[np.abs(r) > 1e-12], *_block_corners(R, r)]
+    near = [0.9 * corner + 0.1 * mean for corner in corners]
     size = np.abs(r)
     return [mean, *near, *([0.9 * size / size.sum() + 0.1 * mean] if size.sum() > 0 else [])]
+
+
+def _block_corners(R: FloatArray, r: FloatArray) -> list[FloatArray]:
+    """Equal weights on one position of each block: as much of the label as the block gives, and more noise gain."""
+    if sign_blocks(R) is None:
+        return []
+    first = one_per_block(R)
+    corners = []
+    for chosen in (first[np.abs(r[first]) > 1e-12], first):
+        if len(chosen) > 1:
+            corners.append(np.zeros(len(r)))
+            corners[-1][chosen] = 1 / len(chosen)
+    return corners
 
 
 def one_per_block(R: FloatArray) -> NDArray[np.intp]:
