@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 import spikepool as sp
 from spikepool.errors import InvalidInputError, ShapeError
-from spikepool.pooling.heads import score_weights
+from spikepool.pooling import heads
+from spikepool.pooling.heads import STRENGTH, score_weights
 from spikepool.pooling.stacking import fit_scale, probabilities
 
 
@@ -25,7 +27,7 @@ def stacked():
 
 def test_the_best_layer_is_found_and_combined(stacked):
     X, y, mask = stacked
-    fitted = sp.LearnedPoolingClassifier(max_steps=5).fit(X[:240], y[:240], mask=mask[:240])
+    fitted = sp.LearnedPoolingClassifier(max_steps=5, effort="full").fit(X[:240], y[:240], mask=mask[:240])
     assert fitted.layer_ == 1
     assert fitted.layers_ == (0, 1, 2)
     means = {c.layer: c for c in fitted.candidates_ if c.name == "mean"}
@@ -39,6 +41,68 @@ def test_the_best_layer_is_found_and_combined(stacked):
     assert f"{fitted.decision_} @ 1" in fitted.summary()
     features = fitted.transform(X[240:], mask=mask[240:])
     assert features.shape == (120, fitted.n_features_out_)
+
+
+def test_screened_layers_average_logistic_regressions(stacked, tmp_path, monkeypatch):
+    """The scores are the scaled average of logistic regressions on queries of the middle layers, 1 and 2 of three."""
+    monkeypatch.setattr(heads, "TOLERANCE", 1e-6)
+    X, y, mask = stacked
+    fitted = sp.LearnedPoolingClassifier(max_steps=5).fit(X[:240], y[:240], mask=mask[:240])
+    assert (fitted.prediction_, fitted.decision_, fitted.layer_) == ("average", "queries", 1)
+    assert [(c.name, c.layer) for c in fitted.candidates_] == [("mean", 2), ("queries", 1), ("queries", 2)]
+    assert [c.weight for c in fitted.candidates_] == [0.0, 0.5, 0.5]
+    scores = 0
+    for share, layer, pooling, _ in fitted._heads:
+        C = pooling.features(np.where(mask[..., None], X[:, layer], 0.0), mask)
+        S = (C - C[:240].mean(axis=0)) / C[:240].std(axis=0)
+        plain = LogisticRegression(C=STRENGTH / C.shape[1], tol=1e-8, max_iter=5000).fit(S[:240], y[:240])
+        scores = scores + share * plain.decision_function(S)
+    np.testing.assert_allclose(fitted.predict_proba(X, mask=mask), softmax(scores, axis=1), atol=5e-3)
+    # the scale has seen rows left out alone: about as likely as new rows
+    logs = np.log(fitted.predict_proba(X[240:], mask=mask[240:]))
+    assert -logs[np.arange(120), y[240:]].mean() < np.log(3) - 0.2
+    assert fitted.score(X[240:], y[240:], mask=mask[240:]) == pytest.approx(fitted.accuracy_, abs=0.12)
+    expected = fitted.predict_proba(X, mask=mask)
+    fitted.save(tmp_path / "model")
+    fitted.keep_layers()
+    assert fitted.layers_ == (1, 2)
+    np.testing.assert_allclose(sp.load(tmp_path / "model").predict_proba(X, mask=mask), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_few_rows_without_a_signal_have_equal_probabilities(K):
+    """Labels at random, 8 rows of each class: the log loss of new rows is hardly above log K."""
+    losses = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(8 * K + 200, 3, 4, 10))
+        y = np.arange(len(X)) % K
+        fitted = sp.LearnedPoolingClassifier(max_steps=5, random_state=seed).fit(X[: 8 * K], y[: 8 * K])
+        losses.append(log_loss(y[8 * K :], fitted.predict_proba(X[8 * K :])))
+    assert fitted.prediction_ == "average"
+    assert np.mean(losses) < 1.03 * np.log(K)
+
+
+def test_many_rows_leave_some_folds_out_only_and_streamed_heads_see_all_rows(stacked):
+    X, y, mask = (np.concatenate([part] * 4) for part in stacked)
+    X = X + 1e-3 * np.random.default_rng(1).normal(size=X.shape)
+    fitted = sp.LearnedPoolingClassifier(max_steps=2).fit(X, y, mask=mask)
+    assert sum(row.support for row in fitted.class_scores_) == 360  # one fold of four
+    part = sp.LearnedPoolingClassifier(max_steps=2, max_samples=700).fit(X, y, mask=mask)
+    assert part.score(X, y, mask=mask) == pytest.approx(fitted.score(X, y, mask=mask), abs=0.03)
+
+
+def test_random_rows_pull_the_scale_to_zero():
+    """The largest likelihood with r further rows of random classes, found on a grid."""
+    rng = np.random.default_rng(0)
+    values, codes = rng.normal(size=(30, 3)), rng.integers(0, 3, 30)
+    values[np.arange(30), codes] += 1.0
+    grid = np.geomspace(0.02, 5, 4000)
+    logs = np.log(softmax(grid[:, None, None] * values, axis=2))
+    gain = logs[:, np.arange(30), codes].sum(axis=1) + 16 / 30 * logs.mean(axis=2).sum(axis=1)
+    best = grid[gain.argmax()]
+    assert fit_scale(values, codes, np.ones(30), 16.0) == pytest.approx(best, rel=2e-3)
+    assert best < fit_scale(values, codes, np.ones(30))
 
 
 def test_mappings_stores_and_tensors_of_layers_agree(stacked, tmp_path):

@@ -68,7 +68,7 @@ def empty_cache():
 
 @pytest.fixture(scope="module")
 def fitted():
-    texts, labels = corpus()
+    texts, labels = corpus(300)
     return sp.TextClassifier(Words()).fit(texts, labels)
 
 

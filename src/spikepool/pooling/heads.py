@@ -9,6 +9,15 @@ features and of logistic regression on the mean are combined,
 the f_c of row i being those of fits without its fold. The ridge predicts alone where the combination does not raise
 the out-of-fold log-likelihood by one standard error, and the mean's own scores (ridge and logistic regression on the
 mean) are used alone where all others together do not raise theirs by one.
+
+Where several layers are screened (:func:`average_heads`), there is no ridge. Strongly penalised logistic regressions on
+the queries of the middle layers are averaged with equal weights, which few rows cannot overfit:
+
+    p = softmax(a·(1/m) Σ_c f_c),      a = argmax Σ_i w_i [log p(y_i | x_i) + (r/n)²(1/K) Σ_k log p(k | x_i)],
+
+as if r²/n further rows had been drawn whose classes are random: a is near zero, and p near 1/K, where the n rows left
+out do not support more. The mean of the last layer joins, or replaces, the queries where that raises the likelihood by
+two standard errors.
 """
 
 from __future__ import annotations
@@ -26,13 +35,29 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.progress import Progress
+from spikepool.pooling.learned_report import Candidate
 from spikepool.pooling.learning_rows import LearningRows
 from spikepool.pooling.registry import Pooling
 from spikepool.pooling.rules import RulePooling
-from spikepool.pooling.selection import ERRORS_REQUIRED, Choice, Task
-from spikepool.pooling.stacking import paired
+from spikepool.pooling.selection import (
+    ERRORS_REQUIRED,
+    SCREENED,
+    Choice,
+    Fitted,
+    Options,
+    Task,
+    middle_layers,
+    poolings,
+)
+from spikepool.pooling.stacking import fit_scale, paired
 from spikepool.ridge.folds import Standardised
+from spikepool.ridge.gcv import RidgeFit
 
+# Screened heads: inverse penalty times the number of features, r, rows that are left out in all (with many rows some
+# folds only train), and the standard errors of likelihood that the mean needs to join. Chosen on tweets (emotion,
+# offence, irony, hate, topic) and 20 classes of banking77; see docs/benchmarks/choose.md.
+STRENGTH, RANDOM_ROWS, ROWS_LEFT_OUT, ERRORS_TO_JOIN = 3.0, 16.0, 300, 2.0
 # Inverse penalty on standardised features: scikit-learn's default.
 INVERSE_PENALTY, STEPS, TOLERANCE = 1.0, 200, 1e-3
 # Rows times features (at most the rows) times classes beyond which a head would take longer than comparing poolings.
@@ -69,10 +94,13 @@ class LogisticFeatures:
         Features; used up.
     weights : array (n,)
         Row weights.
+    strength : float, optional
+        Inverse penalty times F; by default the inverse penalty is ``INVERSE_PENALTY``.
     """
 
-    def __init__(self, C: FloatArray, weights: FloatArray) -> None:
+    def __init__(self, C: FloatArray, weights: FloatArray, strength: float | None = None) -> None:
         self.weights = weights
+        self.inverse_penalty = INVERSE_PENALTY if strength is None else strength / C.shape[1]
         self.standard = Standardised.of(C, weights)
         self.S = self.Z = self.standard(C)
         n, F = C.shape
@@ -81,7 +109,7 @@ class LogisticFeatures:
 
     def _fit(self, rows: IntArray, codes: IntArray, classes: int) -> tuple[FloatArray, FloatArray]:
         """Coefficients on Z and intercepts, for classes 0 to K − 1."""
-        model = LogisticRegression(C=INVERSE_PENALTY, max_iter=STEPS, tol=TOLERANCE)
+        model = LogisticRegression(C=self.inverse_penalty, max_iter=STEPS, tol=TOLERANCE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # early stopping acts as a penalty
             warnings.simplefilter("ignore", UserWarning)  # many classes for few rows: the check of y has warned
@@ -140,6 +168,130 @@ class Heads:
     mean: bool = False
 
 
+def two_classes_everywhere(codes: IntArray, folds: IntArray) -> bool:
+    """Whether two classes remain without any of the folds."""
+    return all(len(np.unique(codes[folds != k])) > 1 for k in range(int(folds.max()) + 1))
+
+
+def too_large(rows: LearningRows, pooling: Pooling, K: int) -> bool:
+    """Whether a head on the features of these rows would take too long."""
+    n, width = rows.source.n, len(pooling.feature_names(rows.source.d))
+    return n * min(n, width) * K > MOST_WORK or 4 * n * width > MOST_BYTES
+
+
+def logistic_head(
+    rows: LearningRows,
+    pooling: Pooling,
+    without: Sequence[Pooling],
+    task: Task,
+    codes: IntArray,
+    K: int,
+    over: Callable[..., list[Any]],
+    strength: float | None = None,
+) -> tuple[LogisticFit, FloatArray]:
+    """Logistic regression on a pooling, and out-of-fold scores (n, K); `without` are the poolings of each fold."""
+
+    def logistic(pooling: Pooling) -> LogisticFeatures:
+        return LogisticFeatures(rows.features(pooling, np.float32), task.weights, strength)
+
+    whole = logistic(pooling)
+
+    def one_fold(k: int) -> tuple[IntArray, FloatArray]:
+        train, test = np.flatnonzero(task.folds != k), np.flatnonzero(task.folds == k)
+        head = logistic(without[k]) if without else whole
+        return test, head.scores(train, test, codes, K)
+
+    left_out = np.zeros((len(codes), K))
+    for test, scores in over(one_fold, int(task.folds.max()) + 1):
+        left_out[test] = scores
+    return whole.fit(codes, K), left_out
+
+
+def average_heads(
+    layers: Sequence[Any],
+    rows_of: Callable[[Any], LearningRows],
+    task: Task,
+    options: Options,
+    over: Callable[..., list[Any]],
+    progress: bool | None = None,
+) -> tuple[Task, Choice, Heads] | None:
+    """Queries of the middle layers and the mean of the last: the rows left out, what predicts, and its heads.
+
+    None where a head would be too large, or nothing can be judged. Parameters as
+    :func:`spikepool.pooling.selection.compare`.
+    """
+    spec, last = poolings()[SCREENED], layers[-1]
+    K = max(2, task.Y.shape[1])
+    codes = np.where(task.Y[:, 0] > 0, 1, 0) if K == 2 else task.Y.argmax(axis=1)
+    count = int(task.folds.max()) + 1
+    used = min(count, -(-ROWS_LEFT_OUT * count // len(codes)))
+    folds = np.where(task.folds < used, task.folds, -1)
+    task = replace(task, folds=folds, judging=np.where(folds >= 0, task.judging, 0.0))
+    weights = task.judging
+    if not weights.any() or not two_classes_everywhere(codes, folds):
+        return None
+    fitted: list[tuple[Any, Pooling, LogisticFit, FloatArray]] = []
+    middle = middle_layers(layers)
+    with Progress(len(middle) + 1, "fitting layers", show=progress) as bar:
+        for layer in (last, *middle):
+            rows = rows_of(layer)
+            without: list[Pooling] = []
+            pooling: Pooling = RulePooling("mean")
+            if fitted:
+                trains = [*(np.flatnonzero(folds != k) for k in range(used)), np.arange(len(codes))]
+
+                def learned(k: int, rows: LearningRows = rows, trains: list[IntArray] = trains) -> Pooling:
+                    return spec.fit(rows, task.Y, task.weights, trains[k], options)  # type: ignore[no-any-return]
+
+                *without, pooling = over(learned, used + 1)
+            if too_large(rows, pooling, K):
+                return None
+            fitted.append((layer, pooling, *logistic_head(rows, pooling, without, task, codes, K, over, STRENGTH)))
+            bar.advance()
+    here = folds >= 0
+
+    def scaled(parts: Sequence[int]) -> tuple[float, FloatArray]:
+        """The scale of an average, and its logarithms of probabilities."""
+        average = np.mean([fitted[c][3] for c in parts], axis=0)
+        a = fit_scale(average[here], codes[here], weights[here], RANDOM_ROWS**2 / here.sum())
+        return a, np.asarray(log_softmax(a * average, axis=1))
+
+    at = np.arange(len(codes)), codes
+    everything = list(range(len(fitted)))
+    parts, (a, logs) = everything[1:], scaled(everything[1:])
+    for other in (everything, everything[:1]):
+        b, others = scaled(other)
+        gain, error = paired(others[at] - logs[at], weights, task.clusters)
+        if gain > ERRORS_TO_JOIN * error:
+            parts, a, logs = other, b, others
+    alone = [scaled([c])[1] for c in everything]
+    right = [(one.argmax(axis=1) == codes) * 1.0 for one in alone]
+    level = task.Y * 0 + weights @ task.Y / weights.sum()
+
+    def candidate(c: int) -> Candidate:
+        losses = [float(weights @ task.loss(values)) for values in (_targets(alone[c]), level)]
+        score, gain = float(weights @ right[c] / weights.sum()), paired(right[c] - right[0], weights, task.clusters)
+        share = 1 / len(parts) if c in parts else 0.0
+        return Candidate(fitted[c][1].name, c > 0, score, *gain, losses[0] / (losses[1] or 1.0), share, fitted[c][0])
+
+    def single(c: int) -> Fitted:
+        layer, pooling, fit, _ = fitted[c]
+        coef, intercept = (part[..., 1:] - part[..., :1] if K == 2 else part for part in (fit.coef, fit.intercept))
+        linear = RidgeFit(coef, intercept, float("nan"))
+        return Fitted(layer, pooling, lambda: linear, _targets(alone[c]), c > 0, 0.0)
+
+    table = tuple(candidate(c) for c in everything)
+    best = single(min(parts, key=lambda c: table[c].loss))
+    gain, error = paired((logs.argmax(axis=1) == codes) - right[0], weights, task.clusters)
+    choice = Choice((), best, single(0), _targets(logs), table, gain, error, "average")
+    return task, choice, Heads(0.0, tuple((a / len(parts), *fitted[c][:3]) for c in parts), np.exp(logs))
+
+
+def _targets(logs: FloatArray) -> FloatArray:
+    """Probabilities as predictions of the targets −1 and 1, (n, K) or (n, 1) for two classes."""
+    return np.asarray(2 * np.exp(logs[:, 1:] if logs.shape[1] == 2 else logs) - 1)
+
+
 def mix_heads(
     choice: Choice,
     rows_of: Callable[[Any], LearningRows],
@@ -167,7 +319,6 @@ def mix_heads(
         Map over the folds.
     """
     n, K = ridge.shape
-    count = int(task.folds.max()) + 1
     best, mean = choice.best, choice.mean
     candidates: list[tuple[Any, Pooling, Sequence[Pooling]]] = [(best.layer, best.pooling, best.without)]
     if best.pooling.name != "mean":
@@ -177,30 +328,13 @@ def mix_heads(
     used: list[tuple[Any, Pooling]] = []
     fits: list[LogisticFit] = []
     scores: list[FloatArray] = []
-    every_fold_has_two = all(len(np.unique(codes[task.folds != k])) > 1 for k in range(count))
-    for layer, pooling, without in candidates if every_fold_has_two else ():
+    for layer, pooling, without in candidates if two_classes_everywhere(codes, task.folds) else ():
         rows = rows_of(layer)
-        width = len(pooling.feature_names(rows.source.d))
-        if n * min(n, width) * K > MOST_WORK or 4 * n * width > MOST_BYTES:
+        if too_large(rows, pooling, K):
             continue
-
-        def logistic(pooling: Pooling, rows: LearningRows = rows) -> LogisticFeatures:
-            return LogisticFeatures(rows.features(pooling, np.float32), task.weights)
-
-        whole = logistic(pooling)
-
-        def one_fold(
-            k: int, whole: LogisticFeatures = whole, without: Sequence[Pooling] = without
-        ) -> tuple[IntArray, FloatArray]:
-            train, test = np.flatnonzero(task.folds != k), np.flatnonzero(task.folds == k)
-            head = logistic(without[k]) if without else whole
-            return test, head.scores(train, test, codes, K)
-
-        left_out = np.empty((n, K))
-        for test, shares in over(one_fold, count):
-            left_out[test] = shares
+        fit, left_out = logistic_head(rows, pooling, without, task, codes, K, over)
         used.append((layer, pooling))
-        fits.append(whole.fit(codes, K))
+        fits.append(fit)
         scores.append(left_out)
     weights = task.judging
     if not weights.any():

@@ -20,7 +20,7 @@ from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.memory import task_threads
-from spikepool.pooling.heads import Head, Heads, LogisticFeatures, head_rows, mix_heads
+from spikepool.pooling.heads import STRENGTH, Head, Heads, LogisticFeatures, average_heads, head_rows, mix_heads
 from spikepool.pooling.learned_base import LearnedPooling
 from spikepool.pooling.learned_report import BY_LIKELIHOOD, ClassScores, class_scores_table
 from spikepool.pooling.learning_rows import balanced_rows
@@ -74,6 +74,9 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     max_samples : int or None, default=3000
         Poolings are compared on at most this many rows (of a larger or stored input: and half a gigabyte); the ridges
         in use are fitted on all.
+    effort : {"screened", "full"}, default="screened"
+        With several layers: average logistic regressions on learned queries of three middle layers, or make the full
+        comparison of poolings in the best layers, which takes about four times as long. Without effect for one layer.
     empty : {"error", "zero"}, default="error"
         Rows in which nothing is observed: an error that names them, or features of zero.
     progress : bool, optional
@@ -89,8 +92,9 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         The single candidate of least out-of-fold squared error, or the mean where nothing is better than it.
     layer_ : hashable or None
         Layer of ``decision_``; None where X has one layer. ``layers_`` has all of them.
-    prediction_ : {"mean", "single", "stack"}
-        What predicts: the mean, ``decision_`` alone, or the stack.
+    prediction_ : {"mean", "single", "stack", "average"}
+        What predicts: the mean, ``decision_`` alone, the stack, or (layers that were screened) the average of logistic
+        regressions.
     candidates_ : tuple of Candidate
         Every candidate with ``name``, ``layer``, ``score`` (cross-validated), ``gain`` over the mean and its standard
         ``error``, ``loss`` and ``weight`` in the stack; empty unless several were compared.
@@ -120,9 +124,10 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     classes_ : array
         Class labels.
     coef_, intercept_ : arrays of shape (k, F) and (k,)
-        Ridge coefficients on the features of ``decision_``; k = 1 for two classes.
+        Ridge coefficients on the features of ``decision_``; k = 1 for two classes. Those of logistic regression where
+        ``prediction_`` is "average".
     ridge_ : float
-        Its penalty.
+        Penalty of the ridge; NaN for logistic regression.
     n_features_in_, n_positions_, n_features_out_ : int
         Sizes seen in fit.
 
@@ -162,6 +167,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         folds: int = 4,
         max_steps: int = 25,
         max_samples: int | None = 3000,
+        effort: str = "screened",
         empty: str = "error",
         progress: bool | None = None,
         random_state: Any = 0,
@@ -179,6 +185,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
             folds=folds,
             max_steps=max_steps,
             max_samples=max_samples,
+            effort=effort,
             empty=empty,
             progress=progress,
             random_state=random_state,
@@ -218,14 +225,15 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         def correct(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(self._decide(values) == codes[rows], dtype=np.float64)
 
-        comparison = self._compare(sources, Y, codes, groups, weights, correct)
+        comparison = self._compare(sources, Y, codes, groups, weights, correct, average_heads)
         task, choice = comparison.task, comparison.choice
         own = np.where(task.Y[:, 0] > 0, 1, 0) if k == 2 else task.Y.argmax(axis=1)
         judged = bool(np.isfinite(choice.values).all())
-        self.scale_ = fit_scale(choice.values, own, task.weights) if judged else DEFAULT_SCALE
-        heads = Heads(1.0, (), probabilities(choice.values, self.scale_))
-        if judged and len(np.unique(task.folds)) == int(self.folds):
-            mean_scale = fit_scale(choice.mean.values, own, task.weights)
+        left_out = task.weights * (task.folds >= 0)
+        self.scale_ = fit_scale(choice.values, own, left_out) if judged else DEFAULT_SCALE
+        heads = comparison.heads or Heads(1.0, (), probabilities(choice.values, self.scale_))
+        if comparison.heads is None and judged and len(np.unique(task.folds)) == int(self.folds):
+            mean_scale = fit_scale(choice.mean.values, own, left_out)
             scores = (self.scale_ * class_scores(choice.values), mean_scale * class_scores(choice.mean.values))
             with task_threads(large=len(own) * k > HEADS_THREADED, most=2) as over:
                 heads = mix_heads(choice, comparison.rows_of, task, own, *scores, over)
@@ -239,9 +247,9 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
             where = "" if layer is None else f" @ {layer}"
             self.head_shares_[f"logistic {pooling.name}{where}"] = share
         classes = heads.values.argmax(axis=1)
-        self.accuracy_ = float(task.weights @ (classes == own) / task.weights.sum()) if judged else float("nan")
+        self.accuracy_ = float(left_out @ (classes == own) / left_out.sum()) if judged else float("nan")
         self.class_scores_: tuple[ClassScores, ...] = (
-            class_scores_table(self.classes_, own, classes, task.weights) if judged else ()
+            class_scores_table(self.classes_, own, classes, left_out) if judged else ()
         )
         self.coef_, self.intercept_ = self._ridge.coef.T, self._ridge.intercept
         return self
@@ -259,7 +267,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
                 C[np.isin(np.arange(start, start + len(C)), rows)].astype(np.float32)
                 for start, C in self._feature_chunks(sources[layer], pooling)
             ]
-            again = LogisticFeatures(np.concatenate(chunks), weights[rows]).fit(codes[rows], classes)
+            strength = None if self._parts else STRENGTH
+            again = LogisticFeatures(np.concatenate(chunks), weights[rows], strength).fit(codes[rows], classes)
             refitted.append((share, layer, pooling, again))
         return tuple(refitted)
 
@@ -285,7 +294,10 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     def _scores(self, X: Any, mask: Any) -> FloatArray:
         """Scores (n, K) of the classes, whose softmax are the probabilities."""
         check_is_fitted(self, "weights_")
-        scores = self.head_shares_["ridge"] * self.scale_ * class_scores(self._predict_values(X, mask))
+        share = self.head_shares_["ridge"]
+        if not share:
+            return self._predict_values(X, mask, self._heads)
+        scores = share * self.scale_ * class_scores(self._predict_values(X, mask))
         return scores + self._predict_values(X, mask, self._heads) if self._heads else scores
 
     def decision_function(self, X: Any, mask: Any = None) -> FloatArray:

@@ -56,6 +56,7 @@ from spikepool.ridge.folds import StreamedRidge
 LEARNING_BYTES = 2**29
 # Fewer rows than this in each fold leave nothing to compare poolings by.
 ROWS_PER_FOLD = 4
+EFFORTS = ("screened", "full")
 # Numbers in the learning rows from which the folds are worth threads of their own.
 THREADED_SIZE = 1 << 22
 
@@ -83,6 +84,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         folds: int = 4,
         max_steps: int = 25,
         max_samples: int | None = 3000,
+        effort: str = "screened",
         empty: str = "error",
         progress: bool | None = None,
         random_state: Any = 0,
@@ -98,6 +100,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         self.folds = folds
         self.max_steps = max_steps
         self.max_samples = max_samples
+        self.effort = effort
         self.empty = empty
         self.progress = progress
         self.random_state = random_state
@@ -108,6 +111,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
     def _options(self) -> Options:
         check.choice(self.empty, "empty", EMPTY)
+        check.choice(self.effort, "effort", EFFORTS)
         check.choice(self.pooling, "pooling", pooling_names())
         check.size(self.folds, "folds", minimum=2)
         check.size(self.n_components, "n_components")
@@ -179,6 +183,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         groups: Any,
         weights: FloatArray,
         score: Any,
+        average: Any = None,
     ) -> Comparison:
         """Compare poolings on at most `max_samples` rows.
 
@@ -196,6 +201,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             Row weights; rows of weight zero are left out.
         score : callable
             ``score(values, rows)``: score of rows, given predicted values and their numbers.
+        average : callable, optional
+            :func:`spikepool.pooling.heads.average_heads`, for layers that are screened.
         """
         options, seed = self._options(), self._seed()
         last = list(sources)[-1]
@@ -219,11 +226,13 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         if self.pooling == "auto" and not task.judging.any():
             names, self.reason_ = ("mean",), "no class is in two folds, so that no prediction can be judged"
 
-        held: dict[Any, LearningRows] = {}  # of one layer at a time
+        whole = source.in_memory and len(rows) == source.n  # nothing is copied
+        held: dict[Any, LearningRows] = {}  # else of one layer at a time
 
         def rows_of(layer: Any) -> LearningRows:
             if layer not in held:
-                held.clear()
+                if not whole:
+                    held.clear()
                 tokens = part if layer == last else rows_in_memory(sources[layer], rows)
                 sink = None if self.sink == "auto" else bool(self.sink)
                 held[layer] = read_learning_rows(tokens, merged, int(self.n_components), sink, streamed=streamed)
@@ -232,22 +241,19 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         def row_score(values: FloatArray) -> FloatArray:
             return np.asarray(score(values, rows))
 
+        screened = self.effort == "screened" and len(sources) > 1 and len(names) > 1
         with task_threads(large=part.n * part.T * part.d > THREADED_SIZE, most=2) as over_tasks:
-            choice = compare(
-                tuple(sources),
-                rows_of,
-                task,
-                names,
-                row_score,
-                options,
-                over_tasks,
-                self.progress,
-            )
+            given = (tuple(sources), rows_of, task)
+            averaged = average(*given, options, over_tasks, self.progress) if screened and average else None
+            if averaged:
+                task, choice, heads = averaged
+                return Comparison(sources, task, choice, rows_of, streamed, heads)
+            choice = compare(*given, names, row_score, options, over_tasks, self.progress, screened=screened)
         return Comparison(sources, task, choice, rows_of, streamed)
 
     def _finish(self, comparison: Comparison, Y: FloatArray, weights: FloatArray) -> None:
         """Fit the ridges in use on all rows, and set the attributes."""
-        if comparison.streamed:
+        if comparison.streamed and comparison.heads is None:
             total = float(comparison.task.weights.sum())
             comparison = replace(
                 comparison, choice=self._fit_all(comparison.choice, comparison.sources, Y, weights, total)

@@ -132,7 +132,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
             line += f"; tokens cut to {self._pooling.components} components"
         shares = getattr(self, "head_shares_", {"ridge": 1.0})
         if len(shares) > 1:
-            mixed = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+            mixed = ", ".join(f"{name} {share:.2f}" for name, share in shares.items() if share)
             line += f"\nscores added: {mixed}; accuracy {self.accuracy_:.3f} on rows left out"
         if not self.candidates_:
             return line
@@ -160,6 +160,9 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
         if self.prediction_ == "single":
             return f"{gain} over the mean; the stack of candidates was not better by one standard error"
         used = sum(c.weight > 0 for c in self.candidates_)
+        if self.prediction_ == "average":
+            layers = ", ".join(str(c.layer) for c in self.candidates_ if c.weight)
+            return f"{gain} over the mean for the average of layers {layers}"
         return f"best of {used} in the stack, which is {gain} over the mean"
 
     def plot(

@@ -221,11 +221,13 @@ def _linear(pooling: Any, coef: FloatArray, g: Graph, tokens: Tokens, mask: str)
 def head_graph(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> list[Any]:
     """Add the linear models on the tokens of each layer; returns the outputs of the graph."""
     helper, kinds = g.onnx.helper, g.onnx.TensorProto
-    values = _values(estimator, g, layers, mask)
+    values = _values(estimator, g, layers, mask) if estimator._parts else ""
     if hasattr(estimator, "classes_"):
         K = len(estimator.classes_)
-        scores = g.op("Concat", g.op("Neg", values), values, axis=1) if K == 2 else values
-        total = g.op("Mul", scores, g.const(estimator.head_shares_["ridge"] * estimator.scale_))
+        total = g.const(np.zeros((1, K)))
+        if values:
+            scores = g.op("Concat", g.op("Neg", values), values, axis=1) if K == 2 else values
+            total = g.op("Mul", scores, g.const(estimator.head_shares_["ridge"] * estimator.scale_))
         for weight, layer, pooling, fit in estimator._heads:
             part = _linear(pooling, weight * fit.coef, g, layers[layer], mask)
             total = g.op("Add", total, g.op("Add", part, g.const(weight * fit.intercept)))

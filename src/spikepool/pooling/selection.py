@@ -9,7 +9,8 @@ standard errors of the paired difference in squared error, the weights of the st
 2. the single candidate of least squared error is used alone if the stack is not better than it by more than that;
 3. otherwise the stack predicts. `transform` gives the features of the single candidate.
 
-Of several layers all are compared by their mean; the best two and the last are compared in full. The ranking is made
+Of several layers three in the middle are compared by learned queries, with the mean of the last (``SCREENED``). With
+``effort="full"`` all are compared by their mean, and the best two and the last by every pooling; that ranking is made
 without each fold as well, so that the judgement of a fold's stack has not seen its labels.
 
 Every pooling by name: those of the package, which are registered here, and those of others.
@@ -61,6 +62,9 @@ def candidate_names() -> tuple[str, ...]:
 ERRORS_REQUIRED = 1.0
 # Layers that are compared in full, beside the last.
 BEST_LAYERS = 2
+# What is compared without ``effort="full"`` where there are several layers: the mean of the last, and this pooling at
+# these fractions of the depth. benchmarks/studies/text_table.py has what that costs in accuracy and saves in time.
+SCREENED, MIDDLE = "queries", (1 / 2, 2 / 3, 5 / 6)
 
 # Score of each row, larger is better, given predicted values.
 Score = Callable[[FloatArray], FloatArray]
@@ -138,7 +142,7 @@ class Choice:
         The table.
     gain, error : float
         Score of what is in use minus that of the mean, and its standard error.
-    prediction : {"mean", "single", "stack"}
+    prediction : {"mean", "single", "stack", "average"}
         What predicts; "single" as well where one pooling was asked for.
     """
 
@@ -173,6 +177,8 @@ class Comparison:
         Learning rows of a layer.
     streamed : bool
         Whether there are more rows than the learning rows.
+    heads : Heads or None
+        Of screened layers: the logistic heads that predict.
     """
 
     sources: dict[Any, TokenInput]
@@ -180,6 +186,7 @@ class Comparison:
     choice: Choice
     rows_of: Callable[[Any], LearningRows]
     streamed: bool
+    heads: Any = None
 
 
 def fit_candidate(
@@ -243,6 +250,8 @@ def compare(
     options: Options,
     over_tasks: Map,
     progress: bool | None = None,
+    *,
+    screened: bool = False,
 ) -> Choice:
     """Fit every candidate and choose; see the module's docstring.
 
@@ -264,10 +273,20 @@ def compare(
         Map over the folds of a learned candidate; they share nothing, so threads do not change the numbers.
     progress : bool, optional
         Show a progress bar.
+    screened : bool
+        Compare ``SCREENED`` in the middle layers with the mean of the last, and nothing else.
     """
     specs = poolings()
     fits: list[Fitted] = []
     last = layers[-1]
+    if screened:
+        middle = middle_layers(layers)
+        with Progress(len(middle) + 1, "comparing poolings", show=progress) as bar:
+            for layer, name in [(last, names[0]), *((layer, SCREENED) for layer in middle)]:
+                fits.append(fit_candidate(specs[name], layer, rows_of(layer), task, options, over_tasks))
+                _ = fits[-1].ridge
+                bar.advance()
+        return _decide(fits, task, score, None, compared=bool(task.judging.any()))
     full = min(len(layers), BEST_LAYERS + 1)
     with Progress(len(layers) + full * (len(names) - 1), "comparing poolings", show=progress) as bar:
         for layer in layers:
@@ -291,6 +310,11 @@ def compare(
         keep = [_chosen_layers(ranks.sum(axis=0) - ranks[k], layers) for k in range(len(ranks))]
         allowed = np.array([[f.layer in which for f in order] for which in keep])
     return _decide(order, task, score, allowed, compared=len(order) > 1 and bool(task.judging.any()))
+
+
+def middle_layers(layers: Sequence[Any]) -> list[Any]:
+    """The layers at the fractions ``MIDDLE`` of the depth."""
+    return list(dict.fromkeys(layers[round(place * (len(layers) - 1))] for place in MIDDLE))
 
 
 def _layer_ranks(means: Sequence[Fitted], task: Task) -> FloatArray:

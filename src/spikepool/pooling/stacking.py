@@ -98,14 +98,19 @@ def class_scores(values: FloatArray) -> FloatArray:
     return np.column_stack([-values, values]) if values.shape[1] == 1 else values
 
 
-def fit_scale(values: FloatArray, codes: IntArray, weights: FloatArray) -> float:
-    """The scale a of largest likelihood, given out-of-fold values (n, k), classes (n,) and row weights."""
+def fit_scale(values: FloatArray, codes: IntArray, weights: FloatArray, random_rows: float = 0.0) -> float:
+    """The scale a of largest likelihood, given out-of-fold values (n, k), classes (n,) and row weights.
+
+    With `random_rows`, as if so many rows more had been drawn, of the same scores and of random classes.
+    """
     scores = class_scores(values)
     right = scores[np.arange(len(codes)), codes]
+    more = random_rows / len(codes)
+    right = right + more * scores.mean(axis=1)
 
     def loss(log_scale: float) -> float:
         a = np.exp(log_scale)
-        return float(weights @ (logsumexp(a * scores, axis=1) - a * right))
+        return float(weights @ ((1 + more) * logsumexp(a * scores, axis=1) - a * right))
 
     return float(np.exp(minimize_scalar(loss, bounds=LOG_SCALE, method="bounded").x))
 

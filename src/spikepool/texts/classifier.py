@@ -100,12 +100,14 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         layers: Any = "all",
         max_tokens: int = 128,
         pooling: Any = None,
+        effort: str = "screened",
         progress: bool | None = None,
     ) -> None:
         self.encoder = encoder
         self.layers = layers
         self.max_tokens = max_tokens
         self.pooling = pooling
+        self.effort = effort
         self.progress = progress
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Any:
@@ -127,7 +129,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         rows, self.notes_ = self._rows(texts, names)
         self._fit_layers = names
         tokens, mask = _padded(rows, names or list(rows[0]), np.float16)
-        self.pooling_ = (self._default() if self.pooling is None else clone(self.pooling)).fit(
+        self.pooling_ = (self._default(effort=self.effort) if self.pooling is None else clone(self.pooling)).fit(
             tokens if len(tokens) > 1 else next(iter(tokens.values())),
             y,
             mask=mask,
@@ -314,7 +316,10 @@ class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
     max_tokens : int, default=128
         Longer texts are cut.
     pooling : LearnedPoolingClassifier, optional
-        How layers and poolings are compared; by default with default arguments.
+        How layers and poolings are compared; by default with default arguments and `effort`.
+    effort : {"screened", "full"}, default="screened"
+        Average logistic regressions on learned queries of three middle layers, or compare all poolings in the best
+        layers, which takes about four times as long.
     progress : bool, optional
         Show a progress bar; by default only for long work on a terminal.
 
