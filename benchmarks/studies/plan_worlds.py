@@ -19,6 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
 
 import spikepool as sp
 from spikepool.ridge.gcv import fit_ridge
@@ -170,6 +174,18 @@ def lognormal(n: int, rng: np.random.Generator) -> Pair:
     return np.exp(x), y
 
 
+def binary(dependence: float) -> Sampler:
+    """Eight binary columns, which may share a latent; the odds of the class are a sum over them."""
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        latent = np.sqrt(dependence) * rng.standard_normal((n, 1))
+        x = (latent + np.sqrt(1 - dependence) * rng.standard_normal((n, 8)) > 0).astype(float)
+        score = (x - 0.5) @ np.array([2.0, -1.5, 1.5, 1.0, -1.0, 1.0, 0.5, 0.0])
+        return x, (rng.random(n) < 1 / (1 + np.exp(-2 * score))).astype(int)
+
+    return draw
+
+
 # name: (sampler, pilot's rows, regression)
 KINDS: dict[str, tuple[Sampler, int, bool]] = {
     "two Gaussians, 300 features, distance 3": (two_gaussians(300, 3.0), 600, False),
@@ -203,11 +219,26 @@ KINDS: dict[str, tuple[Sampler, int, bool]] = {
     "groups of four, random labels": (grouped, 400, False),
     "random labels": (noisy(two_gaussians(60, 1.0), 1.0), 300, False),
     "flat curve": (two_gaussians(10, 2.0), 600, False),
+    "eight binary columns": (binary(0.0), 200, False),
+    "eight binary columns of one latent": (binary(0.3), 200, False),
+    "one positive in fourteen, macro F1": (two_gaussians(20, 2.5, 0.0, 0.07), 300, False),
+    "50 features, 60 rows, discriminant analysis": (two_gaussians(50, 3.5), 60, False),
+    "50 features, 400 rows, discriminant analysis": (two_gaussians(50, 2.0), 400, False),
+    "50 features, 60 rows, weak penalty, log loss": (two_gaussians(50, 2.0), 60, False),
     "regression, variances 1/rank": (regression(150, 1.0, 0.7), 300, True),
     "regression, equal variances": (regression(80, 0.0, 0.5), 200, True),
     "regression, 60 rows": (regression(40, 1.0, 1.0), 60, True),
     "regression, curved": (regression(60, 0.5, 0.5, 0.5), 300, True),
     "regression, t noise": (regression(100, 0.7, 0.7, 0.0, 3), 300, True),
+}
+
+
+# Kinds whose model is not ridge, or whose score is not accuracy or R².
+MODELS = {
+    "one positive in fourteen, macro F1": (LogisticRegression(), "f1_macro"),
+    "50 features, 60 rows, discriminant analysis": (LinearDiscriminantAnalysis(), "accuracy"),
+    "50 features, 400 rows, discriminant analysis": (LinearDiscriminantAnalysis(), "accuracy"),
+    "50 features, 60 rows, weak penalty, log loss": (LogisticRegression(C=1000, max_iter=300), "neg_log_loss"),
 }
 
 
@@ -226,9 +257,18 @@ def truth_of(name: str, known: dict) -> list[float]:
         sample, pilot, numbers = KINDS[name]
         rng = np.random.default_rng(zlib.crc32(name.encode()))
         x_new, y_new = sample(TESTED_NUMBERS if numbers else TESTED, rng)
+        if name in MODELS:
+            model, scoring = MODELS[name]
+
+            def score(x: np.ndarray, y: np.ndarray) -> float:
+                return get_scorer(scoring)(clone(model).fit(x, y), x_new, y_new)
+        else:
+
+            def score(x: np.ndarray, y: np.ndarray) -> float:
+                return true_score(x, y, x_new, y_new, numbers)
+
         known[name] = [
-            float(np.mean([true_score(*sample(pilot * m, rng), x_new, y_new, numbers) for _ in range(TRUTH_DRAWS)]))
-            for m in (1, *MULTIPLES)
+            float(np.mean([score(*sample(pilot * m, rng)) for _ in range(TRUTH_DRAWS)])) for m in (1, *MULTIPLES)
         ]
     return known[name]
 
@@ -245,21 +285,33 @@ def measure(draws: int, half: str, out: Path, only: str, seeds: int) -> None:
         truths.write_text(json.dumps(known))
         for seed in missing:
             x, y = sample(pilot, np.random.default_rng([zlib.crc32(name.encode()), seed]))
+            model, scoring = MODELS.get(name, (None, None))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                f = sp.forecast(
-                    x,
-                    y,
-                    n=[pilot * m for m in (1, *MULTIPLES)],
-                    task="regression" if numbers else "classification",
-                    random_state=seed,
-                )
+                try:
+                    f = sp.forecast(
+                        x,
+                        y,
+                        n=[pilot * m for m in (1, *MULTIPLES)],
+                        target=truth[2] if model is None else None,
+                        task="regression" if numbers else "classification",
+                        estimator=model,
+                        scoring=scoring,
+                        random_state=seed,
+                    )
+                except sp.SizeError:
+                    record = {"kind": name, "seed": seed, "truth": truth, "refused": True}
+                    with out.open("a") as file:
+                        file.write(json.dumps(record) + "\n")
+                    continue
             record = {
                 "kind": name,
                 "seed": seed,
                 "truth": truth,
                 "score": np.round(f.score, 4).tolist(),
                 "interval": np.round(f.interval, 4).tolist(),
+                "rows": getattr(f, "required_samples", None),
+                "probability": [round(p, 3) for _, p in getattr(f, "target_probability", None) or ()],
                 "flagged": bool(
                     f.verdict != "learning" or not f.self_check.ok or getattr(f, "warnings", getattr(f, "notes", ()))
                 ),
@@ -275,6 +327,10 @@ def table(out: Path) -> list[str]:
     rows = []
     for name in KINDS:
         mine = [c for c in cells if c["kind"] == name]
+        refused = sum(c.get("refused", False) for c in mine)
+        mine = [c for c in mine if not c.get("refused", False)]
+        if refused:
+            print(f"{name}: {refused} of {refused + len(mine)} refused")
         if not mine:
             continue
         truth, score = (np.array([c[field] for c in mine])[:, 1:] for field in ("truth", "score"))

@@ -45,6 +45,49 @@ def test_means_of_categories_are_learned():
     assert f.score[0] == pytest.approx(1 - within, abs=0.05)
 
 
+def binary(n, seed, dependence=0.0):
+    """Eight binary features, which share a latent if they depend on each other, and labels by their sum."""
+    rng = np.random.default_rng(seed)
+    latent = np.sqrt(dependence) * rng.standard_normal((n, 1)) + np.sqrt(1 - dependence) * rng.standard_normal((n, 8))
+    X = (latent > 0).astype(float)
+    score = (X - 0.5) @ np.array([2.0, -1.5, 1.5, 1, -1, 1, 0.5, 0])
+    return X, (rng.random(n) < 1 / (1 + np.exp(-2 * score))).astype(int)
+
+
+@pytest.mark.parametrize("dependence", [0.0, 0.3])
+def test_equal_rows_of_few_values_are_not_copies(dependence):
+    X, y = binary(200, 1, dependence)
+    given = read_pilot(X, y)
+    assert len(given.X) == 200
+    assert len(np.unique(given.groups)) == 200
+    assert not given.warnings
+
+
+def test_equal_rows_that_their_values_do_not_explain_are_copies():
+    """Twenty binary features hardly ever coincide: the same 100 rows twice are copies."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 2, (100, 20)).astype(float), rng.integers(0, 2, 100)
+    given = read_pilot(np.vstack([X, X]), np.tile(y, 2))
+    assert len(given.X) == 100
+    assert "100 of 200 rows are exact copies" in given.warnings[0]
+
+
+def test_accuracy_of_binary_features_is_that_of_new_rows():
+    """Left out with their equals, 200 rows were forecast .05 too low."""
+    truth = np.mean([_ridge_accuracy(*binary(400, 50 + seed)) for seed in range(6)])
+    errors = [sp.forecast(*binary(200, seed), n=[400]).score[0] - truth for seed in range(6)]
+    # standard error of the mean of six levels of 200 rows: .012
+    assert abs(np.mean(errors)) < 3 * np.sqrt(truth * (1 - truth) / 1200)
+
+
+def _ridge_accuracy(X, y):
+    new, labels = binary(20_000, 999)
+    coefficients = np.linalg.solve(
+        (X - X.mean(0)).T @ (X - X.mean(0)) + np.eye(8), (X - X.mean(0)).T @ (2.0 * y - 2 * y.mean())
+    )
+    return (((new - X.mean(0)) @ coefficients + 2 * y.mean() - 1 > 0) == labels).mean()
+
+
 def test_copies_with_one_label_are_still_merged():
     X = np.random.default_rng(0).standard_normal((100, 5))
     y = np.arange(100) % 3

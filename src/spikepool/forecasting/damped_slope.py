@@ -313,6 +313,15 @@ class ProcessCurve:
         """Curves (count, len(n)) of transformed scores that might be the true one."""
         return self.posterior(n).draw(count, rng)
 
+    def trend(self) -> float:
+        """Slope of the transformed score in log2 n, by generalised least squares, over its standard error."""
+        z, noise = self._points
+        assert noise is not None
+        design = np.vander(np.log2(self.n / self.n[-1]), 2)
+        precise = np.linalg.solve(noise + 1e-12 * np.eye(len(z)), np.column_stack([design, z]))
+        spread = np.linalg.inv(design.T @ precise[:, :2])
+        return float((spread @ design.T @ precise[:, 2])[0] / np.sqrt(spread[0, 0]))
+
     def misfit(self) -> float:
         """Root mean square difference of the scores and the fitted curve at the measured sizes."""
         return float(np.sqrt(np.mean((self.to_score(self.band(self.n, 0.9)[0]) - self.score) ** 2)))

@@ -33,7 +33,7 @@ from sklearn.utils import get_tags
 
 from spikepool.errors import InvalidInputError, SizeError
 from spikepool.forecasting.curve import fit_curve
-from spikepool.forecasting.damped_slope import FEWEST_SIZES, ProcessCurve, learner_family, learner_name
+from spikepool.forecasting.damped_slope import CLEAR, FEWEST_SIZES, ProcessCurve, learner_family, learner_name
 from spikepool.forecasting.leave_out import REWEIGHTINGS
 from spikepool.forecasting.pilot import FEWEST_TRAINED, FRACTIONS, measure_pilot
 from spikepool.forecasting.pilot_input import FOLDS, PilotInput
@@ -49,6 +49,10 @@ _LINEAR = "linear"
 Responses = dict[str, AnyArray]
 
 
+# Near interpolation, where learning curves fall and rise again (double descent), fits to labels in random order vary
+# more on new rows than on their training rows: warned of and refused from these ratios of mean squares. An unbounded
+# score is refused from this many times the loss of labels in random order.
+AMPLIFIED, INTERPOLATING, HARMFUL = 1.25, 2.0, 3.0
 # Variance rho of a score through the rows it is trained on, in units of that through the rows it is tested on.
 TRAINED_SHARE = 2.0
 
@@ -69,6 +73,16 @@ class MeasuredSizes:
         n sum_i w_is², 1 where every row has the same part in the training sets.
     linear : bool
         Whether the fitted estimators have coefficients.
+    varied : array (p,)
+        Whether predictions at a size differ between rows. Where a rare class is never predicted, the score does not
+        vary, and says nothing about the error of those that do.
+    shuffled : array (REWEIGHTINGS,)
+        Scores of the predictions at the largest size for labels in random orders.
+    amplification, noise_score : float
+        Of fits to labels in random order, at the largest size: mean square of the predictions of new rows over that of
+        training rows, and the score on new rows.
+    nothing : float
+        Score of a model that does not look at the features; NaN where the scorer does not accept it.
     """
 
     rows: int
@@ -77,6 +91,56 @@ class MeasuredSizes:
     without: FloatArray
     reuse: FloatArray
     linear: bool = False
+    varied: AnyArray | None = None
+    shuffled: FloatArray | None = None
+    amplification: float = 0.0
+    noise_score: float = np.nan
+    nothing: float = np.nan
+
+    def chance(self, bounded: bool) -> tuple[float | None, float]:
+        """Score of knowing nothing, None where unknown, and the one that a signal must exceed.
+
+        A constant prediction is no rival where the score punishes wrong predictions without limit: there the same
+        predictions of labels in random order are.
+        """
+        assert self.shuffled is not None
+        mean, error = float(self.shuffled.mean()), float(self.shuffled.std()) / np.sqrt(len(self.shuffled))
+        known = None if np.isnan(self.nothing) else self.nothing
+        if not bounded:
+            return known, mean
+        level = mean if known is None or mean > known + 2 * error else known
+        return level, level
+
+    def doubts(self, curve: ProcessCurve, bounded: bool, name: str) -> tuple[str, ...]:
+        """What to say of an estimator near interpolation, or of a class that it does not predict; raises SizeError.
+
+        An unbounded score of such an estimator is refused unless the measured curve clearly rises.
+        """
+        size, ratio, notes = int(self.n[-1]), self.amplification, []
+        harm = 1.0 if bounded else (curve.scale.high - self.noise_score) / max(curve.scale.high - self.nothing, 1e-300)
+        if ratio > INTERPOLATING or (harm > HARMFUL and curve.trend() < CLEAR):
+            seen = (
+                f"vary {ratio:.1f} times as much on new rows as on training rows"
+                if ratio > INTERPOLATING
+                else f"have {harm:.1f} times the loss of a constant prediction on new rows"
+            )
+            raise SizeError(
+                f"{name} is near interpolation: its predictions of labels in random order {seen}. The learning curve "
+                "falls and rises again (double descent), which smaller sizes do not show. Rows of the largest fit",
+                size,
+                "Regularise the estimator (shrinkage, a smaller C), use fewer features, or label several times as many",
+            )
+        if ratio > AMPLIFIED:
+            notes.append(
+                f"{name} is not far from interpolation at {size:,} rows: its predictions of labels in random order "
+                f"vary {ratio:.2f} times as much on new rows as on training rows, and the measured curve may be a dip"
+            )
+        if self.varied is not None and not self.varied.all():
+            notes.append(
+                f"at {int((~self.varied).sum())} of {len(self.n)} measured sizes {name} predicts the same for every "
+                "row: a class is too rare for the pilot's smaller sizes, and the forecast is likely too low"
+            )
+        return tuple(notes)
 
     def curve(
         self,
@@ -100,7 +164,8 @@ class MeasuredSizes:
         logs = np.log(np.clip(jackknife / np.sqrt(np.outer(variance, variance)), 0.05, 1.0))
         rate = max(-float((logs * apart).sum() / (apart**2).sum()), 1e-3)
         parts = np.exp(-rate * apart) + TRAINED_SHARE * (1 + np.diag(np.maximum(self.reuse - 1, 0.0)))
-        covariance = float(variance.mean()) * parts / np.outer(slope, slope)
+        varied = slice(None) if self.varied is None or not self.varied.any() else self.varied
+        covariance = float(variance[varied].mean()) * parts / np.outer(slope, slope)
         return ProcessCurve(self.n, score, covariance, scale, guide, family)
 
 
@@ -156,7 +221,7 @@ def measure_sizes(
     responses = _fit_all(model, X, y, tasks, n_jobs, progress, name)
     parts = rng.permutation(int(pilot.groups.max()) + 1)[pilot.groups] % REWEIGHTINGS
     classes = None if pilot.labels is None else np.unique(y)
-    kept, without, reason, linear = [], [], "", True
+    kept, without, varied, reason, linear = [], [], [], "", True
     for i, size in enumerate(sizes):
         of_block = slice(i * len(ends), (i + 1) * len(ends))
         together = _together(responses[of_block], [test for _, test in tasks[of_block]], n)
@@ -172,6 +237,8 @@ def measure_sizes(
             kept.append((size, values[0], n * weights @ weights))
             linear = linear and bool(together[_LINEAR].all())
             without.append(values[1:])
+            varied.append(len(np.unique(together["predict"], axis=0)) > 1)
+            last = together
     if len(kept) < FEWEST_SIZES:
         raise SizeError(
             f"{name} could be scored at {len(kept)} sizes of the pilot only, and {FEWEST_SIZES} are needed{reason}",
@@ -179,7 +246,40 @@ def measure_sizes(
             "Label more rows, or choose another scorer",
         )
     measured, score, reuse = np.array(kept).T
-    return MeasuredSizes(n, measured, score, np.array(without), reuse, linear)
+    orders = [rng.permutation(n) for _ in range(REWEIGHTINGS)]
+    chance = [_scores(model, scorer, X, y[order], classes, last, np.zeros(n), (-1,))[0] for order in orders]
+    noise = _noise_fits(model, scorer, X, y[orders[0]], classes, tasks[-len(ends) :])
+    return MeasuredSizes(
+        n, measured, score, np.array(without), reuse, linear, np.array(varied), np.array(chance), *noise
+    )
+
+
+def _noise_fits(
+    model: Any, scorer: Any, X: FloatArray, y: AnyArray, classes: AnyArray | None, tasks: list[Any]
+) -> tuple[float, float, float]:
+    """Amplification and score of fits to `y`, labels in random order, and the score of knowing nothing."""
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
+    ratios, parts = [], []
+    for train, test in tasks:
+        rows = np.concatenate([train, test])
+        values = _responses(model, X, y, train, rows)
+        for name in ("decision_function", "predict_proba", "predict"):
+            if name in values and np.issubdtype(values[name].dtype, np.number):
+                inside, outside = np.split(values[name].reshape(len(rows), -1).astype(np.float64), [len(train)])
+                centre = inside.mean(axis=0)
+                ratios.append(float(((outside - centre) ** 2).mean() / max(((inside - centre) ** 2).mean(), 1e-300)))
+                break
+        parts.append({name: value[len(train) :] for name, value in values.items()})
+    together = _together(parts, [test for _, test in tasks], len(X))
+    constant = (DummyRegressor() if classes is None else DummyClassifier()).fit(X, y)
+    scores = []
+    for answers in (OutOfFold(model, classes, together), constant):
+        try:
+            scores.append(float(scorer(answers, X, y)))
+        except (AttributeError, ValueError):
+            scores.append(np.nan)
+    return (float(np.median(ratios)) if ratios else 0.0), scores[0], scores[1]
 
 
 def folds(groups: IntArray, labels: IntArray | None, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -249,11 +349,12 @@ def _scores(
     y: AnyArray,
     classes: AnyArray | None,
     responses: Responses,
-    parts: IntArray,
+    parts: AnyArray,
+    left_out: tuple[int, ...] | None = None,
 ) -> FloatArray:
     """Score of all rows, then without each part of them; raises what the scorer raises."""
     values = []
-    for part in (-1, *np.unique(parts)):
+    for part in (-1, *np.unique(parts)) if left_out is None else left_out:
         rows = parts != part
         answers = OutOfFold(model, classes, {name: value[rows] for name, value in responses.items()})
         values.append(float(scorer(answers, X[rows], y[rows])))
@@ -304,12 +405,12 @@ def forecast_estimator(
     family = learner_family(model) or ("linear" if points.linear else None)
     curve = points.curve(scale, _ridge(pilot, scale, rng) if points.linear else None, family)
     assert curve.covariance is not None
+    bounded = bool(np.isfinite(scale.low) and np.isfinite(scale.high))
+    chance, beaten = points.chance(bounded)
     shares = None if pilot.labels is None else np.bincount(pilot.labels) / len(X)
-    chance = {"accuracy": None if shares is None else float(shares.max()), "r2": 0.0}.get(name or "")
-    if shares is not None and name == "balanced_accuracy":
-        chance = 1 / len(shares)
     errors = np.sqrt(np.diag(curve.covariance))
-    learned = chance is None or float(points.score.max()) - chance > 2 * float(errors[-1])
+    learned = float(points.score.max()) - beaten > 2 * float(errors[-1])
+    warnings += points.doubts(curve, bounded, _model_name(model))
     at = asked_sizes(n, len(X))
     warnings_ = tuple(curve.warnings())
     return Forecast(

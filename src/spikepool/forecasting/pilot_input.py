@@ -25,6 +25,9 @@ FEWEST_ROWS, SMALL_PILOT = 20, 60
 _REPEATED_SHARE, _UNLIKE_SHARE = 0.05, 0.1
 # Rows for each of the different features from which new rows will have features that were met: features are categories.
 _DRAWS_OF_A_FEATURE = 3
+# Equal rows over those that independent columns explain, up to which rows with unlike targets are coincidences: columns
+# that depend on each other coincide more often.
+_DEPENDENT_COLUMNS = 4.0
 # A row this many times as far from the mean as the median row, or a column that varies so many times as much as the
 # median one: it alone decides a principal direction.
 _DOMINATING = 30.0
@@ -177,15 +180,18 @@ def read_pilot(
         )
     distinct = len(description.counts)
     unlike = _recur_unlike(description.copies, Y)
-    draws = unlike and distinct * _DRAWS_OF_A_FEATURE <= len(X)
+    coincide = _coincide(X, description.copies, _DEPENDENT_COLUMNS if unlike else 1.0)
+    draws = coincide or (unlike and distinct * _DRAWS_OF_A_FEATURE <= len(X))
     kept = np.arange(len(X))
-    if unlike:
+    if coincide and distinct * _DRAWS_OF_A_FEATURE > len(X):
+        pass  # rows like any others: new ones coincide with them as often
+    elif unlike:
         way = "taken for independent draws" if draws else "left out together"
         notes.append(
             f"the {len(X)} rows have {distinct} different features, and rows with the same ones differ in y: they are "
             f"{way} and not merged as copies"
         )
-    else:
+    elif not draws:
         same_row = np.unique(np.column_stack([description.copies, Y]), axis=0, return_inverse=True)[1].ravel()
         kept = np.sort(np.unique(same_row, return_index=True)[1])
         copies = description.caution("duplicates")
@@ -246,6 +252,25 @@ def _dependence(facts: Description, kept: IntArray) -> tuple[list[Caution], IntA
             share = f"{facts.near_share:.0%} of the rows have a near copy"
             cautions[0] = Caution("near-duplicates", f"{share}: they are left out together, as {count:,} groups")
     return [caution for caution in cautions if caution is not None], number
+
+
+def _coincide(X: FloatArray, same: IntArray, factor: float) -> bool:
+    """Whether equal rows are as many as the few values of their columns explain.
+
+    With frequencies f_jv of the values v of column j, two rows with independent columns are equal with probability
+    prod_j sum_v f_jv². Copies of rows that were measured are many more than that.
+    """
+    sizes = np.bincount(same).astype(np.float64)
+    pairs = float((sizes * (sizes - 1)).sum()) / 2
+    if pairs == 0:
+        return False
+    chance = 1.0
+    for column in X.T:
+        chance *= float(((np.unique(column, return_counts=True)[1] / len(X)) ** 2).sum())
+        if chance * len(X) ** 2 < 1:
+            return False
+    expected = chance * len(X) * (len(X) - 1) / 2
+    return bool(pairs <= factor * expected + 3 * np.sqrt(expected))
 
 
 def _recur_unlike(same: IntArray, Y: FloatArray) -> bool:
