@@ -25,8 +25,8 @@ PICTURES = ("spectrum", "spans", "rows")
 _SMALLEST_CURVE = 5
 _TITLES = {
     "spectrum": "Eigenvalues of the features",
-    "spans": "Agreement of the top k components with the population's",
-    "rows": "Agreement that more rows would bring",
+    "spans": "Overlap of the top k components",
+    "rows": "Overlap with more rows",
 }
 
 

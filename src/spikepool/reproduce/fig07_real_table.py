@@ -71,7 +71,7 @@ def compute(settings: Settings) -> xr.Dataset:
 
 def draw(ds: xr.Dataset) -> Figure:
     """Decay of the singular values, bulk against its law, and counts under each null."""
-    figure, axes = plotting.new_figure(1, 3, width=12.6, height=4.2, width_ratios=[1, 1.15, 0.9])
+    figure, axes = plotting.new_figure(1, 3, width=10.2, height=3.9, width_ratios=[1, 1.15, 0.9])
     decay, bulk, nulls = axes[0]
     k, edge, threshold = ds.attrs["outliers"], ds.attrs["edge"], ds.attrs["threshold"]
     values = ds["singular_values"].values

@@ -94,7 +94,7 @@ def compute(settings: Settings) -> xr.Dataset:
 
 def draw(ds: xr.Dataset) -> Figure:
     """Residuals of the alignment, the root of the quadratic, and causal against mean."""
-    figure, axes = plotting.new_figure(1, 3, width=12.6, height=4.3)
+    figure, axes = plotting.new_figure(1, 3, width=10.4, height=3.9)
     _draw_residuals(axes[0, 0], ds)
     _draw_roots(axes[0, 1], ds)
     _draw_advantage(axes[0, 2], ds)

@@ -143,7 +143,7 @@ def _equal_gain(settings: Settings, sizes: Sizes, fine: FloatArray, trials: int)
 
 def draw(ds: xr.Dataset) -> Figure:
     """Top two eigenvalues without centring, the top eigenvector's alignment, and weights of equal alpha/kappa."""
-    figure, axes = plotting.new_figure(1, 3, width=13.4, height=4.2)
+    figure, axes = plotting.new_figure(1, 3, width=10.4, height=3.9)
     left, right, last = axes[0]
     for name in ds["equal_weights"].values:
         part = ds.sel(equal_weights=name)

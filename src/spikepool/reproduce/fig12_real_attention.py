@@ -73,7 +73,7 @@ def compute(settings: Settings) -> xr.Dataset:
 def draw(ds: xr.Dataset) -> Figure:
     """Above: accuracy of every head by layer, in points over the mean; below: against its gain in alpha/kappa."""
     cases = [str(case) for case in ds["case"].values]
-    figure, axes = plotting.new_figure(2, len(cases), width=3.2 * len(cases), height=6.6, sharey=True)
+    figure, axes = plotting.new_figure(2, len(cases), width=2.7 * len(cases), height=6.4, sharey=True)
     colors = {"reader": palette.METHODS["mean"].on_light, "average": palette.METHODS["causal"].on_light}
     learned = palette.method_style("learned")
     for column, (letter, case) in enumerate(zip("abcdefgh", cases, strict=False)):
@@ -115,7 +115,7 @@ def draw(ds: xr.Dataset) -> Figure:
         bottom.set_xscale("log")
         bottom.set_xticks(_RATIO_TICKS, [f"{tick:g}" for tick in _RATIO_TICKS])
         bottom.minorticks_off()
-        bottom.set_xlabel(r"$\alpha/\kappa$ of the head over that of the mean")
+        bottom.set_xlabel(r"$\alpha/\kappa$ over that of the mean")
         bottom.axvline(1.0, color=palette.MUTED, linewidth=0.8)
         for ax in (top, bottom):
             ax.axhline(0.0, color=palette.MUTED, linewidth=0.8)
@@ -125,7 +125,7 @@ def draw(ds: xr.Dataset) -> Figure:
             ax.set_ylim(-100, 12)
     axes[0, 0].set_ylabel("accuracy minus that of the mean (points)")
     axes[1, 0].set_ylabel("accuracy minus that of the mean (points)")
-    axes[0, 0].legend(loc="upper left", fontsize=6.5)
+    axes[0, 0].legend(loc="upper left", fontsize=8)
     return figure  # type: ignore[no-any-return]
 
 
