@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ import pytest
 import spikepool as sp
 from spikepool.answers import sentences
 from spikepool.answers.result import Answer
+from spikepool.kit.showing import to_json
+from spikepool.pooling.learned_report import pooling_record
+from spikepool.trust.result import Span
 
 pytest.importorskip("matplotlib", reason="the plot extra is not installed")
 
@@ -231,3 +235,40 @@ def test_few_rows_of_noise_are_called_noise(seed):
     found = sp.report(np.random.default_rng(seed).standard_normal((24, 5)))
     assert "No component stands out" in found.trust.verdict
     assert "scale" not in found.trust.advice
+
+
+def spans_of(n, *spans):
+    """A diagnosis of n rows as the sentences see it: spans of (k, overlap, interval, rows for the target)."""
+    return SimpleNamespace(
+        verdict="coloured", spans=[Span(*span) for span in spans], components=(), target=0.9, n_effective=n
+    )
+
+
+def test_one_component_is_not_a_span():
+    verdict, advice = sentences.trust(spans_of(400, (1, 0.98, (0.95, 1.0), None)))
+    assert verdict.startswith("The first component is known: overlap 0.98")
+    assert "top 1" not in verdict + advice
+
+
+def test_rows_at_hand_are_not_planned_for():
+    """1,500 rows with an overlap of .91: as many rows are not advised to reach .9."""
+    span = (50, 0.91, (0.89, 0.93), (1300, 1540))
+    assert "rows" not in sentences.trust(spans_of(1500, span))[1]
+    advice = sentences.trust(spans_of(1500, (50, 0.91, (0.85, 0.93), (1300, 2600))))[1]
+    assert "the top 50 may be at 0.9 already, and 2,600 rows make sure of it" in advice
+
+
+def test_a_good_result_is_not_headed_by_a_poor_fit():
+    x = np.random.default_rng(0).standard_normal((300, 60)) / np.arange(1.0, 61)
+    diagnosis = sp.diagnose(x)
+    assert diagnosis.verdict == "coloured"
+    assert "poor fit" not in diagnosis.summary() + diagnosis._repr_html_()
+
+
+def test_json_names_the_layer_and_has_the_keys_of_the_command(digits):
+    X, y = digits
+    answer = sp.report({"first": X[:200], "second": X[:200] ** 2}, y[:200]).to_dict()["choose"]["result"]
+    fitted = sp.LearnedPoolingClassifier().fit({"first": X[:200], "second": X[:200] ** 2}, y[:200])
+    assert answer["layer"] == fitted.layer_
+    assert {c["layer"] for c in answer["candidates"]} == {"first", "second"}
+    assert answer == json.loads(to_json(pooling_record(fitted)))

@@ -12,6 +12,7 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 import spikepool as sp
+from spikepool.pooling.learned_report import pooling_record
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,7 @@ def test_pool_writes_the_features_of_the_library(run, files, tmp_path):
     assert (code, err) == (0, "")
     answer = json.loads(out)
     assert answer["decision"] == fitted.decision_
+    assert set(pooling_record(fitted)) <= set(answer)
     assert [c["name"] for c in answer["candidates"]] == [c.name for c in fitted.candidates_]
     np.testing.assert_allclose(np.load(tmp_path / "P.npy"), fitted.transform(X), rtol=1e-5, atol=1e-5)
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")

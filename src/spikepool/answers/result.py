@@ -15,6 +15,7 @@ from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError
 from spikepool.kit.files import write_text
 from spikepool.kit.showing import html_page, html_table, html_text, plain, to_json
+from spikepool.pooling.learned_report import pooling_record
 
 ENDINGS = (".html", ".htm", ".json")
 SCHEMA = "spikepool.report/1"
@@ -95,10 +96,7 @@ def _result_record(result: Any) -> Any:
         return None
     if hasattr(result, "to_dict"):
         return plain(result.to_dict())
-    candidates = [
-        {"name": c.name, "score": c.score, "gain": c.gain, "error": c.error} for c in getattr(result, "candidates_", ())
-    ]
-    return plain({"decision": result.decision_, "weights": result.weights_, "candidates": candidates})
+    return plain(pooling_record(result))
 
 
 @dataclass(frozen=True)

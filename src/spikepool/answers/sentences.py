@@ -106,26 +106,31 @@ def trust(diagnosis: Any) -> tuple[str, str]:
 def _spans(diagnosis: Any) -> tuple[str, str]:
     known = [s for s in diagnosis.spans if s.interval[0] >= diagnosis.target]
     best = max(diagnosis.spans, key=lambda s: s.overlap)
-    text = (
-        f"The top {known[-1].k} components are known as a span: overlap {_span(known[-1])} with the population's."
-        if known
-        else f"No span is surely known to {diagnosis.target:g}; the best is the top {best.k}, overlap {_span(best)}."
-    )
+    if known:
+        k = known[-1].k
+        words = "The first component is known" if k == 1 else f"The top {k} components are known as a span"
+        text = f"{words}: overlap {_span(known[-1])} with the population's."
+        keep = "Keep the first component" if k == 1 else f"Keep the top {k} as a whole"
+    else:
+        text = f"No span is surely known to {diagnosis.target:g}; the best is the top {best.k}, overlap {_span(best)}."
+        keep = "Treat principal components as exploratory"
     resolved = sum(component.resolved for component in diagnosis.components)
     verb = "is" if resolved == 1 else "are"
     text += f" {resolved} of the first {len(diagnosis.components)} components {verb} resolved one by one."
-    keep = f"Keep the top {known[-1].k} as a whole" if known else "Treat principal components as exploratory"
-    # a span that fewer rows than these might already know is planned for by its upper end alone
     planned = [s for s in diagnosis.spans if s.required_samples is not None and s.interval[0] < diagnosis.target]
-    wider = [s for s in planned if s.required_samples[1] > diagnosis.n_effective]
+    n = diagnosis.n_effective
+    wider = [s for s in planned if s.required_samples[1] > n and _rough(s.required_samples[1]) != _rough(n)]
     if not wider:
-        if known and resolved == len(diagnosis.components):
-            return text, f"Keep the top {known[-1].k}; each of the first {resolved} stands for itself."
+        if known and 0 < resolved == len(diagnosis.components):
+            return text, f"{keep.removesuffix(' as a whole')}; each of the first {resolved} stands for itself."
         return text, f"{keep}; do not name single components that are not resolved."
     span = wider[0]
     low, high = span.required_samples
-    rows = f"{_rough(low)} to {_rough(high)}" if low > diagnosis.n_effective else f"at most {_rough(high)}"
-    return text, f"{keep}; {rows} rows would bring the top {span.k} to {diagnosis.target:g}."
+    if low > n:
+        plan = f"{_rough(low)} to {_rough(high)} rows would bring the top {span.k} to {diagnosis.target:g}"
+    else:  # the interval holds the target: these rows may be enough
+        plan = f"the top {span.k} may be at {diagnosis.target:g} already, and {_rough(high)} rows make sure of it"
+    return text, f"{keep}; {plan}."
 
 
 def _span(span: Any) -> str:

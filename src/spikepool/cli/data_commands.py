@@ -63,6 +63,7 @@ def pool(
     """
     from spikepool.data.writing import check_output
     from spikepool.errors import InvalidInputError
+    from spikepool.pooling.learned_report import pooling_record
     from spikepool.pooling.row_functions import write_pooled
     from spikepool.pooling.selection import poolings
 
@@ -83,7 +84,8 @@ def pool(
     for name in features:
         write_pooled(fitted, rows, name, observed, overwrite=overwrite)
     if as_json:
-        print_json("pool", {**_pooling_record(fitted, rows.shape, features), "labels_seen": learned})
+        record = {"rows": rows.shape[0], **pooling_record(fitted), "written": features, "labels_seen": learned}
+        print_json("pool", record)
     else:
         print(fitted.summary())
         most = getattr(fitted, "max_samples", None)
@@ -131,23 +133,6 @@ def _pooling_estimator(y: NDArray[Any], pooling: str, task: str, seed: int) -> A
 
     regression = decided_task(label_array(y), task) == "regression"
     return (LearnedPoolingRegressor if regression else LearnedPoolingClassifier)(pooling=pooling, random_state=seed)
-
-
-def _pooling_record(fitted: Any, shape: tuple[int, ...], written: list[str]) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    candidates = getattr(fitted, "candidates_", ())
-    return {
-        "rows": shape[0],
-        "decision": fitted.decision_,
-        "gain": getattr(fitted, "improvement_", None),
-        "gain_standard_error": getattr(fitted, "improvement_error_", None),
-        "prediction": getattr(fitted, "prediction_", "single"),
-        "layer": getattr(fitted, "layer_", None),
-        "candidates": [asdict(c) for c in candidates],
-        "weights": fitted.weights_,
-        "written": written,
-    }
 
 
 def _pooling_figure(fitted: Any) -> Any:

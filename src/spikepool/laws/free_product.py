@@ -21,7 +21,7 @@ from spikepool.laws import _cubic
 from spikepool.laws._transforms import ProductTransforms
 from spikepool.laws.base import SMALLEST_POINT, SpectralLaw, complex_points, like_input, probabilities, real_points
 
-# Below this |u| the tail of log(1+u) is summed as a series; sixteen terms reach double precision.
+# Below this |u| the difference log(1 + u) − u is summed as a series; powers up to the 18th reach double precision.
 _SERIES_RADIUS = 0.1
 _SERIES_TERMS = 18
 # Points evaluated at a time: temporaries of this size stay in the cache.

@@ -8,7 +8,7 @@ Support, recall and precision of each class, from predictions of rows that were 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
@@ -91,6 +91,19 @@ def candidate_html(candidates: Sequence[Candidate], chosen: str, score_name: str
     names = ("pooling", score_name, "gain over the mean", "s.e.", "squared error", "weight in the stack")
     head = "<tr>" + "".join(f"<th>{name}</th>" for name in names) + "</tr>"
     return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def pooling_record(fitted: Any) -> dict[str, Any]:
+    """A fitted pooling for JSON: the choice and its layer, the gain, the candidates and the weights."""
+    return {
+        "decision": fitted.decision_,
+        "layer": getattr(fitted, "layer_", None),
+        "prediction": getattr(fitted, "prediction_", "single"),
+        "gain": getattr(fitted, "improvement_", None),
+        "gain_standard_error": getattr(fitted, "improvement_error_", None),
+        "candidates": [asdict(c) for c in getattr(fitted, "candidates_", ())],
+        "weights": fitted.weights_,
+    }
 
 
 # Why the mean was kept, where ridge alone had preferred another candidate.

@@ -122,7 +122,8 @@ def read_isotropic(rows: Rows, delta: float | None = None, factor: float | None 
     fit = fit_bulk(rows.values, rows.d / (rows.n - 1), delta, 1.0 if factor is None else factor)
     words = f"distance {fit.distance:.4f}, {fit_word(fit.distance, rows.d)} fit"
     if fit_word(fit.distance, rows.d) == "poor":
-        return IsotropicReading(fit, 0, None, f"not the bulk of isotropic noise ({words})")
+        # without the word: "poor fit" is a verdict on the simulation, which may well explain these rows
+        return IsotropicReading(fit, 0, None, f"not the bulk of isotropic noise (distance {fit.distance:.2f})")
     if delta is None and rows.d < _TELLING_FEATURES and equal_variances_level(rows.values, rows.n) < SIGNIFICANCE:
         reason = f"the spectrum of {rows.d} features cannot tell pooled noise from unequal variances without V"
         return IsotropicReading(fit, 0, None, reason)
