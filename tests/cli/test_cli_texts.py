@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+import spikepool as sp
 from spikepool.cli import main
 
 pytest.importorskip("tokenizers", reason="the text extra is not installed")
@@ -224,3 +225,68 @@ def test_a_chunk_that_was_deleted_is_noticed_and_encoded_again(name, folder, tmp
         open_encoded(tmp_path / "e.zarr")
     assert run(*call) == 0
     np.testing.assert_array_equal(open_encoded(tmp_path / "e.zarr").X[:], before)
+
+
+def test_evaluate_gives_the_scores_of_the_predictions(folder, capsys):
+    """Scores written out from the predictions of apply; a label that the model does not know is wrong."""
+    assert run("apply", folder / "model", folder / "new.csv", "--out", folder / "e.csv", "--probabilities") == 0
+    rows = list(csv.DictReader((folder / "e.csv").open()))
+    capsys.readouterr()
+    assert run("evaluate", folder / "model", folder / "new.csv", "--json", "--mistakes", 3) == 0
+    result = json.loads(capsys.readouterr().out)
+    right = np.array([row["prediction"] == row["label"] for row in rows])
+    own = np.array([float(row[f"p_{row['label']}"]) for row in rows])
+    assert result["schema"] == "spikepool.evaluate/1"
+    assert result["accuracy"] == pytest.approx(right.mean())
+    assert result["log_loss"] == pytest.approx(-np.log(own).mean(), abs=1e-4)
+    assert np.trace(result["confusion"]) == right.sum()
+    assert np.sum(result["confusion"]) == len(rows) == sum(count for _, _, count in result["bins"])
+    assert len(result["mistakes"]) == min(3, (~right).sum())
+    other = folder / "other.csv"
+    with other.open("w", newline="") as stream:
+        csv.writer(stream).writerows([("text", "label"), ("Will it snow?", "weather"), ("Goal!", "sport")])
+    assert run("evaluate", folder / "model", other) == 0
+    text = capsys.readouterr().out
+    assert "accuracy           0.5000" in text
+    assert "sport predicted as" in text
+
+
+def test_fit_writes_the_page_of_the_same_model_and_report_saves_it(folder, capsys):
+    page, data = folder / "page.json", folder / "train.csv"
+    assert run("fit", data, "--out", folder / "both", "--report", page, "--layers", "5,6") == 0
+    told = json.loads(page.read_text())["choose"]["result"]
+    assert run("report", data, "--layers", "5,6", "--save", folder / "saved", "--out", folder / "r.json") == 0
+    saved = json.loads((folder / "r.json").read_text())["choose"]["result"]
+    assert saved == told
+    assert told["layer"] in ("5", "6")
+    capsys.readouterr()
+    scores = []
+    for model in ("model", "both", "saved"):
+        assert run("evaluate", folder / model, folder / "new.csv", "--json") == 0
+        scores.append(json.loads(capsys.readouterr().out)["log_loss"])
+    assert scores[0] == scores[1] == scores[2]
+    assert run("report", data, "--mask", "m.npy", "--out", folder / "x.html") == 2
+    (folder / "two.txt").write_text("a\nb\n")
+    assert run("report", data, "--groups", folder / "two.txt", "--out", folder / "x.html") != 0
+
+
+def test_other_commands_take_tables_of_texts_and_arrays_of_layers(folder, capsys, tmp_path):
+    data = folder / "train.csv"
+    assert run("forecast", data, "--n", "400", "--estimator", "logistic", "--scoring", "f1_macro", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["score_name"] == "f1_macro"
+    assert run("diagnose", data, "--text-column", "text", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["dimension"] == 384
+    assert run("pool", data, "--pooling", "mean", "--out", tmp_path / "p.npy", "--json") == 0
+    capsys.readouterr()
+    features = np.load(tmp_path / "p.npy")
+    texts = [row["text"] for row in csv.DictReader(data.open())]
+    encoded = sp.encode(texts)
+    share = encoded.mask / encoded.mask.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(features, np.einsum("ntd,nt->nd", encoded.X, share), atol=1e-4)
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    np.save(tmp_path / "y.npy", y)
+    np.save(tmp_path / "layers.npy", rng.normal(size=(80, 2, 3, 5)) + y[:, None, None, None])
+    assert run("pool", tmp_path / "layers.npy", "-y", tmp_path / "y.npy", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["layer"] in (0, 1)
+    assert run("report", tmp_path / "layers.npy", "-y", tmp_path / "y.npy", "--out", tmp_path / "r.html") == 0

@@ -60,10 +60,30 @@ WRITERS = {
     "reproduce": (("reproduce", 1), "--out", "reports", ()),
     "encode": (("encode", "texts.csv", "--layers", "last"), "--out", "e.zarr", ("texts.csv",)),
     "fit": (("fit", "texts.csv", "--layers", "last"), "--out", "fitted", ("texts.csv",)),
+    "fit --report": (
+        ("fit", "texts.csv", "--layers", "last", "--out", "../fitted-beside"), "--report", "r.html",
+        ("texts.csv",),
+    ),
+    "report --save": (
+        ("report", "texts.csv", "--layers", "last", "--out", "../report-beside.html"), "--save", "saved",
+        ("texts.csv",),
+    ),
+    "report of texts": (("report", "texts.csv", "--layers", "last"), "--out", "t.html", ("texts.csv",)),
+    "forecast of texts": (("forecast", "texts.csv", "--n", 48), "--out", "ft.svg", ("texts.csv",)),
+    "diagnose of texts": (("diagnose", "texts.csv"), "--out", "dt.png", ("texts.csv",)),
+    "pool of texts": (("pool", "texts.csv", "--pooling", "mean"), "--out", "pt.npy", ("texts.csv",)),
+    "export of texts": (
+        ("export", "text-model"), "--onnx", "words/m.onnx", ("text-model", "text-model/texts.json"),
+    ),
     "apply to CSV": (("apply", "text-model", "texts.csv"), "--out", "p.csv", ("texts.csv", "text-model/texts.json")),
     "apply to JSON lines": (("apply", "text-model", "texts.csv"), "--out", "p.jsonl", ("texts.csv", "text-model")),
 }  # fmt: skip
-OF_TEXTS = ("encode", "fit", "apply to CSV", "apply to JSON lines")
+OF_TEXTS = (
+    "encode", "fit", "fit --report", "report --save", "report of texts", "forecast of texts", "diagnose of texts",
+    "pool of texts", "export of texts", "apply to CSV", "apply to JSON lines", "evaluate",
+)  # fmt: skip
+# what is written beside the output, and where the command writes another file: replaced with it
+BESIDE = {"export of texts": "words/tokenizer.json"}
 RESUMED = ("encode",)  # run again, it has nothing left to do
 
 
@@ -78,6 +98,7 @@ def folder(tmp_path_factory):
     arrays = {"tokens": X, "features": X.mean(axis=1), "y": y, "mask": np.ones((N, T), dtype=bool)}
     for name, array in arrays.items():
         np.save(place / f"{name}.npy", array)
+    (place / "words").mkdir()
     (place / "groups.txt").write_text("\n".join(f"g{i}" for i in range(N)))
     np.savetxt(place / "R.csv", np.eye(T), delimiter=",")
     (place / "w.csv").write_text("0.5,0.3,0.2\n")
@@ -140,7 +161,7 @@ def test_every_writer_follows_the_rule(name, here, run, tmp_path):
     written = content(here)
     new = [path for path in written if path not in before]
     assert new
-    assert all(path == out or path.startswith(f"{out}/") for path in new), new
+    assert all(path in (out, BESIDE.get(name)) or path.startswith(f"{out}/") for path in new), new
     assert {path: written[path] for path in before} == before
     # it is there: kept, or replaced if it is asked for
     if name in RESUMED:
@@ -231,11 +252,16 @@ OTHERS = {
     "figures": ("reproduce", "--list"),
     "compare --delta": ("compare", "a.safetensors", "b.safetensors", "--delta"),
     "compare --all --delta": ("compare", "a.safetensors", "b.safetensors", "--all", "--delta"),
+    "evaluate": ("evaluate", "text-model", "texts.csv"),
     "forecast-curve --rounds": ("forecast-curve", "curve.csv", "--target", 0.9, "--rounds", 2),
 }
 JSON = {
-    name: command for name, (command, *_) in WRITERS.items() if " to " not in name or name.endswith((" npy", " CSV"))
-}
+    name: command
+    for name, (command, *_) in WRITERS.items()
+    if (" to " not in name or name.endswith((" npy", " CSV")))
+    and "of texts" not in name
+    and command[0] + " --" not in name
+} | {name: WRITERS[name][0] for name in ("spectrum --all", "compare --all")}
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "json-and-exit-codes.md"
 
 

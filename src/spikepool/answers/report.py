@@ -57,6 +57,7 @@ def report(
     max_tokens: int = 128,
     random_state: Any = 0,
     progress: bool | Told | None = None,
+    model: Any = None,
 ) -> DataReport:
     """Choose, trust, plan: three answers about one data set, each with its verdict, its picture and the next step.
 
@@ -85,6 +86,8 @@ def report(
     progress : bool or callable, optional
         Show a progress bar; by default on a terminal or in a notebook, when the work is long. A function is called
         with the share that is done, from 0 to 1, and what is being done, instead.
+    model : TextClassifier or TextRegressor, optional
+        Fitted to the same texts and labels: it is the first answer, and nothing is encoded or compared again.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def report(
     Learned weights have seen the labels of their rows. The forecast therefore refits the pooling within its own folds,
     and the diagnosis of features pooled by learned weights describes those features, not an unseen sample.
     """
-    source = text_source(X, y, groups, text, label, group, encoder, layers, max_tokens)
+    source = text_source(X, y, groups, text, label, group, encoder, layers, max_tokens, model)
     there: Any = slice(None)
     if source is not None:
         X, y, mask, groups = source.X, source.labels, source.mask, source.groups
@@ -131,7 +134,8 @@ def report(
         else:
             with stages.stage("choose"):
                 given = {name: _part(layer, there) for name, layer in stack.items()} if layered else _part(rows, there)
-                choose = _choose(given, labels, _part(mask, there), _part(groups, there), regression, options)
+                fitted = getattr(model, "pooling_", None)
+                choose = _choose(given, labels, _part(mask, there), _part(groups, there), regression, options, fitted)
                 pooling = choose.result
                 if layered and labels is not None and pooling is not None:
                     rows = as_array(stack[pooling.layer_])
@@ -213,7 +217,9 @@ def _asked(question: str, ask: Callable[[], Answer]) -> Answer:
     )
 
 
-def _choose(rows: Any, labels: Any, mask: Any, groups: Any, regression: bool, options: dict[str, Any]) -> Answer:
+def _choose(
+    rows: Any, labels: Any, mask: Any, groups: Any, regression: bool, options: dict[str, Any], known: Any = None
+) -> Answer:
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
     from spikepool.pooling.spectral import SpectralPooling
 
@@ -223,7 +229,7 @@ def _choose(rows: Any, labels: Any, mask: Any, groups: Any, regression: bool, op
             verdict, advice = sentences.spectral(fitted)
             return Answer(CHOOSE, verdict, advice, fitted, pictures=(lambda ax: _draw_weights(ax, fitted.weights_),))
         kind = LearnedPoolingRegressor if regression else LearnedPoolingClassifier
-        fitted = kind(**options).fit(rows, labels, mask=mask, groups=groups)
+        fitted = known or kind(**options).fit(rows, labels, mask=mask, groups=groups)
         verdict, advice = sentences.choose(fitted, "R²" if regression else "accuracy")
         pictures: list[Callable[[Any], Any]] = []
         if fitted.candidates_:

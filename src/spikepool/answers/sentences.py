@@ -44,6 +44,14 @@ def choose(fitted: Any, score_name: str) -> tuple[str, str]:
             "Pool by the mean; more labelled rows could still tell small differences apart.",
         )
     gain = _points(fitted.improvement_, fitted.improvement_error_)
+    if fitted.prediction_ == "average":
+        used = ", ".join(f"{c.name} of layer {c.layer}" for c in fitted.candidates_ if c.weight)
+        return (
+            f"Logistic regressions on {used}, averaged: accuracy {fitted.accuracy_:.3f} on rows left out, {gain} over "
+            f"logistic regression on the mean of layer {mean.layer} ({mean.score:.3f}).",
+            "Use the classifier as fitted here; its transform gives the features of the best single layer, "
+            f"{fitted.decision_} of layer {fitted.layer_}.",
+        )
     single = next(c for c in fitted.candidates_ if (c.name, c.layer) == (fitted.decision_, fitted.layer_))
     choice = f"Best single choice: {words} (ridge: {score_name} {single.score:.3f}, on the mean {mean.score:.3f})."
     if fitted.prediction_ == "single":

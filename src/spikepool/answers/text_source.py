@@ -53,8 +53,9 @@ def text_source(
     encoder: Any,
     layers: Any,
     max_tokens: int,
+    model: Any = None,
 ) -> TextSource | None:
-    """The encoded texts, or None where X holds numbers."""
+    """The encoded texts, or None where X holds numbers; those of a fitted `model` are taken as they are."""
     if isinstance(X, str) and not X.strip():
         raise InvalidInputError("X is an empty path", X, "Check the variable that should hold it")
     table = _table(X, text, label, group)
@@ -64,18 +65,23 @@ def text_source(
     if y is not None:
         labels = label_array(read_column(y, rows=len(table.texts)) if is_path(y) else y)
         labelled = np.ones(len(table.texts), dtype=bool)
-    chosen = default_layers(encoder, table.texts, max_tokens) if layers is None else layers
-    tokens, mask, encoded = embedded(table.texts, encoder, chosen, max_tokens, progress=None)
-    words = f"{len(table.texts):,} texts, encoded by {encoded.encoder}"
-    if len(encoded.layers) > 1:
-        words += f" in {len(encoded.layers)} layers"
+    if model is not None:
+        tokens, mask, names = model.encoded(table.texts)
+        used, notes = getattr(model._model(), "name", "a function"), model.notes_
+    else:
+        chosen = default_layers(encoder, table.texts, max_tokens) if layers is None else layers
+        tokens, mask, encoded = embedded(table.texts, encoder, chosen, max_tokens, progress=None)
+        names, used, notes = encoded.layers, encoded.encoder, encoded.notes
+    words = f"{len(table.texts):,} texts, encoded by {used}"
+    if len(names) > 1:
+        words += f" in {len(names)} layers"
     return TextSource(
         tokens,
         mask,
         None if labels is None else labels[labelled] if len(labels) == len(labelled) else labels,
         labelled,
         groups if groups is not None else table.groups,
-        (*table.notes, *encoded.notes),
+        (*table.notes, *notes),
         words,
     )
 

@@ -14,7 +14,7 @@ import typer
 from spikepool.cli import options as opt
 from spikepool.cli import options as reading
 from spikepool.cli import text_commands
-from spikepool.cli.output import checked_out, existing_folder, print_json, write_out
+from spikepool.cli.output import checked_out, checked_page, existing_folder, print_json, write_out
 from spikepool.kit.showing import html_text
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Endings under which pooled features are written.
 FEATURE_FILES = (".npy", ".parquet", ".zarr")
+# Models of scikit-learn, on standardised features, by the name that --estimator takes.
+ESTIMATORS = ("logistic", "svm", "knn", "forest", "boosting")
 Target = Annotated[float | None, typer.Option("--target", help="Accuracy (or R²) to plan for, such as 0.9.")]
 Task = Annotated[str, typer.Option("--task", help="auto, classification or regression: what the labels are.")]
 
@@ -41,6 +43,10 @@ def pool(
     mask: reading.Mask = None,
     groups: reading.Groups = None,
     column: reading.Column = None,
+    text_column: opt.TextColumn = None,
+    encoder: opt.Encoder = "minilm",
+    layers: opt.Layers = None,
+    max_tokens: opt.MaxTokens = 128,
     pooling: Annotated[
         str,
         typer.Option(
@@ -76,25 +82,25 @@ def pool(
         if "://" not in name:
             existing_folder(Path(name))
         check_output(name, overwrite=overwrite, inputs=inputs)
-    rows = reading.open_input(tokens, column, "tokens", label_column)
-    y = reading.label_values(tokens, labels, label_column, rows.shape[0])
-    observed = reading.mask_values(mask, rows.shape)
-    fitted = _fit_pooling(rows, y, observed, reading.group_values(groups, rows.shape[0]), pooling, task, seed)
+    texts = reading.Texts(text_column, encoder, layers, max_tokens)
+    table = reading.read_rows(tokens, "tokens", texts, column, labels, label_column, mask, groups, unlabelled="refuse")
+    rows, shape, observed = table.X, table.shape, table.mask
+    fitted = _fit_pooling(rows, table.y, observed, table.groups, pooling, task, seed)
     learned = getattr(poolings().get(fitted.decision_), "learned", False)
     for name in features:
         write_pooled(fitted, rows, name, observed, overwrite=overwrite)
     if as_json:
-        record = {"rows": rows.shape[0], **pooling_record(fitted), "written": features, "labels_seen": learned}
+        record = {"rows": shape[0], **pooling_record(fitted), "written": features, "labels_seen": learned}
         print_json("pool", record)
     else:
         print(fitted.summary())
+        for note in table.notes:
+            print(f"Note: {note}")
         most = getattr(fitted, "max_samples", None)
-        if getattr(fitted, "candidates_", ()) and most is not None and rows.shape[0] > most:
-            print(
-                f"Poolings were compared on {most:,} of the {rows.shape[0]:,} rows, and the chosen one fitted to all."
-            )
+        if getattr(fitted, "candidates_", ()) and most is not None and shape[0] > most:
+            print(f"Poolings were compared on {most:,} of the {shape[0]:,} rows, and the chosen one fitted to all.")
         for name in features:
-            print(f"Features ({rows.shape[0]:,} x {fitted.n_features_out_:,}): {name}")
+            print(f"Features ({shape[0]:,} x {fitted.n_features_out_:,}): {name}")
         if learned and features:
             print(
                 "The weights have seen the labels of these rows: for a forecast pass the tokens, "
@@ -158,6 +164,10 @@ def diagnose(
         int | None, typer.Option("--population-size", help="Rows of the collection that these are a random part of.")
     ] = None,
     column: reading.Column = None,
+    text_column: opt.TextColumn = None,
+    encoder: opt.Encoder = "minilm",
+    layers: opt.Layers = None,
+    max_tokens: opt.MaxTokens = 128,
     out: opt.Out = None,
     overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
@@ -167,11 +177,16 @@ def diagnose(
     from spikepool.trust.diagnosis import diagnose as ask
 
     out = checked_out(out, overwrite, (features, groups))
-    rows = reading.open_input(features, column, "features")
-    chosen = reading.group_values(groups, rows.shape[0])
+    texts = reading.Texts(text_column, encoder, layers, max_tokens)
+    rows = reading.read_rows(features, "features", texts, column, groups=groups)
     with _warnings_as_lines(as_json):
         result = ask(
-            rows, V=vocabulary, target=target, groups=chosen, population_size=population_size, random_state=seed
+            rows.X,
+            V=vocabulary,
+            target=target,
+            groups=rows.groups,
+            population_size=population_size,
+            random_state=seed,
         )
     if as_json:
         print_json("diagnose", result.to_dict())
@@ -205,31 +220,47 @@ def forecast(
         str | None,
         typer.Option("--pooling", help="Pool tokens (n, T, d) in folds first: auto, mean, queries, ...; see pool."),
     ] = None,
+    estimator: Annotated[
+        str | None,
+        typer.Option("--estimator", help=f"Forecast another model than ridge: {', '.join(ESTIMATORS)}."),
+    ] = None,
+    scoring: Annotated[
+        str | None, typer.Option("--scoring", help="Score of scikit-learn, such as f1_macro or neg_log_loss.")
+    ] = None,
     mask: reading.Mask = None,
     column: reading.Column = None,
+    text_column: opt.TextColumn = None,
+    encoder: opt.Encoder = "minilm",
+    layers: opt.Layers = None,
+    max_tokens: opt.MaxTokens = 128,
     out: opt.Out = None,
     overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Accuracy that more labelled rows will bring, and the rows for a target, from the pilot at hand."""
+    from spikepool.errors import InvalidInputError
     from spikepool.forecasting.forecast import forecast as ask
 
     out = checked_out(out, overwrite, (features, labels, groups, mask))
     sizes = None if rows is None else [int(value) for value in opt.parse_numbers(rows, "--n")]
-    table = reading.open_input(features, column, "features" if pooling is None else "tokens", label_column)
-    y = reading.required_labels(features, labels, label_column, table.shape[0])
-    chosen = reading.group_values(groups, table.shape[0])
+    texts = reading.Texts(text_column, encoder, layers, max_tokens)
+    kind = "features" if pooling is None else "tokens"
+    table = reading.read_rows(features, kind, texts, column, labels, label_column, mask, groups, unlabelled="drop")
+    if table.y is None:
+        raise InvalidInputError("this needs labels", remedy="Pass --labels FILE, or --label-column for the same file")
     with _warnings_as_lines(as_json):
         result = ask(
-            table,
-            y,
+            table.X,
+            table.y,
             n=sizes,
             target=target,
             task=task,
-            groups=chosen,
-            pooling=None if pooling is None else _pooling_estimator(y, pooling, task, seed),
-            mask=reading.mask_values(mask, table.shape),
+            groups=table.groups,
+            estimator=None if estimator is None else _named_estimator(estimator, table.y, task, seed),
+            scoring=scoring,
+            pooling=None if pooling is None else _pooling_estimator(table.y, pooling, task, seed),
+            mask=table.mask,
             standardize=standardize,
             random_state=seed,
         )
@@ -246,6 +277,33 @@ def forecast(
     )
 
 
+def _named_estimator(name: str, y: NDArray[Any], task: str, seed: int) -> Any:
+    """A model of scikit-learn by its name in ``ESTIMATORS``."""
+    from sklearn import ensemble, linear_model, neighbors, svm
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from spikepool.data.in_memory import decided_task, label_array
+    from spikepool.kit import validation as check
+
+    check.choice(name, "estimator", ESTIMATORS)
+    regression = decided_task(label_array(y), task) == "regression"
+    kinds: dict[str, tuple[Any, Any]] = {
+        "logistic": (linear_model.LogisticRegression(max_iter=1000), linear_model.RidgeCV()),
+        "svm": (svm.SVC(random_state=seed), svm.SVR()),
+        "knn": (neighbors.KNeighborsClassifier(), neighbors.KNeighborsRegressor()),
+        "forest": (
+            ensemble.RandomForestClassifier(random_state=seed),
+            ensemble.RandomForestRegressor(random_state=seed),
+        ),
+        "boosting": (
+            ensemble.HistGradientBoostingClassifier(random_state=seed),
+            ensemble.HistGradientBoostingRegressor(random_state=seed),
+        ),
+    }
+    return make_pipeline(StandardScaler(), kinds[name][regression])
+
+
 def report(
     data: reading.Either,
     labels: reading.Labels = None,
@@ -255,11 +313,14 @@ def report(
     target: Target = None,
     task: Task = "auto",
     column: reading.Column = None,
-    text_column: text_commands.TextColumn = None,
+    text_column: opt.TextColumn = None,
     group_column: text_commands.GroupColumn = None,
-    encoder: text_commands.Encoder = "minilm",
-    layers: text_commands.Layers = None,
-    max_tokens: text_commands.MaxTokens = 128,
+    encoder: opt.Encoder = "minilm",
+    layers: opt.Layers = None,
+    max_tokens: opt.MaxTokens = 128,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Folder for the model of labelled texts, as spikepool fit writes it.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Page (.html) or numbers (.json) to write.")] = Path(
         "report.html"
     ),
@@ -274,35 +335,45 @@ def report(
     """
     from spikepool.answers import report as ask
     from spikepool.data.columns import read_column
+    from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
-    from spikepool.texts.files import holds_texts
 
-    if out.suffix.lower() not in (".html", ".htm", ".json"):
-        raise InvalidInputError("--out must end in .html or .json", str(out), "Choose one of these")
-    checked_out(out, overwrite, (data, labels, mask, groups), (".json",))
+    checked_page(out, overwrite, (data, labels, mask, groups, None if save is None else str(save)))
     options: dict[str, Any] = {"target": target, "task": task, "random_state": seed}
-    if text_column is not None or (column is None and holds_texts(data)):
-        result = ask(
-            data,
-            None if labels is None else read_column(labels),
-            text=text_column,
-            label=label_column,
-            group=group_column,
-            encoder=encoder,
-            layers=text_commands.asked_layers(layers),
-            max_tokens=max_tokens,
-            **options,
-        )
+    texts = reading.Texts(text_column, encoder, layers, max_tokens)
+    model, table = None, None
+    if texts.holds(data, column):
+        reading.refuse_mask(mask)
+        if groups is not None and group_column is not None:
+            raise InvalidInputError("groups are given twice", group_column, "Pass --groups or --group-column")
+        if save is not None:
+            check_target(save, "model", overwrite=overwrite, inputs=[data, encoder, str(out), labels, groups])
+            columns, encoding = (text_column, label_column, group_column), (encoder, layers, max_tokens)
+            table, model, answer = text_commands.fit_texts(
+                data, columns, encoding, task, "screened", seed, (labels, groups)
+            )
+            result = answer(target)
+        else:
+            result = ask(
+                data,
+                None if labels is None else read_column(labels),
+                groups=None if groups is None else read_column(groups, role="groups"),
+                text=text_column,
+                label=label_column,
+                group=group_column,
+                encoder=encoder,
+                layers=opt.asked_layers(layers),
+                max_tokens=max_tokens,
+                **options,
+            )
     else:
-        rows = reading.open_input(data, column, "either", label_column)
-        result = ask(
-            rows,
-            reading.label_values(data, labels, label_column, rows.shape[0]),
-            mask=reading.mask_values(mask, rows.shape),
-            groups=reading.group_values(groups, rows.shape[0]),
-            **options,
-        )
+        if save is not None:
+            raise InvalidInputError("--save writes a model of texts", data, "Pass a table of labelled texts")
+        rows = reading.read_rows(data, "either", texts, column, labels, label_column, mask, groups)
+        result = ask(rows.X, rows.y, mask=rows.mask, groups=rows.groups, **options)
     result.save(out, overwrite=overwrite)
+    if model is not None and table is not None and save is not None:
+        model.save(save, overwrite=overwrite, text_column=table.columns["texts"])
     if as_json:
         print_json("report", result.to_dict())
     else:

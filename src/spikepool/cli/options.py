@@ -225,10 +225,20 @@ def load_array(path: Path, name: str) -> NDArray[np.float64]:
         raise InvalidInputError(f"cannot read the {name} from {path} ({reason})", remedy="Check the file") from err
 
 
+TextColumn = Annotated[
+    str | None, typer.Option("--text-column", help="Column of the texts.", show_default="text, sentence, ...")
+]
+Encoder = Annotated[str, typer.Option("--encoder", help="For texts: minilm, a folder, or a hub id.")]
+Layers = Annotated[
+    str | None, typer.Option("--layers", help="last, all, or numbers such as 0,3,6.", show_default="by size")
+]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longer texts are cut.")]
 ROWS_HELP = "npy, npz, Parquet, Arrow, Zarr, CSV, TSV, JSON lines or safetensors, or a URL (s3://, gs://)"
-Features = Annotated[str, typer.Argument(help=f"Features (n, d): {ROWS_HELP}.")]
-Tokens = Annotated[str, typer.Argument(help=f"Tokens (n, T, d): {ROWS_HELP}.")]
-Either = Annotated[str, typer.Argument(help=f"Tokens (n, T, d) or features (n, d): {ROWS_HELP}.")]
+Features = Annotated[str, typer.Argument(help=f"Features (n, d), or texts, whose tokens are averaged: {ROWS_HELP}.")]
+Tokens = Annotated[str, typer.Argument(help=f"Tokens (n, T, d) or (n, layers, T, d), or texts: {ROWS_HELP}.")]
+Either = Annotated[
+    str, typer.Argument(help=f"Tokens (n, T, d) or (n, layers, T, d), features (n, d), or texts: {ROWS_HELP}.")
+]
 Column = Annotated[
     str | None, typer.Option("--column", help="Array of an archive or group, or column of lists, that holds the rows.")
 ]
@@ -244,11 +254,109 @@ Groups = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a command: tokens or features with what stands beside them, and what was noted on reading."""
+
+    X: Any
+    shape: tuple[int, ...]
+    y: Any = None
+    mask: Any = None
+    groups: Any = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Texts:
+    """How texts are encoded: the options of the same names."""
+
+    column: str | None
+    encoder: str
+    layers: str | None
+    max_tokens: int
+
+    def holds(self, path: str, column: str | None) -> bool:
+        """Whether the file is a table of texts."""
+        from spikepool.texts.files import holds_texts
+
+        return self.column is not None or (column is None and holds_texts(path))
+
+
+def asked_layers(layers: str | None) -> Any:
+    """Layers as given on the command line."""
+    if layers is None or layers in ("last", "all"):
+        return layers
+    return [int(part) if part.strip().lstrip("-").isdigit() else part.strip() for part in layers.split(",")]
+
+
+def read_rows(
+    path: str,
+    kind: str,
+    texts: Texts,
+    column: str | None = None,
+    labels: str | None = None,
+    label_column: str | None = None,
+    mask: str | None = None,
+    groups: str | None = None,
+    *,
+    unlabelled: str = "keep",
+) -> Rows:
+    """Rows of a file as "features" or "tokens"; texts are encoded, and averaged over tokens for features.
+
+    Texts without a label, where others have one, are left out with ``unlabelled="drop"``, an error with "refuse", and
+    with "keep" no labels are read.
+    """
+    if not texts.holds(path, column):
+        X = open_input(path, column, kind, label_column)
+        shape = tuple(X.shape)
+        y = label_values(path, labels, label_column, shape[0])
+        return Rows(X, shape, y, mask_values(mask, shape), group_values(groups, shape[0]))
+    import numpy as np
+
+    from spikepool.texts.files import read_text_table
+    from spikepool.texts.text_model import embedded
+
+    refuse_mask(mask)
+    table = read_text_table(path, texts.column, label_column if labels is None else None)
+    n = len(table.texts)
+    y, there = (None, None) if unlabelled == "keep" else (table.labels, table.labelled)
+    if labels is not None:
+        y, there = label_values(path, labels, label_column, n), None
+    keep = np.ones(n, dtype=bool) if y is None or there is None else there
+    if unlabelled == "refuse" and not keep.all():
+        raise InvalidInputError(f"{int((~keep).sum()):,} texts have no label", remedy="Label them, or drop these rows")
+    given = group_values(groups, n)
+    kept = [text for text, ok in zip(table.texts, keep, strict=True) if ok]
+    X, observed, encoded = embedded(kept, texts.encoder, asked_layers(texts.layers), texts.max_tokens, progress=None)
+    if kind == "features":
+        last = X if not isinstance(X, dict) else next(reversed(X.values()))
+        X = np.einsum("ntd,nt->nd", last, observed / observed.sum(axis=1, keepdims=True), dtype=np.float64)
+        observed = None
+    shape = (X if not isinstance(X, dict) else next(iter(X.values()))).shape
+    notes = (*table.notes, *encoded.notes)
+    beside = [None if values is None else values[keep] for values in (y, given)]
+    return Rows(X, tuple(shape), beside[0], observed, beside[1], notes)
+
+
+def refuse_mask(mask: str | None) -> None:
+    """Texts have the mask of their tokens."""
+    if mask is not None:
+        raise InvalidInputError("texts have the mask of their own tokens", mask, "Drop --mask")
+
+
 def open_input(path: str, column: str | None, kind: str, exclude: str | None = None) -> Any:
-    """Rows of a file, which must be "features" (2-D), "tokens" (3-D) or "either"; `exclude` is a column of labels."""
+    """Rows of a file, which must be "features" (2-D), "tokens" (3-D, or 4-D with layers) or "either".
+
+    `exclude` is a column of labels.
+    """
     from spikepool.data.columns import open_features
+    from spikepool.data.opening import open_blocks
     from spikepool.errors import ShapeError
 
+    if kind != "features":
+        source = open_blocks(path, name="X", column=column, exclude=() if exclude is None else (exclude,))
+        if len(source.shape) == 4:
+            return source.whole()
     rows = open_features(path, column, exclude=() if exclude is None else (exclude,))
     wanted = {"features": (2,), "tokens": (3,), "either": (2, 3)}[kind]
     if len(rows.shape) not in wanted:
@@ -270,16 +378,6 @@ def label_values(path: str, labels: str | None, column: str | None, rows: int) -
     return read_column(path if labels is None else labels, column, rows=rows)
 
 
-def required_labels(path: str, labels: str | None, column: str | None, rows: int) -> NDArray[Any]:
-    """The same, with an error where there are none."""
-    from spikepool.errors import InvalidInputError
-
-    values = label_values(path, labels, column, rows)
-    if values is None:
-        raise InvalidInputError("this needs labels", remedy="Pass --labels FILE, or --label-column for the same file")
-    return values
-
-
 def group_values(groups: str | None, rows: int) -> NDArray[Any] | None:
     """Groups of the rows, or none."""
     from spikepool.data.columns import read_column
@@ -291,4 +389,4 @@ def mask_values(mask: str | None, shape: tuple[int, ...]) -> NDArray[Any] | None
     """Mask of the tokens, or none."""
     from spikepool.data.columns import read_mask
 
-    return None if mask is None else read_mask(mask, shape)
+    return None if mask is None else read_mask(mask, (shape[0], shape[-2]))

@@ -73,6 +73,15 @@ def checked_out(
     return out
 
 
+def checked_page(out: Path | None, overwrite: bool, inputs: Sequence[str | None]) -> None:
+    """Refuse a page (.html) or numbers (.json) of a report that may not be written."""
+    from spikepool.errors import InvalidInputError
+
+    if out is not None and out.suffix.lower() not in (*PAGES, ".json"):
+        raise InvalidInputError("--out must end in .html or .json (and --report)", str(out), "Choose one of these")
+    checked_out(out, overwrite, inputs, (".json",))
+
+
 def existing_folder(out: Path) -> None:
     """Refuse a file whose folder is not there, before the work."""
     from spikepool.errors import InvalidInputError

@@ -1,4 +1,4 @@
-"""Commands from a file of texts to a deployed model: encode, fit, apply, export."""
+"""Commands from a file of texts to a deployed model: encode, fit, apply, evaluate, export."""
 
 from __future__ import annotations
 
@@ -15,40 +15,25 @@ from spikepool.cli import options as opt
 from spikepool.cli.output import print_json
 
 TextFile = Annotated[str, typer.Argument(help="Texts: CSV, TSV, JSON lines or Parquet.")]
-TextColumn = Annotated[
-    str | None, typer.Option("--text-column", help="Column of the texts.", show_default="text, sentence, ...")
-]
 LabelColumn = Annotated[
     str | None, typer.Option("--label-column", help="Column of the labels.", show_default="label, y, ...")
 ]
 GroupColumn = Annotated[str | None, typer.Option("--group-column", help="Column of groups that are never split.")]
-Encoder = Annotated[str, typer.Option("--encoder", help="minilm, a folder, or a hub id.")]
-Layers = Annotated[
-    str | None, typer.Option("--layers", help="last, all, or numbers such as 0,3,6.", show_default="by size")
-]
-MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longer texts are cut.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    for command in (encode, fit, apply, export):
+    for command in (encode, fit, apply, evaluate, export):
         app.command()(command)
-
-
-def asked_layers(layers: str | None) -> Any:
-    """Layers as given on the command line."""
-    if layers is None or layers in ("last", "all"):
-        return layers
-    return [int(part) if part.strip().lstrip("-").isdigit() else part.strip() for part in layers.split(",")]
 
 
 def encode(
     data: TextFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Zarr store to write, or to resume.")],
-    text_column: TextColumn = None,
-    encoder: Encoder = "minilm",
-    layers: Layers = None,
-    max_tokens: MaxTokens = 128,
+    text_column: opt.TextColumn = None,
+    encoder: opt.Encoder = "minilm",
+    layers: opt.Layers = None,
+    max_tokens: opt.MaxTokens = 128,
     as_json: opt.Json = False,
 ) -> None:
     """Token embeddings of texts, with mask and token strings. A run that was killed goes on where it was."""
@@ -58,7 +43,7 @@ def encode(
 
     refuse_overlap(out, [data, encoder])
     table = read_text_table(data, text=text_column)
-    encoded = run(table.texts, encoder, asked_layers(layers), max_tokens, out=out)
+    encoded = run(table.texts, encoder, opt.asked_layers(layers), max_tokens, out=out)
     record = {
         "shape": list(encoded.X.shape),
         "layers": list(encoded.layers),
@@ -76,40 +61,31 @@ def encode(
 def fit(
     data: TextFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the model.")],
-    text_column: TextColumn = None,
+    text_column: opt.TextColumn = None,
     label_column: LabelColumn = None,
     group_column: GroupColumn = None,
-    encoder: Encoder = "minilm",
-    layers: Layers = None,
-    max_tokens: MaxTokens = 128,
+    encoder: opt.Encoder = "minilm",
+    layers: opt.Layers = None,
+    max_tokens: opt.MaxTokens = 128,
     task: Annotated[str, typer.Option("--task", help="auto, classification or regression.")] = "auto",
+    effort: Annotated[str, typer.Option("--effort", help="screened, or full: compare all poolings.")] = "screened",
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Page of the same computation (.html or .json); see report.")
+    ] = None,
     overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Fit a classifier (or regressor) on labelled texts and save it, with its encoder's settings, in a folder."""
-    from spikepool.data.in_memory import decided_task
+    from spikepool.cli.output import checked_page
     from spikepool.data.targets import check_target
-    from spikepool.errors import InvalidInputError
-    from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
-    from spikepool.texts.classifier import TextClassifier, TextRegressor
-    from spikepool.texts.files import read_text_table
 
-    check_target(out, "model", overwrite=overwrite, inputs=[data, encoder])
-    table = read_text_table(data, text_column, label_column, group_column)
-    if table.labels is None:
-        raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
-    there = table.labelled
-    texts = [text for text, ok in zip(table.texts, there, strict=True) if ok]
-    labels = table.labels[there]
-    groups = None if table.groups is None else table.groups[there]
-    settings: dict[str, Any] = {"layers": "auto" if layers is None else asked_layers(layers), "max_tokens": max_tokens}
-    model: TextClassifier | TextRegressor
-    if decided_task(labels, task) == "regression":
-        model = TextRegressor(encoder, pooling=LearnedPoolingRegressor(random_state=seed), **settings)
-    else:
-        model = TextClassifier(encoder, pooling=LearnedPoolingClassifier(random_state=seed), **settings)
-    model.fit(texts, labels, groups=groups)
+    check_target(out, "model", overwrite=overwrite, inputs=[data, encoder, report])
+    checked_page(report, overwrite, [data, encoder, str(out)])
+    columns = (text_column, label_column, group_column)
+    table, model, answer = fit_texts(data, columns, (encoder, layers, max_tokens), task, effort, seed)
+    if report is not None:
+        answer().save(report, overwrite=overwrite)
     model.save(out, overwrite=overwrite, text_column=table.columns["texts"])
     notes = [*table.notes, *model.notes_]
     if as_json:
@@ -121,13 +97,97 @@ def fit(
     for note in notes:
         print(f"Note: {note}")
     print(f"Model: {out}")
+    if report is not None:
+        print(f"Page: {report}")
+
+
+def fit_texts(
+    data: str,
+    columns: tuple[str | None, str | None, str | None],
+    encoding: tuple[str, str | None, int],
+    task: str,
+    effort: str,
+    seed: int,
+    given: tuple[str | None, str | None] = (None, None),
+) -> tuple[Any, Any, Callable[..., Any]]:
+    """The table of labelled texts, the model fitted to them, and a function that reports on both.
+
+    `columns` are those of texts, labels and groups, `encoding` the encoder, layers and largest number of tokens, and
+    `given` files of labels and groups.
+    """
+    import numpy as np
+
+    from spikepool.answers import report
+    from spikepool.data.in_memory import decided_task
+    from spikepool.errors import InvalidInputError
+    from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
+    from spikepool.texts.classifier import TextClassifier, TextRegressor
+    from spikepool.texts.files import read_text_table
+
+    table = read_text_table(data, columns[0], None if given[0] else columns[1], columns[2])
+    n = len(table.texts)
+    labels, there = table.labels, table.labelled
+    if given[0] is not None:
+        labels, there = opt.label_values(data, given[0], columns[1], n), np.ones(n, dtype=bool)
+    if labels is None:
+        raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
+    groups = table.groups if given[1] is None else opt.group_values(given[1], n)
+    texts = [text for text, ok in zip(table.texts, there, strict=True) if ok]
+    labels, groups = labels[there], None if groups is None else groups[there]
+    encoder, layers, max_tokens = encoding
+    settings: dict[str, Any] = {"layers": opt.asked_layers(layers) or "auto", "max_tokens": max_tokens}
+    options: dict[str, Any] = {"random_state": seed, "effort": effort}
+    model: TextClassifier | TextRegressor
+    if decided_task(labels, task) == "regression":
+        model = TextRegressor(encoder, pooling=LearnedPoolingRegressor(**options), **settings)
+    else:
+        model = TextClassifier(encoder, pooling=LearnedPoolingClassifier(**options), **settings)
+    model.fit(texts, labels, groups=groups)
+
+    def answer(target: float | None = None) -> Any:
+        return report(texts, labels, groups=groups, task=task, target=target, random_state=seed, model=model)
+
+    return table, model, answer
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Folder of a model made by spikepool fit.")],
+    data: TextFile,
+    text_column: opt.TextColumn = None,
+    label_column: LabelColumn = None,
+    encoder: Annotated[str | None, typer.Option("--encoder", help="Where the encoder is, if not where it was.")] = None,
+    mistakes: Annotated[int, typer.Option("--mistakes", min=0, help="Most confident mistakes that are listed.")] = 10,
+    as_json: opt.Json = False,
+) -> None:
+    """Score a classifier on labelled texts: accuracy, macro-F1, log loss, calibration, confusion matrix, mistakes."""
+    from spikepool.errors import InvalidInputError
+    from spikepool.pooling.learned_report import evaluate as ask
+    from spikepool.texts.classifier import TextClassifier, load
+    from spikepool.texts.files import read_text_table
+    from spikepool.texts.text_model import load_settings
+
+    fitted = load(model, encoder)
+    if not isinstance(fitted, TextClassifier):
+        raise InvalidInputError("evaluate takes a classifier of texts", type(fitted).__name__, "Fit one on texts")
+    table = read_text_table(data, text_column or load_settings(model).text_column, label_column)
+    if table.labels is None:
+        raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
+    there = table.labelled
+    texts = [text for text, ok in zip(table.texts, there, strict=True) if ok]
+    result = ask(fitted.classes_, fitted.predict_proba(texts), table.labels[there], texts, mistakes=mistakes)
+    if as_json:
+        print_json("evaluate", {"model": str(model), **result.to_dict(), "notes": list(table.notes)})
+        return
+    print(result.summary())
+    for note in table.notes:
+        print(f"Note: {note}")
 
 
 def apply(
     model: Annotated[Path, typer.Argument(help="Folder of a model made by spikepool fit.")],
     data: TextFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Predictions to write: .csv or .jsonl.")],
-    text_column: TextColumn = None,
+    text_column: opt.TextColumn = None,
     encoder: Annotated[str | None, typer.Option("--encoder", help="Where the encoder is, if not where it was.")] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="A column for every class.")] = False,
     safe_csv: Annotated[

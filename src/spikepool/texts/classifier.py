@@ -140,6 +140,15 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         self._copy_fitted(tuple(tokens))
         return self
 
+    def encoded(self, X: Any) -> tuple[Any, NDArray[np.bool_], tuple[str, ...]]:
+        """Token embeddings in the layers of the fit, as the pooling takes them; the mask; the layers."""
+        texts = checked_texts(X)
+        names = vars(self).get("_fit_layers") or (list(self.layers_) if hasattr(self._model(), "embed") else None)
+        rows, _ = self._rows(texts, names)
+        tokens, mask = _padded(rows, names or list(rows[0]), np.float16)
+        one = self.pooling_.layers_ == (None,)
+        return next(iter(tokens.values())) if one else tokens, mask, tuple(tokens)
+
     def _copy_fitted(self, layers: tuple[str, ...]) -> None:
         """Attributes of the pooling that a reader looks for here; layers that do not predict are forgotten."""
         self.pooling_.keep_layers()
