@@ -8,7 +8,7 @@ LCDB 1.1 (Yan, Mohr and Viering 2025, CC BY 4.0) holds error rates of 28 learner
 of `forecast_curve` was fitted to LCDB 1.0, so that only data sets without a curve there are measured. Curves are mean
 accuracies on validation rows at nine sizes, evenly spaced in log n, from 16 to 64, 256 or 1024; the truth is the
 accuracy at 2, 4 and 8 times as many. Forecasts have default arguments. POW4 and MMF4, which the authors of LCDB 1.1
-found best, are least squares fits to the same points, the best of several starts. Nothing is chosen on these curves.
+found best, are least squares fits to the same points, the best of four starts. Nothing is chosen on these curves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import least_squares
+from scipy.optimize import leastsq
 
 import spikepool as sp
 
@@ -55,23 +55,22 @@ def mmf4(p: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 def fitted(law, starts: list, n: np.ndarray, score: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Values of the best of several least squares fits, within [0, 1]."""
+    """Values of the best of four least squares fits, within [0, 1]."""
 
     def miss(p: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return np.nan_to_num(law(p, n) - score, nan=1e3, posinf=1e3, neginf=-1e3)
+        left = law(p, n) - score
+        return left if np.isfinite(left @ left) else np.full(len(n), 1e3)
 
-    best = min((least_squares(miss, start, max_nfev=300) for start in starts), key=lambda run: run.cost)
     with np.errstate(all="ignore"):
-        return np.clip(np.nan_to_num(law(best.x, at), nan=score[-1]), 0, 1)
+        runs = [leastsq(miss, start, maxfev=400, full_output=True) for start in starts]
+        best = min(runs, key=lambda run: float(run[2]["fvec"] @ run[2]["fvec"]))[0]
+        return np.clip(np.nan_to_num(law(best, at), nan=score[-1]), 0, 1)
 
 
 def laws(n: np.ndarray, score: np.ndarray, at: np.ndarray) -> list[np.ndarray]:
     low, high, middle = score.min(), score.max(), np.log(n).mean()
-    powers = [
-        (high + gain, 0.0, slope, shift) for gain in (0.01, 0.05, 0.2) for slope, shift in ((0.5, 0.0), (0.2, 2.0))
-    ]
-    ratios = [(low, slope * middle, high + gain, slope) for gain in (0.01, 0.05, 0.2) for slope in (1.0, 0.4)]
+    powers = [(high + gain, 0.0, slope, shift) for gain in (0.01, 0.1) for slope, shift in ((0.5, 0.0), (0.2, 2.0))]
+    ratios = [(low, slope * middle, high + gain, slope) for gain in (0.01, 0.1) for slope in (1.0, 0.4)]
     return [fitted(pow4, powers, n, score, at), fitted(mmf4, ratios, n, score, at)]
 
 

@@ -141,10 +141,10 @@ def draw_forecast(forecast: Any, ax: Any = None) -> Any:
         first, best, last = forecast.required_samples
         label = f"target {forecast.target:g}" + ("" if forecast.allows_target else ": not reached")
         ax.axhline(forecast.target, color=TARGET, lw=1, ls="--", label=label)
-        if first is not None:  # rows that the pilot does not determine have a range and no point
-            right = forecast.curve_n[-1] if last is None else last
+        right = forecast.curve_n[-1] if last is None else last
+        if first is not None and right > forecast.pilot_rows:  # else the rows at hand are enough
             ax.plot([first, right], [forecast.target] * 2, color=TARGET, lw=4, alpha=0.35, solid_capstyle="butt")
-        if best is not None:
+        if best is not None and right > forecast.pilot_rows:  # rows that are not determined have a range and no point
             ax.plot([best], [forecast.target], "D", color=TARGET, ms=6)
     ax.set_xscale("log")
     ax.set(xlabel="labelled rows", ylabel=f"{forecast.score_name} on new rows")
