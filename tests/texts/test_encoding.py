@@ -111,6 +111,29 @@ def test_minilm_layers_and_lengths(minilm):
     np.testing.assert_allclose(alone.X[0], found.X[0, -1, :length], atol=2e-5)  # padding changes nothing
 
 
+def test_onnxruntime_gives_the_states_of_numpy(minilm, monkeypatch):
+    """Lengths from 3 to 40 tokens in one batch, some layers and all of them; without the packages NumPy goes on."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from spikepool.texts import bert
+
+    texts = [" ".join(["rain"] * k) + " tonight" for k in (0, 3, 11, 36)]
+    for layers in ("all", [3, 4, 5]):
+        plain = sp.encode(texts, minilm, layers=layers)
+        with monkeypatch.context() as patch:
+            patch.setattr(bert, "LONG_WORK", 0)
+            patch.setattr(minilm, "_sessions", {})
+            fast = sp.encode(texts, minilm, layers=layers)
+            assert all(session is not None for session in minilm._sessions.values())
+            assert len(minilm._sessions) == 1
+        np.testing.assert_allclose(fast.X, plain.X, atol=1e-5 * np.abs(plain.X).max())
+    with monkeypatch.context() as patch:
+        patch.setattr(bert, "LONG_WORK", 0)
+        patch.setattr(minilm, "_sessions", {})
+        patch.setattr(bert.importlib.util, "find_spec", lambda name: None)
+        np.testing.assert_array_equal(sp.encode(texts, minilm, layers=[3, 4, 5]).X, plain.X)
+
+
 def test_minilm_agrees_with_transformers(minilm):
     torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed: make test-torch")

@@ -243,14 +243,20 @@ def head_graph(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -
     return outputs
 
 
-def save_graph(g: Graph, inputs: list[Any], outputs: list[Any], properties: dict[str, str], target: Path) -> Path:
-    """Check the graph and write it, whole or not at all."""
+def graph_model(g: Graph, inputs: list[Any], outputs: list[Any]) -> Any:
+    """The model of a graph."""
     helper = g.onnx.helper
     graph = helper.make_graph(g.nodes, "spikepool", inputs, outputs, initializer=g.constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="spikepool")
     model.ir_version = IR_VERSION
+    return model
+
+
+def save_graph(g: Graph, inputs: list[Any], outputs: list[Any], properties: dict[str, str], target: Path) -> Path:
+    """Check the graph and write it, whole or not at all."""
+    model = graph_model(g, inputs, outputs)
     if properties:
-        helper.set_model_props(model, properties)
+        g.onnx.helper.set_model_props(model, properties)
     g.onnx.checker.check_model(model)
     with replacing_file(target) as temporary:
         g.onnx.save(model, str(temporary))

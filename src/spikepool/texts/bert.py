@@ -1,12 +1,16 @@
 """Hidden states of BERT models in NumPy: embeddings, self-attention and feed-forward layers, as published.
 
 For models whose config says ``bert`` with absolute positions and GELU, such as all-MiniLM-L6-v2. Weights are read with
-safetensors and texts are tokenised with tokenizers; torch is not needed. Agrees with transformers to 1e-4.
+safetensors and texts are tokenised with tokenizers; torch is not needed. Agrees with transformers to 1e-4. Where onnx
+and onnxruntime are installed, long work runs there: the same states to 1e-5, in about two thirds of the time.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,8 @@ from spikepool.texts.encoder_types import LayerNames, SharedEncoder, States, Tok
 
 LARGEST_CONFIG, LARGEST_WEIGHTS = 2**24, 2**36  # bytes
 _SQRT_HALF = np.float32(0.7071067811865476)
+# Tokens from which a session of onnxruntime, which takes about as long to make, pays.
+LONG_WORK = 8000
 
 
 class BertEncoder(SharedEncoder):
@@ -44,6 +50,7 @@ class BertEncoder(SharedEncoder):
         self.layers: LayerNames = tuple(range(self._depth + 1))
         self.longest = int(config.get("max_position_embeddings", 512))
         self.tokenizer = load_tokenizer(folder)
+        self._tokens, self._sessions, self._lock = 0, dict[LayerNames, Any](), threading.Lock()
         weights = safetensors.load_file(str(regular_file(folder / "model.safetensors", LARGEST_WEIGHTS)))
         self.weights: dict[str, States] = {
             name.removeprefix("bert."): np.ascontiguousarray(
@@ -64,6 +71,11 @@ class BertEncoder(SharedEncoder):
     def embed(self, ids: NDArray[np.int64], mask: NDArray[np.bool_], layers: LayerNames) -> States:
         """Hidden states (B, len(layers), T, d); layer 0 is the input embedding."""
         B, T = ids.shape
+        self._tokens += ids.size
+        session = self._session(tuple(layers)) if self._tokens > LONG_WORK else None
+        if session is not None:
+            states = session.run(None, {"input_ids": ids.astype(np.int64), "attention_mask": mask.astype(np.int64)})
+            return np.stack(states, axis=1)
         x = self._embedding(ids)
         d = x.shape[-1]
         out = np.empty((B, len(layers), T, d), dtype=np.float32)
@@ -75,6 +87,26 @@ class BertEncoder(SharedEncoder):
             if depth in layers:
                 out[:, layers.index(depth)] = x.reshape(B, T, d)
         return out
+
+    def _session(self, layers: LayerNames) -> Any:
+        """The layers in onnxruntime; None where that, or onnx, is not installed."""
+        with self._lock:
+            if layers not in self._sessions:
+                there = all(importlib.util.find_spec(name) is not None for name in ("onnx", "onnxruntime"))
+                self._sessions[layers] = self._new_session(layers) if there else None
+            return self._sessions[layers]
+
+    def _new_session(self, layers: LayerNames) -> Any:
+        import onnxruntime
+
+        from spikepool.texts.onnx_texts import states_model
+
+        options = onnxruntime.SessionOptions()
+        # as many threads as the linear algebra of NumPy would use
+        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+        return onnxruntime.InferenceSession(
+            states_model(self, list(layers)), options, providers=["CPUExecutionProvider"]
+        )
 
     def _embedding(self, ids: NDArray[np.int64]) -> States:
         w = self.weights

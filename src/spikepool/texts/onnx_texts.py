@@ -16,7 +16,7 @@ import numpy as np
 from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, ModelFormatError, require
 from spikepool.kit.files import replacing_file
-from spikepool.pooling.onnx_export import MASKED, OPSET, Graph, Tokens, head_graph, save_graph
+from spikepool.pooling.onnx_export import MASKED, OPSET, Graph, Tokens, graph_model, head_graph, save_graph
 from spikepool.texts.bert import BertEncoder
 from spikepool.texts.encoders import OnnxEncoder
 
@@ -55,6 +55,17 @@ def write_text_onnx(model: Any, encoder: Any, path: Any, *, overwrite: bool = Fa
     with replacing_file(words) as temporary:
         temporary.write_text(tokenizer_text(encoder, model.max_tokens), encoding="utf-8")
     return target
+
+
+def states_model(encoder: BertEncoder, layers: list[Any]) -> bytes:
+    """The hidden states of some layers as an ONNX model, for onnxruntime in this process."""
+    g = Graph()
+    helper, kinds = g.onnx.helper, g.onnx.TensorProto
+    # a layer that is both an output and an input of the next one needs a name of its own
+    states = [g.op("Identity", name) for name in _bert_states(g, encoder, layers)]
+    inputs = [helper.make_tensor_value_info(name, kinds.INT64, ["n", "T"]) for name in ("input_ids", "attention_mask")]
+    outputs = [helper.make_tensor_value_info(name, kinds.FLOAT, ["n", "T", "d"]) for name in states]
+    return bytes(graph_model(g, inputs, outputs).SerializeToString())
 
 
 def tokenizer_text(encoder: BertEncoder | OnnxEncoder, max_tokens: int) -> str:
