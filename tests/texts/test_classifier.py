@@ -347,12 +347,12 @@ def test_the_graph_of_an_onnx_encoder_is_taken_over(saved, tmp_path):
     import onnxruntime
 
     from spikepool.pooling.onnx_export import Graph, save_graph
+    from spikepool.texts.bert import bert_states
     from spikepool.texts.encoders import encoder_folder, find_encoder
-    from spikepool.texts.onnx_texts import _bert_states
 
     bert = find_encoder("minilm")
     g = Graph()
-    states = _bert_states(g, bert, [1, 2])
+    states = bert_states(g, bert, [1, 2])
     info = g.onnx.helper.make_tensor_value_info
     inputs = [info(name, g.onnx.TensorProto.INT64, ["n", "T"]) for name in ("input_ids", "attention_mask")]
     outputs = [info(name, g.onnx.TensorProto.FLOAT, ["n", "T", 384]) for name in states]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from scipy.special import erf
 
 from spikepool.errors import ModelFormatError, require
 from spikepool.kit.files import read_file, regular_file
+from spikepool.pooling.onnx_export import MASKED, Graph, graph_model
 from spikepool.texts.encoder_types import LayerNames, SharedEncoder, States, Tokenised, load_tokenizer, tokenise
 
 LARGEST_CONFIG, LARGEST_WEIGHTS = 2**24, 2**36  # bytes
@@ -99,8 +101,6 @@ class BertEncoder(SharedEncoder):
     def _new_session(self, layers: LayerNames) -> Any:
         import onnxruntime
 
-        from spikepool.texts.onnx_texts import states_model
-
         options = onnxruntime.SessionOptions()
         # as many threads as the linear algebra of NumPy would use
         options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
@@ -145,6 +145,60 @@ class BertEncoder(SharedEncoder):
         hidden = self._dense(x, prefix + "intermediate.dense")
         hidden = np.asarray(hidden * (0.5 * (1 + erf(hidden * _SQRT_HALF))), dtype=np.float32)
         return self._norm(self._dense(hidden, prefix + "output.dense") + x, prefix + "output.LayerNorm")
+
+
+def bert_states(g: Graph, encoder: BertEncoder, wanted: list[Any]) -> list[str]:
+    """Hidden states (n, T, d) of the wanted layers; the formulas are those of :class:`BertEncoder`."""
+    w = encoder.weights
+
+    def norm(x: str, name: str) -> str:
+        scale, bias = g.const(w[name + ".weight"]), g.const(w[name + ".bias"])
+        return g.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=float(encoder.epsilon))
+
+    def dense(x: str, name: str) -> str:
+        return g.op("Add", g.op("MatMul", x, g.const(w[name + ".weight"])), g.const(w[name + ".bias"]))
+
+    length = g.op("Slice", g.op("Shape", "input_ids"), g.axes(1), g.axes(2), g.axes(0))
+    places = g.op("Slice", g.const(w["embeddings.position_embeddings.weight"]), g.axes(0), length, g.axes(0))
+    x = g.op("Gather", g.const(w["embeddings.word_embeddings.weight"]), "input_ids", axis=0)
+    x = g.op("Add", g.op("Add", x, places), g.const(w["embeddings.token_type_embeddings.weight"][0]))
+    x = norm(x, "embeddings.LayerNorm")
+    visible = g.op("Unsqueeze", g.cast("attention_mask", "BOOL"), g.axes(1, 2))
+    bias = g.op("Where", visible, g.const(0.0), g.const(MASKED))
+    d = w["embeddings.LayerNorm.weight"].shape[0]
+    size = d // encoder.heads
+
+    def split(x: str, name: str) -> str:
+        parts = g.op("Reshape", dense(x, name), g.const([0, 0, encoder.heads, size], np.int64))
+        return g.op("Transpose", parts, perm=[0, 2, 1, 3])
+
+    def layer(x: str, prefix: str) -> str:
+        query, key, value = (split(x, f"{prefix}attention.self.{name}") for name in ("query", "key", "value"))
+        scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
+        scores = g.op("Add", g.op("Mul", scores, g.const(1 / math.sqrt(size))), bias)
+        attended = g.op("Transpose", g.op("MatMul", g.op("Softmax", scores, axis=-1), value), perm=[0, 2, 1, 3])
+        attended = dense(g.op("Reshape", attended, g.const([0, 0, d], np.int64)), prefix + "attention.output.dense")
+        x = norm(g.op("Add", attended, x), prefix + "attention.output.LayerNorm")
+        hidden = dense(x, prefix + "intermediate.dense")
+        gate = g.op("Add", g.op("Erf", g.op("Mul", hidden, g.const(math.sqrt(0.5)))), g.const(1.0))
+        hidden = g.op("Mul", g.op("Mul", hidden, gate), g.const(0.5))
+        return norm(g.op("Add", dense(hidden, prefix + "output.dense"), x), prefix + "output.LayerNorm")
+
+    states = {0: x}
+    for depth in range(1, max(int(name) for name in wanted) + 1):
+        x = states[depth] = layer(x, f"encoder.layer.{depth - 1}.")
+    return [states[int(name)] for name in wanted]
+
+
+def states_model(encoder: BertEncoder, layers: list[Any]) -> bytes:
+    """The hidden states of some layers as an ONNX model, for onnxruntime in this process."""
+    g = Graph()
+    helper, kinds = g.onnx.helper, g.onnx.TensorProto
+    # a layer that is both an output and an input of the next one needs a name of its own
+    states = [g.op("Identity", name) for name in bert_states(g, encoder, layers)]
+    inputs = [helper.make_tensor_value_info(name, kinds.INT64, ["n", "T"]) for name in ("input_ids", "attention_mask")]
+    outputs = [helper.make_tensor_value_info(name, kinds.FLOAT, ["n", "T", "d"]) for name in states]
+    return bytes(graph_model(g, inputs, outputs).SerializeToString())
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -7,7 +7,6 @@ taken over as they are. Only the layers that predict are computed.
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ import numpy as np
 from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, ModelFormatError, require
 from spikepool.kit.files import replacing_file
-from spikepool.pooling.onnx_export import MASKED, OPSET, Graph, Tokens, graph_model, head_graph, save_graph
-from spikepool.texts.bert import BertEncoder
+from spikepool.pooling.onnx_export import OPSET, Graph, Tokens, head_graph, save_graph
+from spikepool.texts.bert import BertEncoder, bert_states
 from spikepool.texts.encoders import OnnxEncoder
 
 # Prefix of the names of our nodes beside those of another graph.
@@ -40,7 +39,7 @@ def write_text_onnx(model: Any, encoder: Any, path: Any, *, overwrite: bool = Fa
     words = check_target(target.parent / "tokenizer.json", "tokenizer", overwrite=again, inputs=inputs)
     g = Graph(_PREFIX)
     wanted = [layer for layer in encoder.layers if str(layer) in model.layers_]
-    states = _bert_states(g, encoder, wanted) if isinstance(encoder, BertEncoder) else _onnx_states(g, encoder, wanted)
+    states = bert_states(g, encoder, wanted) if isinstance(encoder, BertEncoder) else _onnx_states(g, encoder, wanted)
     mask = g.cast("attention_mask", "BOOL")
     head = model.pooling_
     names = head.layers_ if head.layers_ != (None,) else (None,)
@@ -57,17 +56,6 @@ def write_text_onnx(model: Any, encoder: Any, path: Any, *, overwrite: bool = Fa
     return target
 
 
-def states_model(encoder: BertEncoder, layers: list[Any]) -> bytes:
-    """The hidden states of some layers as an ONNX model, for onnxruntime in this process."""
-    g = Graph()
-    helper, kinds = g.onnx.helper, g.onnx.TensorProto
-    # a layer that is both an output and an input of the next one needs a name of its own
-    states = [g.op("Identity", name) for name in _bert_states(g, encoder, layers)]
-    inputs = [helper.make_tensor_value_info(name, kinds.INT64, ["n", "T"]) for name in ("input_ids", "attention_mask")]
-    outputs = [helper.make_tensor_value_info(name, kinds.FLOAT, ["n", "T", "d"]) for name in states]
-    return bytes(graph_model(g, inputs, outputs).SerializeToString())
-
-
 def tokenizer_text(encoder: BertEncoder | OnnxEncoder, max_tokens: int) -> str:
     """tokenizer.json of an encoder, which cuts at `max_tokens` and pads a batch to its longest text."""
     tokenizer = require("tokenizers", "text").Tokenizer.from_str(encoder.tokenizer.to_str())
@@ -75,49 +63,6 @@ def tokenizer_text(encoder: BertEncoder | OnnxEncoder, max_tokens: int) -> str:
     padding = next((token for token in ("[PAD]", "<pad>") if tokenizer.token_to_id(token) is not None), None)
     tokenizer.enable_padding(pad_id=tokenizer.token_to_id(padding) if padding else 0, pad_token=padding or "[PAD]")
     return str(tokenizer.to_str())
-
-
-def _bert_states(g: Graph, encoder: BertEncoder, wanted: list[Any]) -> list[str]:
-    """Hidden states (n, T, d) of the wanted layers; the formulas are those of :class:`BertEncoder`."""
-    w = encoder.weights
-
-    def norm(x: str, name: str) -> str:
-        scale, bias = g.const(w[name + ".weight"]), g.const(w[name + ".bias"])
-        return g.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=float(encoder.epsilon))
-
-    def dense(x: str, name: str) -> str:
-        return g.op("Add", g.op("MatMul", x, g.const(w[name + ".weight"])), g.const(w[name + ".bias"]))
-
-    length = g.op("Slice", g.op("Shape", "input_ids"), g.axes(1), g.axes(2), g.axes(0))
-    places = g.op("Slice", g.const(w["embeddings.position_embeddings.weight"]), g.axes(0), length, g.axes(0))
-    x = g.op("Gather", g.const(w["embeddings.word_embeddings.weight"]), "input_ids", axis=0)
-    x = g.op("Add", g.op("Add", x, places), g.const(w["embeddings.token_type_embeddings.weight"][0]))
-    x = norm(x, "embeddings.LayerNorm")
-    visible = g.op("Unsqueeze", g.cast("attention_mask", "BOOL"), g.axes(1, 2))
-    bias = g.op("Where", visible, g.const(0.0), g.const(MASKED))
-    d = w["embeddings.LayerNorm.weight"].shape[0]
-    size = d // encoder.heads
-
-    def split(x: str, name: str) -> str:
-        parts = g.op("Reshape", dense(x, name), g.const([0, 0, encoder.heads, size], np.int64))
-        return g.op("Transpose", parts, perm=[0, 2, 1, 3])
-
-    def layer(x: str, prefix: str) -> str:
-        query, key, value = (split(x, f"{prefix}attention.self.{name}") for name in ("query", "key", "value"))
-        scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
-        scores = g.op("Add", g.op("Mul", scores, g.const(1 / math.sqrt(size))), bias)
-        attended = g.op("Transpose", g.op("MatMul", g.op("Softmax", scores, axis=-1), value), perm=[0, 2, 1, 3])
-        attended = dense(g.op("Reshape", attended, g.const([0, 0, d], np.int64)), prefix + "attention.output.dense")
-        x = norm(g.op("Add", attended, x), prefix + "attention.output.LayerNorm")
-        hidden = dense(x, prefix + "intermediate.dense")
-        gate = g.op("Add", g.op("Erf", g.op("Mul", hidden, g.const(math.sqrt(0.5)))), g.const(1.0))
-        hidden = g.op("Mul", g.op("Mul", hidden, gate), g.const(0.5))
-        return norm(g.op("Add", dense(hidden, prefix + "output.dense"), x), prefix + "output.LayerNorm")
-
-    states = {0: x}
-    for depth in range(1, max(int(name) for name in wanted) + 1):
-        x = states[depth] = layer(x, f"encoder.layer.{depth - 1}.")
-    return [states[int(name)] for name in wanted]
 
 
 def _onnx_states(g: Graph, encoder: OnnxEncoder, wanted: list[Any]) -> list[str]:
