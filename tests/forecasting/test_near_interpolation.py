@@ -5,6 +5,7 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import get_scorer
+from sklearn.neighbors import KNeighborsClassifier
 
 import spikepool as sp
 from spikepool.forecasting.estimator_curve import _noise_fits
@@ -28,6 +29,14 @@ def test_double_descent_is_refused(model, scoring):
     x, y = two_classes(1, 60, 50, 2.0)
     with pytest.raises(sp.SizeError, match="near interpolation"):
         sp.forecast(x, y, estimator=model, scoring=scoring)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_log_losses_of_neighbours_are_large_and_not_near_interpolation():
+    """Five neighbours that all have the other label cost 36: a large loss of noise, by few votes."""
+    x, y = two_classes(1, 100, 20, 1.5)
+    f = sp.forecast(x, y, estimator=KNeighborsClassifier(), scoring="neg_log_loss")
+    assert not any("interpolation" in text for text in f.warnings)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

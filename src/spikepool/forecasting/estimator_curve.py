@@ -51,7 +51,7 @@ Responses = dict[str, AnyArray]
 
 # Near interpolation, where learning curves fall and rise again (double descent), fits to labels in random order vary
 # more on new rows than on their training rows: warned of and refused from these ratios of mean squares. An unbounded
-# score is refused from this many times the loss of labels in random order.
+# score of coefficients is refused where fits to labels in random order have this many times the loss of a constant.
 AMPLIFIED, INTERPOLATING, HARMFUL = 1.25, 2.0, 3.0
 # Variance rho of a score through the rows it is trained on, in units of that through the rows it is tested on.
 TRAINED_SHARE = 2.0
@@ -118,7 +118,7 @@ class MeasuredSizes:
         """
         size, ratio, notes = int(self.n[-1]), self.amplification, []
         harm = 1.0 if bounded else (curve.scale.high - self.noise_score) / max(curve.scale.high - self.nothing, 1e-300)
-        if ratio > INTERPOLATING or (harm > HARMFUL and curve.trend() < CLEAR):
+        if ratio > INTERPOLATING or (self.linear and harm > HARMFUL and curve.trend() < CLEAR):
             seen = (
                 f"vary {ratio:.1f} times as much on new rows as on training rows"
                 if ratio > INTERPOLATING
@@ -246,7 +246,8 @@ def measure_sizes(
             "Label more rows, or choose another scorer",
         )
     measured, score, reuse = np.array(kept).T
-    orders = [rng.permutation(n) for _ in range(REWEIGHTINGS)]
+    shuffle = rng.spawn(1)[0]  # the stream of the curve stays as it is
+    orders = [shuffle.permutation(n) for _ in range(REWEIGHTINGS)]
     chance = [_scores(model, scorer, X, y[order], classes, last, np.zeros(n), (-1,))[0] for order in orders]
     noise = _noise_fits(model, scorer, X, y[orders[0]], classes, tasks[-len(ends) :])
     return MeasuredSizes(
