@@ -234,6 +234,17 @@ KINDS: dict[str, tuple[Sampler, int, np.ndarray | None]] = {
         400,
         np.diag(np.repeat([10.0, 3.0, 1.0], [10, 30, 80])),
     ),
+    "two levels, 12 of 60 at 4 to 1": (
+        gaussian(np.repeat([4.0, 1.0], [12, 48])),
+        300,
+        np.diag(np.repeat([4.0, 1.0], [12, 48]) - 1e-6 * ranks(60)),
+    ),
+    "standard deviations 3 to 1, 60 features": (
+        gaussian(np.linspace(3, 1, 60) ** 2),
+        300,
+        np.diag(np.linspace(3, 1, 60) ** 2),
+    ),
+    "variances geometric to 1/5, 400 rows": (gaussian(GEOMETRIC), 400, np.diag(GEOMETRIC)),
     "two close spikes": (correlated(planted(np.eye(100), [5.2, 4.8])), 500, planted(np.eye(100), [5.2, 4.8])),
     "one spike": (correlated(planted(np.eye(100), [4.0])), 500, planted(np.eye(100), [4.0])),
     "isotropic noise": (gaussian(np.ones(80)), 500, None),

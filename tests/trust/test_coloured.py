@@ -221,10 +221,10 @@ def test_bad_options_are_named(options, error):
 
 def test_halves_of_a_flat_spectrum_have_no_order():
     ks = np.array([1, 2, 5, 10, 20, 50])
-    assert not have_order(ks / 100, ks)  # the halves of one hundred equal eigenvalues agree as k/100
-    assert have_order(np.array([0.1, 0.15, 0.2, 0.25, 0.32, 0.4]), ks)
-    assert not have_order(np.full(6, 0.1), ks)
-    assert have_order(np.array([0.9, 0.5]), np.array([1, 2]))
+    assert not have_order(ks / 100, ks, 100)  # the halves of one hundred equal eigenvalues agree as k/100
+    assert have_order(np.array([0.1, 0.15, 0.2, 0.25, 0.32, 0.4]), ks, 100)
+    assert not have_order(np.full(6, 0.1), ks, 100)
+    assert have_order(np.array([0.9, 0.5]), np.array([1, 2]), 8)
 
 
 def test_progress_is_told_and_refused_by_name():
@@ -243,8 +243,11 @@ def test_a_flat_part_of_a_spectrum_is_fitted_as_flat():
     """Sample eigenvalues of equal variances spread by a factor of seven; what is fitted to them hardly does."""
     rng = np.random.default_rng(0)
     n, d = 400, 100
-    assert effort(n, d) == FITTED
-    assert effort(n - 201, d) == FULL
+    assert effort(n, d).fitted
+    assert not effort(n - 201, d).fitted
+    # more repetitions where one is quick, and no more than before where it is not
+    assert effort(400, 50).draws == 4 * FITTED.draws
+    assert effort(1400, 600).draws == FITTED.draws
     values = np.linalg.eigvalsh(np.cov(rng.standard_normal((n, d)).T))[::-1]
 
     def spread(work):

@@ -79,9 +79,27 @@ def test_share_of_the_loss_is_that_of_rows_of_a_collection(n, d, M):
     true = np.divide(*np.mean(losses, axis=0))
     rng = np.random.default_rng(0)
     parts = [Draw(np.ones(M), n, d, rng) for _ in range(60)]
-    found = share_of_loss(np.ones(M), root**2, n, M, ks, parts, rng)
-    assert found == pytest.approx(true, abs=0.04)  # a ratio of means of 60 draws each, known to .01 or .02
+    share, scatter = share_of_loss(np.ones(M), root**2, n, M, ks, parts, rng)
+    assert share == pytest.approx(true, abs=0.04)  # a ratio of means of 60 draws each, known to .01 or .02
     assert (true > 1 - n / M + 0.05).all()
+    # standard deviations of 60 draws each are known to a tenth; where they are equal their difference is noise
+    spread = np.log(losses).std(axis=0, ddof=1)
+    assert np.hypot(scatter, spread[1]) == pytest.approx(np.maximum(*spread), rel=0.4)
+
+
+def test_intervals_of_a_large_part_of_a_collection_hold():
+    """Nine rows in ten of 1,000: the loss that is left hangs on one gap; coverage at k = 20 was below one half."""
+    inside = []
+    for seed in range(6):
+        rng = np.random.default_rng([3, seed])
+        collection = rng.standard_normal((1000, 80)) * np.arange(1.0, 81) ** -0.35
+        x = collection[rng.permutation(1000)[:900]]
+        u, v = components(x), components(collection)
+        for span in sp.diagnose(x, population_size=1000).spans:
+            if span.k in (10, 20):
+                overlap = np.linalg.norm(u[:, : span.k].T @ v[:, : span.k]) ** 2 / span.k
+                inside.append(span.interval[0] <= overlap <= span.interval[1])
+    assert np.mean(inside) >= 0.8
 
 
 def test_population_size_moves_every_number_of_a_span_by_one_factor(pair):
@@ -89,7 +107,10 @@ def test_population_size_moves_every_number_of_a_span_by_one_factor(pair):
     for one, other in zip(population.spans, collection.spans, strict=True):
         kept = (1 - other.overlap) / (1 - one.overlap)
         assert 0.6 - 1e-9 <= kept < 0.85
-        assert other.interval == pytest.approx(tuple(1 - kept * (1 - end) for end in one.interval), abs=0.02)
+        # the loss scatters more than that against the population, never less
+        low, high = (1 - kept * (1 - end) for end in one.interval)
+        assert other.interval[0] <= low + 1e-9
+        assert other.interval[1] >= high - 1e-9
     assert "collection of 1,000 rows" in str(collection)
     assert collection.to_dict()["population_size"] == 1000
 

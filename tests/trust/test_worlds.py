@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.datasets import load_digits
 
 import spikepool as sp
 from spikepool.data.description import excess_share, nearest_distances
@@ -253,3 +254,23 @@ def test_spikes_that_are_not_told_apart_have_no_lower_end():
 def test_sparse_rows_are_refused_by_name():
     with pytest.raises(sp.InvalidInputError, match="sparse"):
         sp.diagnose(csr_matrix(np.eye(50)))
+
+
+def test_the_seed_hardly_moves_the_intervals():
+    """Ends of the same rows for five seeds; lower ends at k = 2 moved by .2 and more."""
+    for x in (
+        np.random.default_rng(0).standard_normal((400, 60)) * np.sqrt(np.geomspace(1, 0.05, 60)),
+        load_digits().data[np.random.default_rng(2).permutation(1797)[:400]],
+        np.random.default_rng(3).standard_normal((300, 40)) / np.sqrt(np.arange(1.0, 41)),
+    ):
+        ends = np.array([[s.interval for s in sp.diagnose(x, random_state=seed).spans] for seed in range(5)])
+        assert np.ptp(ends, axis=0).max() <= 0.05
+
+
+def test_falling_deviations_are_not_called_noise():
+    """Standard deviations from 3 to 1: the top 20 overlap .76 with the population's, .33 by chance."""
+    verdicts = []
+    for seed in range(8):
+        x = np.random.default_rng(seed).standard_normal((300, 60)) * np.linspace(3, 1, 60)
+        verdicts.append(sp.diagnose(x, random_state=seed).verdict)
+    assert verdicts.count("coloured") >= 7

@@ -27,8 +27,8 @@ from spikepool.trust.sample import SMALLEST_STEADY_SPAN, Sample, candidates
 _HALVES_SCALE = 0.01
 # Mean difference between observed and simulated halves beyond which a hypothesis has no weight beside a perfect one.
 HALVES_TOLERANCE = -_HALVES_SCALE * math.log(SIGNIFICANCE)
-# Least mean agreement of halves, and the power of k with which it may grow from the smallest steady span to the
-# largest: in a flat spectrum, which has no order among its leading components, S_k grows as k.
+# Least mean agreement of halves, and the power of k with which it may grow to the largest span, from the smallest
+# steady span or from the one before: in a flat spectrum, without order among its leading components, S_k grows as k.
 _LEAST_AGREEMENT = 0.15
 _STEEPEST_GROWTH = 0.75
 
@@ -57,6 +57,10 @@ class Simulated:
         Weight of each hypothesis about the scales.
     kept : numpy.ndarray of shape (len(ks),)
         Loss against the collection that the rows are part of, over that against the population; ones without it.
+    kept_scatter : numpy.ndarray of shape (len(ks),)
+        Standard deviation of the log of the former beyond that of the latter.
+    kept_swap : numpy.ndarray of shape (len(ks),)
+        Loss that the components next to the end of a span cause by turning into each other, at the 90 % level.
     widening : float
         Factor by which the scatter of draws is widened.
     kurtosis : float
@@ -76,6 +80,8 @@ class Simulated:
     tau: FloatArray
     weights: dict[str, float]
     kept: FloatArray
+    kept_scatter: FloatArray
+    kept_swap: FloatArray
     widening: float
     kurtosis: float
     at: Callable[[int, int], FloatArray]
@@ -93,12 +99,20 @@ def steady_spans(ks: IntArray) -> IntArray:
     return steady if len(steady) else np.arange(len(ks))
 
 
-def have_order(halves: FloatArray, ks: IntArray) -> bool:
-    """Whether the agreement of halves (len(ks),) is that of components in an order, and not of a flat spectrum."""
+def have_order(halves: FloatArray, ks: IntArray, d: int) -> bool:
+    """Whether the agreement of halves (len(ks),) is that of components in an order, and not of a flat spectrum.
+
+    It may grow as k up to some span if the largest one is shared far beyond the chance k/d: its directions are in
+    common, though their order is not.
+    """
     steady = steady_spans(ks)
-    first, last = int(steady[0]), int(steady[-1])
-    ordered = halves[first] >= (ks[first] / ks[last]) ** _STEEPEST_GROWTH * halves[last]
-    return bool(halves[steady].mean() >= _LEAST_AGREEMENT and ordered)
+    first, before, last = (int(steady[i]) for i in (0, max(len(steady) - 2, 0), -1))
+
+    def levels_off(i: int) -> bool:
+        return bool(halves[i] >= (ks[i] / ks[last]) ** _STEEPEST_GROWTH * halves[last])
+
+    shared = halves[last] - ks[last] / d >= _LEAST_AGREEMENT
+    return bool(halves[steady].mean() >= _LEAST_AGREEMENT) and (levels_off(first) or (shared and levels_off(before)))
 
 
 def angle(overlap: FloatArray) -> FloatArray:
@@ -136,10 +150,13 @@ def simulate(
     scales = candidates(sample.norms, sample.whitened, sample.values, sample.n_whitened, sample.counts)
     worlds, halves, differences, drawn_of = {}, {}, {}, {}
     hypotheses = _distinct(scales)
+    # streams of their own: how much is drawn from one hypothesis does not move the others
+    rng, *spawned = rng.spawn(1 + len(hypotheses))
+    streams = dict(zip(hypotheses, spawned, strict=True))
     for name, s in hypotheses.items():
-        rounds = drawn_of[name] = [Draw(s, n, d, rng) for _ in range(work.round_draws)]
+        rounds = drawn_of[name] = [Draw(s, n, d, streams[name]) for _ in range(work.round_draws)]
         worlds[name] = _World(s, population_spectrum(sample.values, n, rounds, work.rounds, work.fitted))
-        halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, rng)
+        halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, streams[name])
         differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
         advance(60 // len(hypotheses))
     weights = _weights(differences, work.draws)
@@ -147,7 +164,7 @@ def simulate(
     votes, samples = [], []
     for name, weight in weights.items():
         times = max(2, round(work.draws * weight))
-        worlds[name], drawn = _drawn(worlds[name], sample, times, work, drawn_of[name], rng)
+        worlds[name], drawn = _drawn(worlds[name], sample, times, work, drawn_of[name], streams[name])
         votes += [weight / times] * times
         samples.append(drawn)
         advance(40 // len(weights))
@@ -163,9 +180,10 @@ def simulate(
     # one more draw beside the m that estimate mean and variance
     m = 1 / float(vote_of @ vote_of)
     variance = widening**2 * (m + 1) / (m - 1) * (vote_of @ (scattered - model) ** 2)
-    # what the simulation is seen to miss between halves, it may miss here
+    # what the simulation is seen to miss between halves, it may miss here; small spans of halves say little of that
     simulated_halves = np.asarray(sum(weights[name] * halves[name] for name in weights))
-    variance = variance + (angle(observed) - angle(simulated_halves)) ** 2
+    unlike = (angle(observed) - angle(simulated_halves)) ** 2
+    variance = variance + np.where(ks < SMALLEST_STEADY_SPAN, unlike[steady].mean(), unlike)
     centre, lower, one_level = model, np.zeros(len(ks)), False
     if sample.resampled is not None and sample.resampled_single is not None:
         # a mixture of two predictions has the variance between them as well
@@ -176,21 +194,36 @@ def simulate(
         else:
             centre, variance = (1 - share) * model + share * resampled, variance + between
         single += list(sample.resampled_single)
-    expected = overlap_of(centre)
     if work.fitted:
-        level, cuts = flat_levels(sample.values, worlds[best].tau, drawn_of[best], widening)
-        one_level = len(cuts) == 2
-        flat = _World(worlds[best].scales, level)
-        overlaps = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[best]]
-        difference = float(np.abs(_half_overlaps(flat, n, ks, work.halves, rng) - observed)[steady].mean())
-        vote = math.exp(-max(difference - differences[best], 0.0) / (2 * _HALVES_SCALE))
-        lower = np.hypot(lower, vote * np.maximum(centre - angle(np.array(overlaps)).mean(axis=0), 0.0))
+        sunk, towards, between = (np.zeros(len(ks)) for _ in range(3))
+        for name, weight in weights.items():
+            level, cuts = flat_levels(sample.values, worlds[name].tau, drawn_of[name], widening)
+            one_level |= name == best and len(cuts) == 2
+            flat = _World(worlds[name].scales, level)
+            overlaps = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[name]]
+            shortfall = weight * np.maximum(centre - angle(np.array(overlaps)).mean(axis=0), 0.0)
+            difference = np.abs(_half_overlaps(flat, n, ks, work.halves, streams[name]) - observed)[steady].mean()
+            worse = (float(difference) - differences[name]) / _HALVES_SCALE
+            # halves are compared over steady spans, and say nothing of the gaps that smaller ones hang on
+            sunk += np.where(ks < SMALLEST_STEADY_SPAN, 1.0, math.exp(-max(worse, 0.0) / 2)) * shortfall
+            lean = max(math.tanh(-worse), 0.0)
+            towards[steady] += lean * shortfall[steady]
+            between[steady] += lean * (1 - lean) * shortfall[steady] ** 2 / weight
+        # where it explains the halves better, the prediction moves towards it, with the variance between the two
+        centre, variance = centre - towards, variance + between
+        lower = np.hypot(lower, np.maximum(sunk - towards, 0.0))
+    expected = overlap_of(centre)
     # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
     missed = np.log(np.maximum(1 - expected, FLOOR) / np.maximum(1 - overlap_of(model + vote_of @ response), FLOOR))
-    kept = np.ones(len(ks))
+    kept, kept_scatter, kept_swap = np.ones(len(ks)), np.zeros(len(ks)), np.zeros(len(ks))
     if collection is not None:
-        parts = [Draw(worlds[best].scales, n, d, rng) for _ in range(work.draws)]
-        kept = share_of_loss(worlds[best].scales, worlds[best].tau, n, round(collection), ks, parts, rng)
+        parts = [Draw(worlds[best].scales, n, d, rng) for _ in range(2 * work.draws)]
+        kept, kept_scatter = share_of_loss(worlds[best].scales, worlds[best].tau, n, round(collection), ks, parts, rng)
+        # components k and k + 1 of the collection turn into each other by an angle that the gap seen here determines
+        a, b = sample.values[ks - 1], sample.values[np.minimum(ks, d - 1)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            turn = NORMAL_90**2 * kurtosis * (1 / n - 1 / collection) * a * b / (a - b) ** 2
+        kept_swap = np.minimum(np.nan_to_num(turn, nan=0.0), 1.0) / ks
 
     def at(rows: int, total: int) -> FloatArray:
         """From the spectra that might have been: the fitted one is too sure of its gaps, on which many rows hang."""
@@ -216,6 +249,8 @@ def simulate(
         tau=np.asarray(sum(weights[name] * worlds[name].tau for name in weights)),
         weights=weights,
         kept=kept,
+        kept_scatter=kept_scatter,
+        kept_swap=kept_swap,
         widening=widening,
         kurtosis=kurtosis,
         at=at,

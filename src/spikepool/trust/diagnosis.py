@@ -27,7 +27,7 @@ from spikepool.trust.coloured import (
     steady_spans,
 )
 from spikepool.trust.isotropic import FEWEST_NONZERO, BulkFit, DiagnosedOutlier, edge_factor, explain, mixed
-from spikepool.trust.planning import Curve, curve, required_rows, with_collection
+from spikepool.trust.planning import Curve, collection_interval, curve, required_rows, with_collection
 from spikepool.trust.reading import open_rows
 from spikepool.trust.regimes import IsotropicReading, explaining_usage, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
@@ -35,6 +35,10 @@ from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, Rows, drift_caution,
 
 # A single component is resolved when its interval is no wider than this and more than half of it is its namesake.
 _RESOLVED_WIDTH = 0.5
+# Share of the draws of a single component beyond each end of its interval: the largest and smallest of 30.
+_TAIL = 1 / 31
+# Seed of the simulated draws.
+_NODES = 0
 # Difference of log eigenvalues, in sqrt(E[s²]/n), which two equal population eigenvalues exceed with probability
 # exp(−x²/8).
 _RESOLVED_GAP = math.sqrt(-8 * math.log(SIGNIFICANCE))
@@ -109,7 +113,7 @@ def diagnose(
         that collection, of which the sample is a part: the loss 1 − overlap shrinks by a factor that is simulated,
         1 − n/M where it is small. Without it they are about an unlimited population.
     random_state : int or numpy Generator
-        Seed of the simulation.
+        Seed of the splits and resamples of the rows. Simulated draws are the same for every seed.
     progress : bool, optional
         Show a progress bar; by default on a terminal, after a couple of seconds.
     description : spikepool.data.description.Description, optional
@@ -289,23 +293,26 @@ def _coloured(
     sample = rows.sample(units, grouped, rng)
     share = 0.0 if population_size is None else rows.n / population_size
     with Progress(100, "simulating", show=progress) as bar:
-        simulated = simulate(sample, rng, bar.advance, sample.n_effective / share if share else None)
+        # the same draws for every seed: intervals of the same rows differ by what splits and resamples of the rows say
+        nodes = np.random.default_rng(_NODES)
+        simulated = simulate(sample, nodes, bar.advance, sample.n_effective / share if share else None)
     steady = steady_spans(sample.ks)
     observed, expected = (
         float(halves[steady].mean()) for halves in (simulated.observed_halves, simulated.simulated_halves)
     )
     order = float(sample.contiguous[steady].mean()), observed
-    ordered = have_order(simulated.observed_halves, sample.ks)
+    ordered = have_order(simulated.observed_halves, sample.ks, len(sample.values))
     centre = angle(simulated.overlap)
     below, above = np.hypot(simulated.half_width, simulated.lower), simulated.half_width
-    overlap, low, high = (
-        with_collection(overlap_of(value), simulated.kept) for value in (centre, centre - below, centre + above)
-    )
-    ok = simulated.difference <= HALVES_TOLERANCE and ordered and not simulated.one_level
-    if not ordered:
-        reason += "; halves of the rows agree as if there were no leading components, or too few rows to see them"
-    elif simulated.one_level:
+    overlap, low, high = (overlap_of(value) for value in (centre, centre - below, centre + above))
+    overlap, low, high = collection_interval(simulated, overlap, low, high, simulated.kept)
+    # the mean of few splits scatters itself
+    alike = simulated.difference <= HALVES_TOLERANCE * math.sqrt(1 + 1 / len(sample.halves))
+    ok = alike and ordered and not simulated.one_level
+    if simulated.one_level:
         reason += "; rows of equal variances have these eigenvalues as well, and no leading components"
+    elif not ordered:
+        reason += "; halves of the rows agree as if there were no leading components, or too few rows to see them"
     verdict = "coloured" if ok else "poor fit"
     findings = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
     if not ok:
@@ -327,15 +334,15 @@ def _coloured(
 
 
 def _single(rows: Rows, simulated: Simulated, n: int) -> tuple[Component, ...]:
-    """Single components with 90 % intervals: the range of the draws, widened on the angle."""
+    """Single components with 90 % intervals: quantiles of the draws, widened on the angle."""
     components = []
     logs = np.log(np.maximum(rows.values[: COMPONENTS + 1], np.finfo(float).tiny))
     apart = -np.diff(logs) > _RESOLVED_GAP * np.sqrt(simulated.kurtosis / n)
     for i in range(min(COMPONENTS, simulated.single.shape[1])):
         draws = angle(simulated.single[:, i])
         centre = draws.mean()
-        # m draws and the truth: it lies beyond all of them with probability 2/(m + 1), .06 for the usual 30
-        low, high = simulated.widening * np.array([centre - draws.min(), draws.max() - centre])
+        ends = np.quantile(draws, (_TAIL, 1 - _TAIL))
+        low, high = simulated.widening * np.maximum([centre - ends[0], ends[1] - centre], 0.0)
         kept = float(simulated.kept[np.searchsorted(simulated.ks, i + 1)])  # that of the span it belongs to
         alignment, least, most = (
             float(with_collection(overlap_of(value), kept)) for value in (centre, centre - low, centre + high)

@@ -72,12 +72,14 @@ class Effort:
     fitted: bool = False
 
 
-FULL = Effort(4, 10, 2, 2, 4, 10, 4, 50, True, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0))
+FULL = Effort(4, 10, 2, 2, 8, 10, 4, 50, True, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0))
 LEAST = Effort(1, 3, 1, 2, 2, 4, 1, 50, False, (0.5, 1.0, 2.0, 4.0))
 # Rows enough for every eigenvalue to be fitted. Resampled rows show a flat part as better known than it is.
 FITTED = replace(FULL, rounds=1, round_draws=6, resampling_rows=300, fitted=True)
 # Dimension up to which that is quick.
 _QUICK_DIMENSION = 600
+# Dimensions of all draws together, and half of those of all splits and resamples: more of them where one is quick.
+_DRAWN_DIMENSIONS = 2000
 # Multiple of the rows up to which is planned.
 FURTHEST = FULL.multiples[-1]
 
@@ -91,7 +93,14 @@ def effort(n: float, d: int) -> Effort:
     """What `n` rows of dimension `d` get."""
     if min(n, d) > LARGE_SIDE:
         return LEAST
-    return FITTED if fitted_eigenvalues(n, d) == d <= _QUICK_DIMENSION else FULL
+    work = FITTED if fitted_eigenvalues(n, d) == d <= _QUICK_DIMENSION else FULL
+    times = _DRAWN_DIMENSIONS / d
+    return replace(
+        work,
+        splits=int(np.clip(2 * times, work.splits, 16 * work.splits)),
+        resamples=int(np.clip(2 * times, work.resamples, 8 * work.resamples)),
+        draws=int(np.clip(times, work.draws, 4 * work.draws)),
+    )
 
 
 # Bartlett's route costs d³ for each group of rows, the direct one n·d²: it is taken from this many rows a dimension on.
@@ -207,14 +216,15 @@ def overlaps(first: FloatArray, second: FloatArray, ks: IntArray) -> tuple[Float
 
 def share_of_loss(
     scales: FloatArray, tau: FloatArray, n: int, M: int, ks: IntArray, draws: list[Draw], rng: np.random.Generator
-) -> FloatArray:
+) -> tuple[FloatArray, FloatArray]:
     """Loss 1 − O_k of n rows against a collection of M that they are part of, over that against the population.
 
     ``1 − n/M`` to first order, since the covariance of the rows departs from the collection's by ``1/n − 1/M`` where it
-    departs from the population's by 1/n; more where losses are large. `draws` are of n rows.
+    departs from the population's by 1/n; more where losses are large. `draws` are of n rows. Second, how much more
+    the log of the loss scatters: with few rows left out it hangs on the one gap of the collection's spectrum after k.
     """
     if n >= M:
-        return np.zeros(len(ks))
+        return np.zeros(len(ks)), np.zeros(len(ks))
     d, count = len(tau), int(ks[-1])
     root, losses = np.sqrt(tau), []
     for draw in draws:
@@ -222,8 +232,10 @@ def share_of_loss(
         part = draw.leading(tau, count)
         whole = top_vectors(both * root * root[:, None], count)
         losses.append([1 - overlaps(part, whole, ks)[0], 1 - overlaps_with_axes(part, ks)[0]])
-    with_whole, with_population = np.mean(losses, axis=0)
-    return np.asarray(np.clip(with_whole / np.maximum(with_population, np.finfo(float).tiny), 1 - n / M, 1.0))
+    both_losses = np.maximum(losses, np.finfo(float).tiny)
+    with_whole, with_population = both_losses.mean(axis=0)
+    scatter = np.log(both_losses).var(axis=0, ddof=1)
+    return np.clip(with_whole / with_population, 1 - n / M, 1.0), np.sqrt(np.maximum(scatter[0] - scatter[1], 0.0))
 
 
 def _spans(block: FloatArray, ks: IntArray) -> FloatArray:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.showing import NORMAL_90
 from spikepool.trust.coloured import Simulated, angle, overlap_of
 from spikepool.trust.draws import FURTHEST, effort
 from spikepool.trust.population import FLOOR
@@ -86,12 +87,27 @@ def curve(simulated: Simulated, n: int, collection: float | None = None) -> Curv
     # close to the whole the loss falls faster than any power: more points
     last = min(float(rows[-1]), collection)
     dense = np.unique(np.append(np.geomspace(rows[0], last, len(rows) ** 2).astype(int), n))
-    parts = zip(*(overlaps.at(m) for m in dense), strict=True)
+    overlap, low, high = (np.array(part) for part in zip(*(overlaps.at(m) for m in dense), strict=True))
     # the share of the loss that is kept is known at n rows, all of none and none of all
     with np.errstate(divide="ignore", invalid="ignore"):
         power = np.nan_to_num(np.log1p(-simulated.kept) / math.log(n / collection), nan=1.0)
     kept = 1 - np.minimum(dense[:, None] / collection, 1.0) ** power
-    return Curve(dense, *(with_collection(np.array(part), kept) for part in parts))
+    expected, low, high = collection_interval(simulated, overlap, low, high, kept)
+    return Curve(dense, expected, np.maximum.accumulate(low, axis=0), np.maximum.accumulate(high, axis=0))
+
+
+def collection_interval(
+    simulated: Simulated, overlap: FloatArray, low: FloatArray, high: FloatArray, kept: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Overlap with a finite collection and its 90 % interval: on the log of the loss, with the scatter it adds."""
+    loss, most, least = (np.maximum(1 - value, FLOOR) for value in (overlap, low, high))
+    added = NORMAL_90 * simulated.kept_scatter
+    below, above = np.hypot(np.log(most / loss), added), np.hypot(np.log(loss / least), added)
+    expected, highest = with_collection(overlap, kept), with_collection(1 - loss * np.exp(-above), kept)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        swap = simulated.kept_swap * np.nan_to_num(kept / simulated.kept)
+    lowest = np.minimum(with_collection(1 - loss * np.exp(below), kept), expected - swap)
+    return expected, np.maximum(lowest, 0.0), highest
 
 
 def with_collection(overlap: FloatArray, kept: FloatArray | float) -> FloatArray:
