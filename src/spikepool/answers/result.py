@@ -19,6 +19,8 @@ from spikepool.pooling.learned_report import pooling_record
 
 ENDINGS = (".html", ".htm", ".json")
 SCHEMA = "spikepool.report/1"
+# What the folded section of a page with a classifier is about.
+TRUST_LINE = "principal components of the pooled features"
 
 
 @dataclass(frozen=True)
@@ -167,8 +169,10 @@ class DataReport:
         if self.facts:
             body.append(html_table((), [*self.facts, ("Date", date.today().isoformat())]))
         body += [f"<p class='muted'>Note: {html.escape(note)}</p>" for note in self.notes]
-        for name, answer in self.answers.items():
-            body.append(_section(name, answer, pictures=True))
+        body += [_section(name, getattr(self, name), pictures=True) for name in ("choose", "plan")]
+        trust = _section("trust", self.trust, pictures=True)
+        folded = self.choose.result is not None and self.plan.result is not None
+        body.append(f"<details><summary>Trust: {TRUST_LINE}</summary>{trust}</details>" if folded else trust)
         body.append(f"<footer class='muted'>spikepool {html.escape(self.version)}</footer>")
         return html_page(f"spikepool report: {self.source}", "\n".join(body))
 
