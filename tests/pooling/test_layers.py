@@ -92,6 +92,15 @@ def test_many_rows_leave_some_folds_out_only_and_streamed_heads_see_all_rows(sta
     assert part.score(X, y, mask=mask) == pytest.approx(fitted.score(X, y, mask=mask), abs=0.03)
 
 
+def test_many_classes_are_compared_in_full():
+    rng = np.random.default_rng(0)
+    y = np.arange(160) % 32
+    X = rng.normal(size=(160, 2, 3, 6)) + rng.normal(size=(32, 6))[y][:, None, None]
+    fitted = sp.LearnedPoolingClassifier(max_steps=1).fit(X, y)
+    assert fitted.prediction_ != "average"
+    assert {c.name for c in fitted.candidates_} >= {"mean", "concat", "queries"}
+
+
 def test_random_rows_pull_the_scale_to_zero():
     """The largest likelihood with r further rows of random classes, found on a grid."""
     rng = np.random.default_rng(0)
