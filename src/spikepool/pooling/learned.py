@@ -76,8 +76,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         in use are fitted on all.
     effort : {"screened", "full"}, default="screened"
         With several layers: average logistic regressions on learned queries of three middle layers, or make the full
-        comparison of poolings in the best layers, which takes about four times as long. More than 30 classes are
-        always compared in full. Without effect for one layer.
+        comparison of poolings in the best layers, which takes about four times as long. With more than 30
+        classes the queries are stacked with the mean of the last layer instead. Without effect for one layer.
     empty : {"error", "zero"}, default="error"
         Rows in which nothing is observed: an error that names them, or features of zero.
     progress : bool, optional
