@@ -119,11 +119,13 @@ def tuned(train: pd.DataFrame, test: pd.DataFrame, classes: Any) -> Any:
 def main() -> None:
     """Run the draws that are missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("method", choices=["ours", "logistic", "setfit", "tuned"])
-    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("method", nargs="?", choices=["ours", "logistic", "setfit", "tuned"])
+    parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 32, 128])
     parser.add_argument("--draws", type=int, default=3)
     given = parser.parse_args()
+    if not given.files:
+        raise SystemExit("needs a method and files of labelled texts: pass ours trec.csv.gz")
     keys = ("method", "corpus", "per_class", "draw")
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
     done = {tuple(json.loads(line)[key] for key in keys) for line in lines}
