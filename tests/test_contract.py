@@ -291,6 +291,7 @@ def test_diagnose(small, w):
     assert sp.diagnose(C, V=small.V, weights=w).outliers[0].eigenvalue == pytest.approx(outlier.eigenvalue)
 
 
+@pytest.mark.slow
 def test_table_spectrum(tmp_path):
     rng = np.random.default_rng(0)
     E = rng.normal(size=(900, 60))  # rows are tokens
@@ -339,6 +340,7 @@ def run_cli(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_command_line_names():
     top = run_cli("--help")
     assert top.returncode == 0
@@ -383,6 +385,7 @@ def test_the_target_of_a_diagnosis_is_the_same_in_python_and_on_the_command_line
     assert defaults == [0.9, 0.9]
 
 
+@pytest.mark.slow
 def test_query_model():
     q = sp.QueryModel(
         d=200, N=800, T=20, L=3, mu=1.0, nu=1.5, overlap=1.0, kernel="softmax", beta=0.5, normalize=True, V=None

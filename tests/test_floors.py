@@ -102,6 +102,7 @@ def test_imports_go_down(module):
     assert faults(module, MODULES[module].read_text(encoding="utf-8"), MODULES) == []
 
 
+@pytest.mark.slow
 def test_no_cycle():
     graph = {
         name: {target for target, _ in imports(path.read_text(encoding="utf-8"), MODULES)} - {name} - TOP
@@ -135,6 +136,7 @@ def test_the_check_sees_an_import_that_goes_up():
     assert not faults("model", upward, MODULES)
 
 
+@pytest.mark.slow
 def test_no_computation_knows_matplotlib():
     allowed = {"drawing", "reproduce", "explorer"}
     users = [

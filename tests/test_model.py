@@ -151,6 +151,7 @@ def worlds(draw, *, table=None):
     return made, raw / raw.sum()
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(worlds())
 def test_predictions_are_sane_over_the_whole_domain(world):
@@ -173,6 +174,7 @@ def test_predictions_are_sane_over_the_whole_domain(world):
     assert p.bulk.atom <= mass[0] <= mass[-1] <= 1
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(worlds(), st.floats(1, 10))
 def test_alignment_is_monotone_in_mu_and_samples(world, factor):

@@ -49,6 +49,7 @@ def test_the_win_is_measured_again(repository):
     assert abs(tried["auto"] - chosen) < 0.006
 
 
+@pytest.mark.slow
 def test_quickstart_runs(repository):
     code = blocks(readme(repository))[0]
     assert len([line for line in code.splitlines() if line.strip()]) <= 15

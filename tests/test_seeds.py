@@ -103,6 +103,7 @@ def test_draws(name):
     assert disagreements(DRAWN[name], drawn=True) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("route", ["small", "large"])
 def test_predictions_given_tokens_on_both_routes(name, route, monkeypatch):

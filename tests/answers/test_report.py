@@ -23,6 +23,7 @@ def found(digits):
     return sp.report(*digits, target=0.95)
 
 
+@pytest.mark.slow
 def test_the_parts_are_those_of_the_library(digits, found):
     X, y = digits
     fitted = sp.LearnedPoolingClassifier().fit(X, y)
@@ -50,6 +51,7 @@ def test_a_learned_pooling_does_not_flatter_the_forecast():
     assert found.plan.result.accuracy[0] < flattered.accuracy[0]
 
 
+@pytest.mark.slow
 def test_text_json_and_notebook_say_the_same(found):
     text, page, shown = str(found), found.to_html(), found._repr_html_()
     back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -159,6 +161,7 @@ def test_an_answer_without_a_result_has_no_numbers():
     assert answer.to_dict()["answered"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -183,6 +186,7 @@ def test_the_page_fits_a_phone_and_a_screen(found, browser, tmp_path, width, sch
         page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tokens", "labelled", "stages"),
     [(True, True, ["choose", "trust", "plan"]), (False, True, ["trust", "plan"]), (True, False, ["choose", "trust"])],
@@ -215,6 +219,7 @@ def test_advice_names_single_components_only_where_all_are_resolved(digits):
         assert ("do not name" in advice) != resolved
 
 
+@pytest.mark.slow
 def test_one_bar_is_shown_for_the_whole(digits, monkeypatch):
     from spikepool.kit import progress
 
@@ -265,6 +270,7 @@ def test_a_good_result_is_not_headed_by_a_poor_fit():
     assert "poor fit" not in diagnosis.summary() + diagnosis._repr_html_()
 
 
+@pytest.mark.slow
 def test_json_names_the_layer_and_has_the_keys_of_the_command(digits):
     X, y = digits
     answer = sp.report({"first": X[:200], "second": X[:200] ** 2}, y[:200]).to_dict()["choose"]["result"]

@@ -39,6 +39,7 @@ def test_runs_as_a_module():
     assert (done.returncode, done.stdout) == (0, f"spikepool {sp.__version__}\n")
 
 
+@pytest.mark.slow
 def test_help_and_citation(run):
     code, out, _ = run("--help")
     assert code == 0
@@ -84,6 +85,7 @@ def test_predict_prints_the_library_numbers(run, model):
     assert f"{model.predict(weights['causal']).alignment:.4g}" in table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["predict", "plan", "simulate"])
 def test_commands_about_a_model_share_its_options_and_defaults(run, command):
     plain_text = " ".join(run(command, "--help")[1].split())
@@ -134,6 +136,7 @@ def test_weights_and_correlation_from_files(run, tmp_path):
     assert answer["predictions"][2]["kappa"] == sp.gains(sp.causal_weights(4, layers=2), R)[1]
 
 
+@pytest.mark.slow
 def test_plan_agrees_with_the_library_and_names_what_is_out_of_reach(run, model):
     code, out, _ = run("plan", *SMALL, "--mu", 2, "--alignment", 0.7, "-w", "mean", "--json")
     assert code == 0
@@ -244,6 +247,7 @@ def test_no_arguments_gives_help_and_a_usage_code(run):
     assert "Usage" in out
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_not_an_error():
     done = subprocess.run(
         f"{sys.executable} -m spikepool.cli predict --json | head -1",
@@ -277,6 +281,7 @@ def test_a_closed_pipe_loses_neither_the_picture_nor_the_exit_code(tmp_path):
     assert (tmp_path / "plan.svg").is_file()
 
 
+@pytest.mark.slow
 def test_spectrum_reads_a_file(run, tmp_path):
     rng = np.random.default_rng(0)
     E = rng.standard_normal((300, 40)) + 4 * np.outer(rng.standard_normal(300), np.eye(40)[0])

@@ -31,6 +31,7 @@ def files(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_pool_writes_the_features_of_the_library(run, files, tmp_path):
     X, y = np.load(files / "tokens.npy"), np.load(files / "y.npy")
     fitted = sp.LearnedPoolingClassifier().fit(X, y)
@@ -48,6 +49,7 @@ def test_pool_writes_the_features_of_the_library(run, files, tmp_path):
     assert "last pooling" in out
 
 
+@pytest.mark.slow
 def test_labels_that_are_used_twice_are_mentioned(run, files, tmp_path):
     """Features of learned weights with the same labels: a warning, and the tokens' own forecast has none."""
     pytest.importorskip("pyarrow")
@@ -67,6 +69,7 @@ def test_labels_that_are_used_twice_are_mentioned(run, files, tmp_path):
     assert "used twice" not in run(*features)[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zarr", "parquet"])
 def test_pooled_features_go_to_a_store_and_come_back(run, files, tmp_path, kind):
     pytest.importorskip({"zarr": "zarr", "parquet": "pyarrow"}[kind])
@@ -78,6 +81,7 @@ def test_pooled_features_go_to_a_store_and_come_back(run, files, tmp_path, kind)
     assert json.loads(said)["verdict"] == sp.diagnose(mean, target=0.9).verdict
 
 
+@pytest.mark.slow
 def test_diagnose(run, files, tmp_path):
     code, out, _ = run("diagnose", files / "features.npy", "--json", "--out", tmp_path / "d.html")
     assert code == 0
@@ -92,6 +96,7 @@ def test_diagnose(run, files, tmp_path):
     assert all(line.startswith("spikepool: warning: ") for line in err.splitlines())
 
 
+@pytest.mark.slow
 def test_forecast(run, files, tmp_path):
     arguments = ("forecast", files / "features.npy", "--labels", files / "y.npy", "--n", "300,600", "--target", 0.95)
     code, out, _ = run(*arguments, "--json", "--out", tmp_path / "f.svg")

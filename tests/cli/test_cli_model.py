@@ -129,6 +129,7 @@ def test_the_line_of_a_plan_is_the_librarys():
 QUERY = ["query", "--d", "60", "--N", "240", "--T", "8", "--L", "2", "--mu", "2"]
 
 
+@pytest.mark.slow
 def test_a_query_is_predicted_and_simulated(run, tmp_path):
     code, said, err = run(*QUERY, "--trials", "2", "--kernel", "sigmoid", "--out", tmp_path / "q.png")
     assert (code, err) == (0, "")

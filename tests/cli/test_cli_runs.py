@@ -50,6 +50,7 @@ def test_sweep_runs_a_specification_and_resumes(tmp_path, run):
     assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_reproduce_writes_a_report(tmp_path, run):
     code, text, _ = run("reproduce", 1, "--out", tmp_path / "report", "--json")
     assert code == 0

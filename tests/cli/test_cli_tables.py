@@ -78,6 +78,7 @@ def test_values_for_a_spreadsheet(run, model):
         assert (found["trusted"] == "") == bool(arguments), "with --all the held-out check is asked for"
 
 
+@pytest.mark.slow
 def test_the_held_out_check_of_every_weight_is_made_when_asked_for(run, model):
     for arguments in (("--held-out",), ("--fail-if", "p_value<0")):
         _, out, err = run("spectrum", model, "--all", "--json", *arguments)
@@ -106,6 +107,7 @@ def test_weights_that_are_unlike_their_kind_are_pointed_out(run, tmp_path):
     assert out.index("layers.4.up") < out.index("layers.0.up")
 
 
+@pytest.mark.slow
 def test_names_are_found_beside_the_model(run, model, tmp_path):
     assert "'word" in run("spectrum", model)[1]
     text = run("spectrum", model, "--tokenizer", "none")[1]
@@ -201,6 +203,7 @@ def test_compare(run, model, tmp_path):
     assert "nothing at" in err
 
 
+@pytest.mark.slow
 def test_compare_every_weight_of_two_checkpoints(run, model, tmp_path):
     tensors = dict(safetensors_numpy.load_file(model / "model.safetensors"))
     tensors["embed_tokens.weight"] = tensors["embed_tokens.weight"] * 1.5

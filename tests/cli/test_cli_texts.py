@@ -46,6 +46,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.slow
 def test_apply_keeps_columns_and_predicts(folder):
     assert run("apply", folder / "model", folder / "new.csv", "--out", folder / "p.csv", "--probabilities") == 0
     rows = list(csv.DictReader((folder / "p.csv").open()))
@@ -58,6 +59,7 @@ def test_apply_keeps_columns_and_predicts(folder):
     assert json.loads((folder / "p.jsonl").read_text().splitlines()[0])["prediction"] in TOPICS
 
 
+@pytest.mark.slow
 def test_export_agrees_with_predictions(folder):
     runtime = pytest.importorskip("onnxruntime")
     tokenizers = pytest.importorskip("tokenizers")
@@ -179,6 +181,7 @@ def test_json_lines_are_valid_json_and_formulas_can_be_made_text(folder, capsys)
     assert json.loads(capsys.readouterr().out)["rows"] == 3
 
 
+@pytest.mark.slow
 def test_another_encoder_is_an_error_with_both_hashes(folder, tmp_path, capsys):
     """The same architecture with other weights: refused by apply, and by encode into a store that was begun."""
     from safetensors.numpy import load_file, save_file
@@ -211,6 +214,7 @@ def test_another_encoder_is_an_error_with_both_hashes(folder, tmp_path, capsys):
     assert "another encoder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["X", "mask", "tokens"])
 def test_a_chunk_that_was_deleted_is_noticed_and_encoded_again(name, folder, tmp_path):
     from spikepool.errors import DataSourceError
@@ -251,6 +255,7 @@ def test_evaluate_gives_the_scores_of_the_predictions(folder, capsys):
     assert "sport predicted as" in text
 
 
+@pytest.mark.slow
 def test_fit_writes_the_page_of_the_same_model_and_report_saves_it(folder, capsys):
     page, data = folder / "page.json", folder / "train.csv"
     assert run("fit", data, "--out", folder / "both", "--report", page, "--layers", "5,6") == 0
@@ -270,6 +275,7 @@ def test_fit_writes_the_page_of_the_same_model_and_report_saves_it(folder, capsy
     assert run("report", data, "--groups", folder / "two.txt", "--out", folder / "x.html") != 0
 
 
+@pytest.mark.slow
 def test_other_commands_take_tables_of_texts_and_arrays_of_layers(folder, capsys, tmp_path):
     data = folder / "train.csv"
     assert run("forecast", data, "--n", "400", "--estimator", "logistic", "--scoring", "f1_macro", "--json") == 0

@@ -266,6 +266,7 @@ def test_an_unset_variable_is_not_the_current_folder(command, run, tmp_path, mon
     assert "empty" in err
 
 
+@pytest.mark.slow
 def test_names_of_tensors_cannot_forge_lines_or_break_pictures(run, tmp_path):
     names = ["evil\nVerdict: OK", "\x1b[31mred", "$x^{$", "tab\tbed", "[bold]x[/bold]"]
     model = {name: noise(60, 40) for name in names} | {"nan\n\x1b[2J": np.full((50, 40), np.nan, dtype=np.float32)}

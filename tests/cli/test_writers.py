@@ -222,6 +222,7 @@ def test_labels_beside_the_output_are_not_a_note(run, tmp_path, monkeypatch):
     assert all((tmp_path / name).read_text() == labels for name in ("P.npy.json", "Q.npy.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("ending", ["parquet", "zarr"])
 def test_features_of_learned_weights_say_so_themselves(ending, run, folder, monkeypatch, tmp_path):

@@ -64,6 +64,7 @@ def test_stores_are_opened_by_workers_and_dask_arrays_computed_there(client, sto
     np.testing.assert_allclose(pooled, expected.transform(X, mask=MASK), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_in_the_middle_is_survived(client, tmp_path):
     import dask.array as da
 

@@ -59,6 +59,7 @@ def tensors():
         yield "torch", lambda x: torch.tensor(x, requires_grad=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "make"), list(tensors()))
 @pytest.mark.filterwarnings("ignore")
 def test_tensors_are_read_by_every_door(name, make):
@@ -108,6 +109,7 @@ def test_labels_that_are_none_are_refused_by_name(labels):
             door(labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", [list, lambda rows: np.array([*rows, None], dtype=object)[:-1], tuple])
 @pytest.mark.filterwarnings("ignore")
 def test_sequences_of_different_lengths_are_padded_and_masked(wrap):

@@ -115,6 +115,7 @@ TABLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_of_text_hold_features_labels_and_texts(name, tmp_path):
     path = tmp_path / name
@@ -164,6 +165,7 @@ def test_tables_of_text_that_are_broken_are_named(name, content, error, match, t
         sp.open_blocks(tmp_path / name).whole()
 
 
+@pytest.mark.slow
 def test_a_gzip_bomb_is_stopped(tmp_path):
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress((b"a" * 4000 + b",1\n") * 20_000))
     with pytest.raises(TableFormatError, match="expand"):

@@ -83,6 +83,7 @@ def test_a_fit_and_a_transform_load_each_zarr_chunk_once(rows, masked, in_memory
     np.testing.assert_allclose(pooled, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
 def test_every_scheduler_gives_the_same_fit(scheduler, in_memory):
     with dask.config.set(scheduler=scheduler, num_workers=2):

@@ -157,6 +157,7 @@ def test_zarr_groups_and_shards(tmp_path):
 # -- what cannot be read -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_there(tmp_path, s3):
     for where in (tmp_path / "x.npy", f"memory://{uuid.uuid4().hex}/x.zarr", f"s3://{BUCKET}/nothing/x.zarr"):
         with pytest.raises(sp.MissingSourceError, match="nothing at"):
@@ -279,6 +280,7 @@ def test_bad_values_in_a_store_are_named_by_row(tmp_path):
 # -- pooled features ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["c.zarr", "c.parquet"])
 @pytest.mark.parametrize("place", ["disk", "s3"])
 def test_pooled_features_from_store_to_store(name, place, tmp_path, in_memory, request, monkeypatch):

@@ -49,6 +49,7 @@ def test_a_diagnosis_of_stored_rows_is_that_of_the_array(tmp_path):
         np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_forecast_from_stored_rows_is_that_of_the_array(tmp_path):
     expected = sp.forecast(C, Y, n=[800])
     for form in stored_forms(tmp_path, C).values():

@@ -33,6 +33,7 @@ def test_named_error(outcome, name):
     assert len(message) > 20
 
 
+@pytest.mark.slow
 def test_refused_pickles_say_what_to_do(outcome):
     for name in ("weights.bin", "pickle.safetensors", "objects.npy", "torch.npz"):
         assert "safetensors" in outcome[name][1]

@@ -51,6 +51,7 @@ def test_pages_show_what_their_code_prints_and_draws(page, tmp_path, monkeypatch
         assert not place["picture"] or (page.parent / place["picture"]).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=name)
 def test_commands_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -19,6 +19,7 @@ def namespace():
     return {"np": np, "__name__": "extend"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("title", "code"), BLOCKS, ids=[title for title, _ in BLOCKS])
 def test_what_is_added_works(title, code, namespace):
     formats.known_formats()

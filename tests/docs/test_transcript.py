@@ -38,6 +38,7 @@ def test_there_is_something_to_run():
     assert commands == ["report", "pool", "forecast"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "expected"), transcripts(), ids=lambda x: x.split("\n")[0][:40])
 def test_a_command_prints_what_the_tutorial_shows(folder, command, expected, monkeypatch, capsys):
     program, *arguments = shlex.split(command)

@@ -149,6 +149,7 @@ def test_every_documented_class_is_a_result_that_is_tried_or_named_as_none():
     assert not set(MAKERS) & (INPUTS | PARTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_result_shows_and_draws_itself(name):
     result = MAKERS[name]()

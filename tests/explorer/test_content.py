@@ -21,6 +21,7 @@ from spikepool.explorer.state import StateError
 SMALL = "beta=0.6&nu=1.5&L=2&overlap=0.9&mu=1.6&kernel=softmax&repeat=never&T=10&d=60&N=240"
 
 
+@pytest.mark.slow
 def test_numbers_are_the_librarys():
     answer = solve_content(parse_content(SMALL))
     model = sp.QueryModel(d=60, N=240, T=10, L=2, mu=1.6, nu=1.5, overlap=0.9, beta=0.6)

@@ -70,6 +70,7 @@ def test_sliders_by_keyboard(tab, name):
     agree(tab.page, **{name: value})
 
 
+@pytest.mark.slow
 def test_a_field_takes_an_old_entry_again_after_the_slider(tab):
     for value in (12, 12):
         enter(tab.page, "#T", str(value))
@@ -81,6 +82,7 @@ def test_a_field_takes_an_old_entry_again_after_the_slider(tab):
         assert shown_alignment(tab.page) == pytest.approx(alignment_of_fields(tab.page, "causal"), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_slider_by_mouse(tab):
     box = tab.page.locator("#mu-slider").bounding_box()
     middle = box["y"] + box["height"] / 2
@@ -134,6 +136,7 @@ def test_choices_by_keyboard(tab):
     assert shown_alignment(tab.page) == pytest.approx(alignment_of_fields(tab.page, "optimal"), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_correlations(tab):
     page = tab.page
     choose(page, "corr", "Markov")
@@ -158,6 +161,7 @@ def test_correlations(tab):
     assert not page.is_visible("#problem")
 
 
+@pytest.mark.slow
 def test_a_prefix_cannot_outgrow_the_sequence(tab):
     enter(tab.page, "#T", "12")
     enter(tab.page, "#L", "9")

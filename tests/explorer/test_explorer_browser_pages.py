@@ -52,6 +52,7 @@ def test_simulation_is_drawn_over_the_theory_and_exported(tab):
     page.wait_for_function(f"() => !({find})()")
 
 
+@pytest.mark.slow
 def test_a_simulation_can_be_cancelled_and_blocks_nothing(tab):
     page = tab.page
     visit(tab, LARGE)
@@ -71,6 +72,7 @@ def test_a_simulation_can_be_cancelled_and_blocks_nothing(tab):
     assert page.get_attribute("#progress", "value") == "0"
 
 
+@pytest.mark.slow
 def test_a_simulation_beyond_the_limits_is_explained(tab):
     page = tab.page
     visit(tab, "d=4000&V=200000&N=1000")
@@ -123,6 +125,7 @@ def test_both_widths_in_both_themes(browser, site, tmp_path, width, height, sche
         context.close()
 
 
+@pytest.mark.slow
 def test_every_control_has_a_name(tab):
     visit(tab)
     nameless = tab.page.evaluate(
@@ -133,6 +136,7 @@ def test_every_control_has_a_name(tab):
     assert nameless == []
 
 
+@pytest.mark.slow
 def test_controls_are_reached_with_the_tab_key(tab):
     page = tab.page
     page.focus("#theme-button")

@@ -34,6 +34,7 @@ def run(code):
     return namespace
 
 
+@pytest.mark.slow
 def test_exported_code_makes_the_numbers_of_the_page(panels, capsys):
     made = run(to_python(panels))
     prediction = panels.prediction

@@ -50,6 +50,7 @@ def gone(pid):
     return until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
 
+@pytest.mark.slow
 def test_result_comes_from_another_process(runner):
     result = runner.run(tasks.echo, {"a": [1, 2]})
     assert result["payload"] == {"a": [1, 2]}

@@ -290,6 +290,7 @@ def test_serve_checks_the_port(port):
         serve(port=port, open_browser=False)
 
 
+@pytest.mark.slow
 def test_connections_that_send_a_byte_now_and_then_are_closed(application, monkeypatch):
     """More of them than the server may hold: each is closed in time, and the page is answered afterwards."""
     import socket
@@ -358,6 +359,7 @@ def test_an_allowed_host_is_a_name(name):
         Settings(allowed_hosts=(name,))
 
 
+@pytest.mark.slow
 def test_the_token_comes_from_a_file_or_the_environment(monkeypatch, tmp_path, capsys):
     """Never from the arguments, which every user of the machine can read."""
     import spikepool.explorer

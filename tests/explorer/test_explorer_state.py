@@ -31,6 +31,7 @@ def states(draw):
     return State(T=T, corr=corr, w=w, **fields)
 
 
+@pytest.mark.slow
 @given(states())
 def test_address_and_state_are_inverse(state):
     read = parse_query("?" + state.query())

@@ -18,6 +18,7 @@ from spikepool.forecasting.pilot_input import read_pilot
 from spikepool.forecasting.score_scale import ScoreScale
 
 
+@pytest.mark.slow
 def test_any_classifier_and_score(digits):
     X, y = digits
     model = make_pipeline(StandardScaler(), KNeighborsClassifier())
@@ -35,6 +36,7 @@ def test_any_classifier_and_score(digits):
     assert f.measured_n[0] == 240
 
 
+@pytest.mark.slow
 def test_scores_that_need_probabilities_and_regressions(digits):
     X, y = digits
     f = sp.forecast(X[:300], y[:300], n=[600], estimator=LogisticRegression(max_iter=100), scoring="neg_log_loss")
@@ -51,6 +53,7 @@ def test_scores_that_need_probabilities_and_regressions(digits):
     assert own.score[0] == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.slow
 def test_curve_of_ridge_guides_other_estimators(digits):
     """An estimator that is ridge rises about as ridge is forecast to rise."""
     X, y = digits
@@ -66,6 +69,7 @@ def test_curve_of_ridge_guides_other_estimators(digits):
     assert guided < 0.5 * alone
 
 
+@pytest.mark.slow
 def test_ridge_guides_models_with_coefficients_alone(digits):
     X, y = digits
     for model, linear in ((KNeighborsClassifier(5), False), (SVC(), False), (SVC(kernel="linear"), True)):
@@ -87,6 +91,7 @@ def test_default_is_ridge_and_bad_arguments_are_named(digits):
         sp.forecast(X[:200], y[:200], estimator=KNeighborsRegressor())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_small_and_perfect_pilots_and_scorers_that_do_not_fit():
     rng = np.random.default_rng(0)
@@ -225,6 +230,7 @@ def test_a_report_on_a_handful_of_noise_answers():
     assert "escale" not in plan.advice
 
 
+@pytest.mark.slow
 def test_log_losses_are_guided_by_the_share_of_wrong_answers_of_ridge():
     rng = np.random.default_rng(1)
     y = rng.integers(0, 3, 240)

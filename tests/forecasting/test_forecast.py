@@ -51,6 +51,7 @@ def test_generated_classes_come_out_as_forecast(K):
     assert abs(f.accuracy[0] - truth) < 0.04
 
 
+@pytest.mark.slow
 def test_measured_points_are_the_learning_curve(digits):
     """Sizes below the pilot, by scikit-learn's own splitting and ridge."""
     X, y = digits
@@ -66,6 +67,7 @@ def test_measured_points_are_the_learning_curve(digits):
         assert measured == pytest.approx(score.mean(), abs=3 * score.std() / np.sqrt(40) + 0.025)
 
 
+@pytest.mark.slow
 def test_agrees_with_the_theory_of_the_model():
     gaps = []
     for seed, (d, mu, L) in enumerate([(60, 1.2, 3), (120, 1.0, 4), (80, 1.5, 3), (60, 0.8, 5)]):
@@ -79,6 +81,7 @@ def test_agrees_with_the_theory_of_the_model():
     assert np.median(gaps) < 0.02
 
 
+@pytest.mark.slow
 def test_regression_forecasts_r2():
     rng = np.random.default_rng(5)
     d, beta = 80, np.random.default_rng(1).standard_normal(80) * np.arange(1, 81) ** -0.5
@@ -106,6 +109,7 @@ def test_regression_forecasts_r2():
     np.testing.assert_allclose(shifted.r2, f.r2, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_units_and_seeds(digits):
     X, y = digits
     f = sp.forecast(X[:150], y[:150], n=[600])

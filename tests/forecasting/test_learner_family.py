@@ -82,6 +82,7 @@ def test_flexible_learners_are_expected_to_rise_further():
     assert "RandomForestClassifier" in str(given)
 
 
+@pytest.mark.slow
 def test_forecast_of_an_estimator_uses_its_family(monkeypatch):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 160)

@@ -64,6 +64,7 @@ def test_link_of_gaussian_classes_ends_at_the_theory():
         assert float(found(r2)) == pytest.approx(own.chosen_likely.mean(), abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("classes", "rows", "noise"), [(50, 200, 0.0), (10, 400, 0.22)])
 def test_few_rows_of_a_class_and_wrong_labels_bend_the_link(classes, rows, noise):
     """Accuracy gains more than one per unit of log R²/(1 − R²) from few rows, and less where labels err."""

@@ -19,6 +19,7 @@ def two_classes(seed, rows, features, distance, share=0.5):
     return x, y
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     ("model", "scoring"),
@@ -58,6 +59,7 @@ def test_least_squares_amplifies_noise_as_its_formula_says():
     assert nothing == 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("scoring", ["roc_auc", "f1", "neg_log_loss", "matthews_corrcoef"])
 def test_every_score_has_a_chance_level(scoring):
@@ -73,6 +75,7 @@ def test_every_score_has_a_chance_level(scoring):
         assert something.chance == known[scoring]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_class_that_is_never_predicted_is_named_and_does_not_narrow_the_interval():
     """Seven per cent of positives: at small sizes all rows are called negative, and the score does not vary."""

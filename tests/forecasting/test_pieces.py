@@ -127,6 +127,7 @@ def test_noise_alone_and_no_penalty_have_the_textbook_error():
     np.testing.assert_allclose(known.mse[0], [0.0, 200 / 160], atol=1e-6)  # least squares: m/(m − d), no bias
 
 
+@pytest.mark.slow
 def test_target_power_finds_noise_and_where_the_signal_lies():
     rng = np.random.default_rng(5)
     n, d = 600, 200

@@ -40,6 +40,7 @@ def test_the_whole_classifier_is_forecast():
     assert f.score[-1] > mean.score[-1] + 0.05
 
 
+@pytest.mark.slow
 def test_probabilities_of_tokens_can_be_scored_and_groups_are_kept():
     X, mask, y = sequences(160)
     groups = np.repeat(np.arange(80), 2)

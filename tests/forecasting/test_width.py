@@ -111,6 +111,7 @@ def test_variance_of_r2_is_level_and_rise():
     np.testing.assert_allclose(found, [3e-2, 3e-2, 3e-2 + RISE_VARIANCE / 100 * 0.2**2])
 
 
+@pytest.mark.slow
 def test_halves_of_a_regression_have_the_scatter_between_pilots():
     """Where features are many for the rows."""
     levels, stated = [], []

@@ -27,6 +27,7 @@ def test_band_of_an_atom_of_mass_1e12_is_solved_up_to_its_edges():
             assert np.all(np.diff(mass) * np.sign(x[-1] - x[0]) >= -1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "usage", "delta"),
     [
@@ -52,6 +53,7 @@ def test_continuous_populations_have_a_distribution_function_everywhere(noise, u
     assert mass == pytest.approx(float(law.cdf(b) - law.cdf(a)), abs=2e-4)
 
 
+@pytest.mark.slow
 def test_quantiles_next_to_a_nearly_hard_edge():
     """A population whose support nearly reaches zero: its potential needs more nodes the closer one comes."""
     law = sp.GeneralizedLaw(

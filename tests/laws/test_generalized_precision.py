@@ -114,6 +114,7 @@ def test_two_laws_of_two_thousand_atoms_against_mpmath():
             assert abs(correction) < 1e-9 * abs(e[k])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.3, 3.0])
 def test_edges_to_ten_digits_at_forty(delta):
     """Edges of a law of 2,000 atoms: Q(y) = delta at forty digits, then x = (s − delta) y."""

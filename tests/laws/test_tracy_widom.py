@@ -67,6 +67,7 @@ def test_amplitude_at_the_edge():
         assert edge_amplitude(sp.FreeProductLaw(delta, gamma, kappa)) == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_goe_edge():
     """The largest eigenvalue of Gaussian orthogonal matrices, drawn plainly."""
     n, rng = 120, np.random.default_rng(0)

@@ -54,6 +54,7 @@ def test_constant_features_have_a_row_space():
     np.testing.assert_allclose(found.predict(np.ones((3, 30))), 0.0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_heads_are_fitted_to_all_rows_beyond_the_comparison():
     X, y = many_classes(900, 0)
     fitted = sp.LearnedPoolingClassifier(max_samples=300).fit(X, y)

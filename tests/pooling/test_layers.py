@@ -69,6 +69,7 @@ def test_screened_layers_average_logistic_regressions(stacked, tmp_path, monkeyp
     np.testing.assert_allclose(sp.load(tmp_path / "model").predict_proba(X, mask=mask), expected, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [2, 4])
 def test_few_rows_without_a_signal_have_equal_probabilities(K):
     """Labels at random, 8 rows of each class: the log loss of new rows is hardly above log K."""
@@ -114,6 +115,7 @@ def test_random_rows_pull_the_scale_to_zero():
     assert best < fit_scale(values, codes, np.ones(30))
 
 
+@pytest.mark.slow
 def test_mappings_stores_and_tensors_of_layers_agree(stacked, tmp_path):
     X, y, mask = stacked
     one = sp.LearnedPoolingClassifier(max_steps=3).fit(X, y, mask=mask)

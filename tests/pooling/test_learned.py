@@ -26,6 +26,7 @@ SPLICE = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "splice.c
 SPARSE = {"check_sample_weight_equivalence_on_sparse_data": "sparse rows are refused by name"}
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [sp.LearnedPoolingClassifier(), sp.LearnedPoolingRegressor()], expected_failed_checks=lambda _: SPARSE
 )
@@ -101,6 +102,7 @@ def test_positions_are_found_in_splice_junctions(splice):
     assert fitted.score(ids[1000:], y[1000:]) >= best - 0.02
 
 
+@pytest.mark.slow
 def test_positions_are_found_in_the_rows_of_digits():
     digits = load_digits()
     X, y = digits.images, digits.target
@@ -114,6 +116,7 @@ def test_positions_are_found_in_the_rows_of_digits():
     assert fitted.prediction_ in ("single", "stack")
 
 
+@pytest.mark.slow
 def test_a_query_is_found_where_content_and_not_position_tells(marked):
     X, y, where = marked
     fitted = sp.LearnedPoolingClassifier().fit(X[:600], y[:600])
@@ -129,6 +132,7 @@ def test_a_query_is_found_where_content_and_not_position_tells(marked):
     assert fitted.score(X[600:], y[600:]) > mean_accuracy(X, y, slice(600), slice(600, None)) + 0.1
 
 
+@pytest.mark.slow
 def test_a_query_is_found_where_the_mean_holds_nothing():
     """One token of 128 has the label; cross-validation at the mean asks for all the penalty there is."""
     rng = np.random.default_rng(3)
@@ -147,6 +151,7 @@ def test_a_query_is_found_where_the_mean_holds_nothing():
     assert scores["query"] > 0.85
 
 
+@pytest.mark.slow
 def test_classifier_learns_where_positions_differ(prefix):
     ids, table, y = prefix
     learned = sp.LearnedPoolingClassifier(table=table).fit(ids[:600], y[:600])
@@ -300,6 +305,7 @@ def test_forms_of_input_agree(prefix):
     assert hasattr(others["dask"][0].transform(lazy, mask=mask), "dask")  # not computed yet
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["auto", "queries", "positions", "flat", "covariance", "concat", "max"])
 def test_padding_on_either_side_gives_the_same_fit(marked, pooling):
     X, y, _ = marked
@@ -338,6 +344,7 @@ def test_constant_targets_are_predicted_with_mean_weights(value):
     assert "do not vary" in fitted.summary()
 
 
+@pytest.mark.slow
 def test_bad_input_is_named(prefix):
     ids, table, y = prefix
     X = table[ids]

@@ -10,6 +10,7 @@ import pytest
 import spikepool as sp
 
 
+@pytest.mark.slow
 def test_repeated_rows_and_groups_do_not_leak_between_folds():
     """Labels are noise. Rows that come twice could be recognised across folds, and groups have tokens in common."""
     rng = np.random.default_rng(0)

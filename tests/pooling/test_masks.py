@@ -104,6 +104,7 @@ def test_a_pipeline_without_routing_stops_and_with_routing_is_right(padded):
     assert routed.mean() > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["right", "left", "holes"])
 def test_padding_is_not_computed_with(side):
     """The same sequences with three times as many positions, most of them empty: the same model."""

@@ -50,6 +50,7 @@ def assert_same(a, b, tolerance=1e-10):
     np.testing.assert_allclose(a.gain_interval_, b.gain_interval_, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True])
 def test_every_input_form_gives_the_same_estimate_and_features(world, mask, masked):
     da = pytest.importorskip("dask.array")

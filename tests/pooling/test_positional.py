@@ -181,6 +181,7 @@ def test_antisymmetric_share_is_that_of_the_matrix(part):
     assert found.energy / found.whole == pytest.approx(part, abs=0.06)
 
 
+@pytest.mark.slow
 def test_antisymmetric_energy_of_a_shared_latent_is_zero():
     rng = np.random.default_rng(1)
     zs = []

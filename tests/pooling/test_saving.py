@@ -113,6 +113,7 @@ def test_other_kinds_of_models_travel(kind, tmp_path):
         np.testing.assert_allclose(found[1], model.predict_proba(X, **given), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_another_process_reads_what_one_has_written(tmp_path):
     X, y, mask = sequences()
     model = sp.LearnedPoolingClassifier(pooling="concat").fit(X, y, mask=mask)
@@ -173,6 +174,7 @@ def test_damaged_foreign_and_newer_models_are_refused(tmp_path):
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]  # nothing is left behind
 
 
+@pytest.mark.slow
 def test_a_rule_registered_in_one_place_is_known_everywhere(tmp_path):
     """The token in the middle: `auto` compares and chooses it, sentences describe it, models with it are saved."""
 

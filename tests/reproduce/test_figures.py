@@ -50,6 +50,7 @@ def test_theory_and_simulation_agree(computed, number):
             assert check.passed, check
 
 
+@pytest.mark.slow
 def test_the_published_curve_misses_the_prefix_model_and_not_the_spiked_one(computed):
     checks = {check.name: check for check in FIGURES[4].judge(computed(4))}
     assert checks["published curve, spiked model"].passed
@@ -95,6 +96,7 @@ def test_a_missing_line_or_another_number_is_seen(computed):
         assert seen(change)
 
 
+@pytest.mark.slow
 def test_the_printed_formulas_are_shown_to_fail(computed):
     """Figure 8 would be pointless if the published curves agreed."""
     shown = [check for check in FIGURES[8].judge(computed(8)) if not check.expected]
@@ -121,6 +123,7 @@ def test_the_table_has_the_known_numbers(computed):
     assert (causal.published, round(causal.exact, 2)) == (3.17, 3.85)
 
 
+@pytest.mark.slow
 def test_the_closed_law_fails_at_short_lengths_only(computed):
     ds = computed(10)
     closed = ds["distance"].sel(weights="mean", law="closed")

@@ -39,6 +39,7 @@ def token_by_token(rng, V):
     return values[-1], vectors[0, -1] ** 2, raw[np.argmax((axes.T @ q) ** 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("V", [None, 120])
 def test_same_law_as_tokens_drawn_one_by_one(V):

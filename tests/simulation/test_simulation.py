@@ -56,6 +56,7 @@ MODELS = {
 
 
 class TestAgainstDense:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", MODELS)
     def test_every_mu_and_weights(self, name):
         m = model(**MODELS[name])
@@ -73,6 +74,7 @@ class TestAgainstDense:
                 np.testing.assert_allclose(alone[0][0, 0], expected, rtol=1e-7)
                 np.testing.assert_allclose(alone[1][0, 0], aligned, atol=1e-6)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("centered", [True, False])
     def test_no_draw_converges_to_the_wrong_pair(self, centered):
         """Many draws near the threshold, where the top pair is close and a Krylov space is most easily misled."""
@@ -278,6 +280,7 @@ class TestRefusals:
             spectrum(wide, WEIGHTS["mean"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_interrupt_stops_at_once():
     code = textwrap.dedent(

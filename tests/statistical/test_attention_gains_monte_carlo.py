@@ -27,6 +27,7 @@ def forward_pass(rng, d, tau):
     return (w**2).sum(axis=1).mean(), ((w * xi).sum(axis=1) ** 2).mean(), value[0], alignment[0], trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [1.0, 2.0, 4.0])
 def test_real_attention_has_the_predicted_gains_and_outlier(tau):
     """The bias is of order d^(-1/2): the signal's share mu² tau/sqrt(d) of a score, and the correlation of weights
@@ -44,6 +45,7 @@ def test_real_attention_has_the_predicted_gains_and_outlier(tau):
     assert abs(mean[3] - predicted.alignment) < 3 * error[3] + 0.6 * root
 
 
+@pytest.mark.slow
 def test_the_bias_vanishes_with_the_dimension():
     """Mean eigenvalue of S, whose scatter is small: kappa + theta/d in the limit."""
     bias = {}

@@ -27,6 +27,7 @@ def simulate(name, mu, **options):
     return np.array([run[0][:3] for run in runs]), np.array([run[1][:3] for run in runs])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mu"), [("mean", 1.6), ("causal", 1.0), ("causal", 1.3), ("optimal", 0.8), ("optimal", 2.5)]
 )

@@ -47,6 +47,7 @@ def test_alignment_is_estimated_without_bias(table, name, mu):
         assert abs(np.mean(sample)) < 2 * np.std(sample, ddof=1) / np.sqrt(DRAWS) + 2 / model.d
 
 
+@pytest.mark.slow
 def test_stated_errors_are_the_observed_scatter():
     model, w = sp.SequenceModel(300, 480, 600, R, 1.6), WEIGHTS["mean"]
     differences, stated = [], []

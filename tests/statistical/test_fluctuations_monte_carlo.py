@@ -50,6 +50,7 @@ def test_standard_deviations_are_as_predicted(name, mu, table):
     assert abs(alignment / predicted.alignment_std - 1) < tolerance
 
 
+@pytest.mark.slow
 def test_gaussian_latents_scatter_more_than_signs():
     """Kurtosis 3 instead of 1.x: the sampled gain ‖a‖²/N carries most of the eigenvalue's scatter."""
     model = sp.SequenceModel(D, V, N, R, 2.0, latent="gaussian")

@@ -124,6 +124,7 @@ def sorted_pairs(S, u, k):
     return values[::-1][:k], (vectors[:, ::-1][:, :k].T @ u) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [0.5, 1.0])
 def test_outliers_are_followed_to_their_population_limit(exponent):
     """With the same table, an eigenvector of S and its counterpart in the covariance of infinitely many sequences.

@@ -42,6 +42,7 @@ def test_recombining_the_outputs_of_four_heads():
     assert np.all(best > np.mean(rivals, axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [0.0, 4.0])
 def test_three_layers_with_residual(tau):
     """Attention recomputed from each layer's own output, at the tau/d scaling."""

@@ -13,6 +13,7 @@ R = sp.prefix_correlation(10, 3)
 MEAN, CAUSAL = sp.mean_weights(10), sp.causal_weights(10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "ridge", "w"), [(0.1, 1.0, MEAN), (0.3, 1.0, CAUSAL), (0.3, 0.1, MEAN), (0.45, 1.0, CAUSAL)]
 )
@@ -55,6 +56,7 @@ def test_unequal_classes(share):
         assert found.alignment < model.predict(CAUSAL).alignment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.5, 0.8, 1.2])
 def test_concatenated_heads(mu):
     T, H = 24, 3

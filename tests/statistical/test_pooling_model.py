@@ -79,6 +79,7 @@ def test_weights_reach_the_optimum_wherever_it_is_resolvable(results):
     assert not short
 
 
+@pytest.mark.slow
 def test_never_more_than_one_percent_below_the_mean(results):
     worse = {r["name"]: r["ratio"] / r["mean"] for r in results if r["ratio"] < 0.99 * r["mean"]}
     assert not worse
@@ -142,6 +143,7 @@ def test_intervals_of_the_gain_cover_it():
     assert sum(beyond) < 5
 
 
+@pytest.mark.slow
 def test_false_alarms_are_rare_and_harmless():
     """Exchangeable and independent positions, many draws: the mean stays, or weights close to it."""
     wrong, losses = 0, []

@@ -49,6 +49,7 @@ def simulated():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(WEIGHTS))
 def test_closed_form_over_the_grid(simulated, name):
     mean, error = simulated[name]

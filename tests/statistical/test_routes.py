@@ -38,6 +38,7 @@ def test_top_pair(name):
     assert_same_law(lazy.alignment, drawn.alignment)
 
 
+@pytest.mark.slow
 def test_classes():
     means = np.array([[2.0, 0.0, 0.0], [0.0, 1.5, 0.0]])
     world = sp.ClassModel(90, 150, 180, sp.markov_correlation(8, 0.7), means, [0.5, 0.3, 0.2])

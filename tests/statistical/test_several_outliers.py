@@ -21,6 +21,7 @@ def components(x, k):
     return np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[2][:k]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "n"), [(100, 200), (60, 1200)])
 def test_intervals_hold_the_truth(d, n):
     sizes = np.array([140.0, 60.0, 25.0])
@@ -38,6 +39,7 @@ def test_intervals_hold_the_truth(d, n):
     assert abs(np.mean(errors)) <= 3 * np.std(errors) / np.sqrt(len(errors)) + 0.002
 
 
+@pytest.mark.slow
 def test_directions_of_equal_size_are_rarely_named():
     """A sample always sets two equal eigenvalues apart; how far is luck."""
     resolved, estimates = [], []

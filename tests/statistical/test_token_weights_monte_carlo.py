@@ -85,6 +85,7 @@ def test_closed_form_against_plain_simulation(z, name, mu):
     assert abs(values.mean() - prediction.alignment) < 3 * error + bias
 
 
+@pytest.mark.slow
 def test_flag_rises_where_the_limit_fails_and_the_law_given_the_tokens_does_not():
     d, V, N, mu = 150, 2000, 300, 1.0
     p = sp.zipf_frequencies(V, 1.2)

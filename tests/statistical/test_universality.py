@@ -44,6 +44,7 @@ def test_every_law_has_the_predicted_limit(grids, law):
     assert np.all(np.abs(alignment - limit) < 3.5 * error + ALIGNMENT_BIAS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [law for law in NOISES if law != "gaussian"])
 def test_every_law_agrees_with_gaussian(grids, law):
     """Bias included: what remains of it differs between laws at a smaller order, so only sampling error is allowed."""

@@ -81,6 +81,7 @@ def test_a_driver_killed_at_several_moments_loses_nothing_but_the_cell_in_hand(t
     assert not list(store.rglob("*.partial"))
 
 
+@pytest.mark.slow
 def test_two_drivers_on_one_store(tmp_path, reference):
     store = tmp_path / "a.zarr"
     first = start_driver(store, "--workers", "0")
@@ -281,6 +282,7 @@ def test_a_full_disk(tmp_path, reference, workers):
     assert all(file.read_bytes() == content for file, content in done.items())
 
 
+@pytest.mark.slow
 def test_a_read_only_disk(tmp_path, reference):
     disk = tmp_path / "disk"
     with small_disk(disk, 2 * 1024 * 1024):

@@ -85,6 +85,7 @@ def test_three_killed_drivers_and_a_killed_worker_leave_the_dataset_of_a_local_r
 # -- leases ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_driver_is_refused(s3, url):
     with lease.leased(RemoteFolder(url), 30):
         with pytest.raises(sp.StoreLockedError, match=r"process \d+ on .*lease ends in \d+ seconds"):
@@ -106,6 +107,7 @@ def test_an_expired_lease_is_taken_over(s3, url):
     assert claims(url) == []
 
 
+@pytest.mark.slow
 def test_a_lease_that_was_taken_over_stops_its_owner(memory):
     folder = RemoteFolder(memory)
     with lease.leased(folder, 0.4) as still_ours:

@@ -59,6 +59,7 @@ def test_seeds_belong_to_model_and_trial_but_not_to_mu():
 # -- numbers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_predictions_are_the_models(reference):
     spec = problem()
     for name, V, mu in itertools.product(spec.weights, (64, 96), spec.mus):
@@ -123,6 +124,7 @@ def test_dimensions_coordinates_and_attributes(reference):
     assert SweepSpec.from_json(reference.attrs["spec"]).to_dict() == spec.to_dict()
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_draws_and_the_same_predictions(reference):
     other = run(problem(seed=1), workers=0)
     assert (other.alignments != reference.alignments).all()
@@ -146,6 +148,7 @@ def test_the_krylov_path_gives_the_same_numbers_in_another_process(tmp_path):
     xr.testing.assert_identical(one, two)
 
 
+@pytest.mark.slow
 def test_every_kind_of_field_can_vary():
     zipf = 1 / np.arange(1.0, 65)
     ds = sp.sweep(

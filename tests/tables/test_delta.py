@@ -36,6 +36,7 @@ def planted(rng, rank, strength):
     return noise + strength * edge * left @ right.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rank", "strength"), [(1, 2.0), (3, 1.6), (8, 1.6), (8, 5.0)])
 def test_planted_directions_over_noise_are_counted(rank, strength):
     right = 0
@@ -47,6 +48,7 @@ def test_planted_directions_over_noise_are_counted(rank, strength):
     assert right >= 24
 
 
+@pytest.mark.slow
 def test_pure_noise_is_noise():
     right = 0
     for seed in range(50):
@@ -89,6 +91,7 @@ def four_bits(a):
     return out.astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "expected", "words"),
     [

@@ -24,6 +24,7 @@ def test_a_direction_that_one_half_of_the_rows_does_not_have(empty):
     assert np.isfinite(fitted.heldout_.distance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copies", [2, 5])
 def test_tables_with_many_equal_rows(copies):
     X = np.repeat(table(shape=(200, 60)), copies, axis=0)

@@ -56,6 +56,7 @@ def test_bartlett_has_the_law_of_drawn_rows():
         assert np.all(np.abs(quick.mean(axis=0) - slow.mean(axis=0)) < 4.5 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("ratio", [0.01, 0.1, 0.5, 1.5])
 def test_inversion_predicts_better_than_the_sample_itself(ratio):

@@ -84,6 +84,7 @@ def test_resolved_bands_keep_their_mass():
         assert np.interp(border, x, density) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("ratio", [0.05, 0.5, 1.5])
 def test_expected_eigenvalues_are_the_mean_of_samples(ratio):

@@ -314,6 +314,7 @@ def test_report(planted):
     assert len(back["eigenvalues"]) == 120
 
 
+@pytest.mark.slow
 def test_figure(planted, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     _, fit = planted

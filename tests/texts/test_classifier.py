@@ -113,6 +113,7 @@ def test_bad_texts_are_named(fitted):
         fitted.predict([])
 
 
+@pytest.mark.slow
 def test_cross_validation_and_search_encode_each_text_once():
     texts, labels = corpus()
     encoder = Words()
@@ -152,6 +153,7 @@ def test_in_a_pipeline_and_cloned(fitted):
     assert copy.get_params()["layers"] == "all"
 
 
+@pytest.mark.slow
 def test_forecast_takes_texts():
     texts, labels = corpus(160)
     model = sp.TextClassifier(Words(), layers=[0], pooling=sp.LearnedPoolingClassifier(pooling="mean"))
@@ -280,6 +282,7 @@ def test_objects_as_encoders_are_not_saved(fitted, tmp_path):
         fitted.to_onnx(tmp_path / "m.onnx")
 
 
+@pytest.mark.slow
 def test_onnx_from_ids_agrees(saved, tmp_path):
     """Several lengths, padding, and a row in which everything is masked."""
     runtime, tokenizers = pytest.importorskip("onnxruntime"), pytest.importorskip("tokenizers")
@@ -310,6 +313,7 @@ def test_onnx_from_ids_agrees(saved, tmp_path):
     np.testing.assert_allclose(nothing, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_tokenizer_of_others_is_not_replaced(saved, tmp_path):
     pytest.importorskip("onnx")
     other = '{"version": "1.0", "truncation": null}'
@@ -323,6 +327,7 @@ def test_a_tokenizer_of_others_is_not_replaced(saved, tmp_path):
     saved[0].to_onnx(tmp_path / "model.onnx", overwrite=True)  # both are ours
 
 
+@pytest.mark.slow
 def test_the_server_of_the_examples(saved, tmp_path):
     pytest.importorskip("onnxruntime")
     model, _ = saved
@@ -341,6 +346,7 @@ def test_the_server_of_the_examples(saved, tmp_path):
     assert [one["label"] for one in answers] == model.predict(["wet grey storm", "sun"]).tolist()
 
 
+@pytest.mark.slow
 def test_the_graph_of_an_onnx_encoder_is_taken_over(saved, tmp_path):
     """The BERT graph as an encoder of its own, then inside a model that was fitted on it."""
     pytest.importorskip("onnxruntime")

@@ -111,6 +111,7 @@ def test_minilm_layers_and_lengths(minilm):
     np.testing.assert_allclose(alone.X[0], found.X[0, -1, :length], atol=2e-5)  # padding changes nothing
 
 
+@pytest.mark.slow
 def test_onnxruntime_gives_the_states_of_numpy(minilm, monkeypatch):
     """Lengths from 3 to 40 tokens in one batch, some layers and all of them; without the packages NumPy goes on."""
     pytest.importorskip("onnx")

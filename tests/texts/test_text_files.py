@@ -103,6 +103,7 @@ def test_awkward_files_are_read_right(tmp_path):
     assert read_text_table(bom).columns["texts"] == "text"
 
 
+@pytest.mark.slow
 def test_labels_that_leave_nothing_to_learn_are_named(tmp_path):
     def wide(texts):
         return [np.random.default_rng(len(text)).normal(size=(3, 8)) for text in texts]

@@ -57,6 +57,7 @@ def test_gradient_given_the_tokens(table, latent):
     np.testing.assert_allclose(objective(w)[1], slopes, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_prefix_is_found_and_a_label_of_one_position_is_not_shared():
     prefix = sp.SequenceModel(d=300, V=500, N=640, R=sp.prefix_correlation(10, 3), mu=2.0)
     found = prefix.learned_weights()

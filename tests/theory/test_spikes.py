@@ -43,6 +43,7 @@ def test_edge_survives_where_the_papers_expression_does_not():
     assert abs(paper_edge(0.5, 1e-10) - 2.914) > 1
 
 
+@pytest.mark.slow
 @given(delta=ratio, gamma=ratio)
 def test_critical_excess_solves_its_cubic(delta, gamma):
     x = spikes.critical_excess(delta, gamma)

@@ -104,6 +104,7 @@ def test_the_bordered_matrix_solves_the_scalar_equation(z, name, mu):
     assert p.eigenvalue == pytest.approx(kappa * eigenvalue, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("centered", [True, False])
 @pytest.mark.parametrize("table", ["sampled", "class_centered"])
 def test_population_is_that_of_the_law_given_the_tokens(centered, table):

@@ -56,6 +56,7 @@ def test_fields_are_those_of_the_contract(found):
     assert found.noise_variance is None
 
 
+@pytest.mark.slow
 def test_overlaps_are_those_of_the_population():
     errors, inside, resampled = [], [], []
     for seed in range(8):
@@ -114,6 +115,7 @@ def test_exact_copies_count_once():
         assert one.overlap == pytest.approx(other.overlap, abs=0.05)
 
 
+@pytest.mark.slow
 def test_near_copies_order_and_dominating_rows_are_flagged():
     rng = np.random.default_rng(0)
     x = rows(600)
@@ -260,6 +262,7 @@ def test_a_flat_part_of_a_spectrum_is_fitted_as_flat():
     assert spread(FITTED) < 0.6 * spread(FULL)
 
 
+@pytest.mark.slow
 def test_spans_that_end_in_a_flat_part_are_not_flattered():
     """Twelve directions over counts that are otherwise alike: of the top fifty most are any fifty of the rest."""
     rng = np.random.default_rng(1)

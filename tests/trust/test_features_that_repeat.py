@@ -15,6 +15,7 @@ def turned(C, d, seed=1):
     return C @ np.linalg.qr(np.random.default_rng(seed).standard_normal((d, C.shape[1])))[0].T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wider", [100, 250], ids=["columns that sum up others", "few dimensions of many"])
 def test_spans_are_those_of_the_dimensions_spanned(wider):
     C = power_law()

@@ -67,6 +67,7 @@ def test_a_part_agrees_with_its_collection_more_than_with_the_population():
     assert ratio[2:] == pytest.approx(np.full(3, 0.6), abs=0.13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "d", "M"), [(300, 60, 800), (150, 200, 500)])
 def test_share_of_the_loss_is_that_of_rows_of_a_collection(n, d, M):
     """Where losses are large more of them is kept than 1 − n/M; by rows, with more and fewer rows than dimensions."""
@@ -87,6 +88,7 @@ def test_share_of_the_loss_is_that_of_rows_of_a_collection(n, d, M):
     assert np.hypot(scatter, spread[1]) == pytest.approx(np.maximum(*spread), rel=0.4)
 
 
+@pytest.mark.slow
 def test_intervals_of_a_large_part_of_a_collection_hold():
     """Nine rows in ten of 1,000: the loss that is left hangs on one gap; coverage at k = 20 was below one half."""
     inside = []
@@ -102,6 +104,7 @@ def test_intervals_of_a_large_part_of_a_collection_hold():
     assert np.mean(inside) >= 0.8
 
 
+@pytest.mark.slow
 def test_population_size_moves_every_number_of_a_span_by_one_factor(pair):
     population, collection = pair
     for one, other in zip(population.spans, collection.spans, strict=True):
@@ -155,6 +158,7 @@ def test_the_least_effort_plans_as_far(monkeypatch):
     assert thirty_two == pytest.approx(four / 8, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_fewer_rows_than_dimensions():
     """200 rows of 450 dimensions, held against the axes."""
     rng = np.random.default_rng(3)

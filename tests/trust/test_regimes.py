@@ -124,6 +124,7 @@ def test_words_on_both_sides_of_the_edge_are_seen_together():
     assert not counts_tokens(apart, 2)
 
 
+@pytest.mark.slow
 def test_five_equal_words_are_no_signal():
     verdicts = []
     for seed in (43, 46, 60, 81, 123, 155):  # draws of which the outliers alone looked like a signal
@@ -132,6 +133,7 @@ def test_five_equal_words_are_no_signal():
     assert verdicts.count("signal") <= 1
 
 
+@pytest.mark.slow
 def test_variances_that_fall_smoothly_are_no_signal():
     falling = np.arange(1.0, 61) ** -0.25
     verdicts = [
@@ -146,6 +148,7 @@ def test_variances_that_fall_smoothly_are_no_signal():
 class TestFewFeatures:
     """A vocabulary fitted to a few eigenvalues explains any of them."""
 
+    @pytest.mark.slow
     def test_real_features_are_not_called_noise_or_signal(self):
         digits, iris = load_digits().images, load_iris().data
         for x in (digits.sum(axis=1), digits.sum(axis=2), iris, StandardScaler().fit_transform(load_wine().data)):

@@ -86,6 +86,7 @@ def test_halves_are_those_of_the_groups():
     assert sample.n_effective == memory.n_effective
 
 
+@pytest.mark.slow
 def test_diagnosis_of_a_store_is_that_of_the_array(tmp_path, monkeypatch):
     x = rows(900, 24)
     np.save(tmp_path / "rows.npy", x)

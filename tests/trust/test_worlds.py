@@ -21,6 +21,7 @@ def truth_of(x, population, k):
     return np.linalg.norm(u @ population[:, :k]) ** 2 / k
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [30, 60])
 def test_unequal_variances_are_not_called_noise(d):
     """Geometric variances have the bulk of noise of some vocabulary; halves of the rows agree on the components."""
@@ -55,6 +56,7 @@ def test_levels_are_found_where_the_spectrum_is_flat():
     assert np.ptp(flat) < 1e-9
 
 
+@pytest.mark.slow
 def test_spans_inside_a_flat_part_have_wide_intervals():
     """Five clusters over isotropic noise: components beyond the fourth have no direction, and the interval shows it."""
     rng = np.random.default_rng(0)
@@ -73,6 +75,7 @@ def test_spans_inside_a_flat_part_have_wide_intervals():
     assert covered >= 0.6 * len(known)
 
 
+@pytest.mark.slow
 def test_rows_that_depend_on_each_other_get_intervals_that_hold():
     rng = np.random.default_rng(1)
     scale = np.arange(1.0, 101) ** -0.5
@@ -98,6 +101,7 @@ def test_rows_that_depend_on_each_other_get_intervals_that_hold():
         assert np.mean(inside) >= 0.7
 
 
+@pytest.mark.slow
 def test_counts_that_no_row_scales_explain_are_covered():
     """Overdispersed counts of two factors: resampling and simulation disagree, and the interval holds both."""
     loadings = np.random.default_rng(11).standard_normal((2, 50)) * 0.4
@@ -117,6 +121,7 @@ def test_counts_that_no_row_scales_explain_are_covered():
     assert np.mean(inside) >= 0.85
 
 
+@pytest.mark.slow
 def test_heavy_tailed_columns_are_covered():
     """Lognormal columns of variances 1/rank: coverage was .58 to .67 for k = 5 to 20."""
     inside = []
@@ -132,6 +137,7 @@ def test_heavy_tailed_columns_are_covered():
     assert np.mean(inside) >= 0.75
 
 
+@pytest.mark.slow
 def test_one_hot_columns_with_a_factor_are_covered():
     """Twenty categorical columns of four levels: the top five had an overlap of .59 for a true .41, coverage .29."""
 
@@ -157,6 +163,7 @@ def test_clusters_are_said_to_be_another_question():
     assert "Nothing is said of clusters" in sp.diagnose.__doc__
 
 
+@pytest.mark.slow
 def test_intervals_of_smooth_spectra_are_no_wider_than_needed():
     """Variances 1/rank²: the mean width was .092 for a mean error of .009, and .066 covers the true value."""
     widths, inside = [], []
@@ -170,6 +177,7 @@ def test_intervals_of_smooth_spectra_are_no_wider_than_needed():
     assert np.mean(inside) >= 0.75
 
 
+@pytest.mark.slow
 def test_equal_variances_that_explain_the_rows_leave_no_spans():
     """Pareto columns of nearly equal variance: some draws had got overlaps of .4 for a true .02."""
     for seed in (16, 20):
@@ -211,6 +219,7 @@ def test_resampling_widens_downwards_where_every_eigenvalue_is_fitted():
     assert both.lower[-1] > 1.2 * alone.lower[-1]
 
 
+@pytest.mark.slow
 def test_intervals_are_the_errors_of_the_fit_on_its_own_draws():
     """Variances 1/rank: standardised errors have a root mean square of .81; it was .63, with wider intervals."""
     errors, widths = [], []
@@ -256,6 +265,7 @@ def test_sparse_rows_are_refused_by_name():
         sp.diagnose(csr_matrix(np.eye(50)))
 
 
+@pytest.mark.slow
 def test_the_seed_hardly_moves_the_intervals():
     """Ends of the same rows for five seeds; lower ends at k = 2 moved by .2 and more."""
     for x in (
@@ -267,6 +277,7 @@ def test_the_seed_hardly_moves_the_intervals():
         assert np.ptp(ends, axis=0).max() <= 0.05
 
 
+@pytest.mark.slow
 def test_falling_deviations_are_not_called_noise():
     """Standard deviations from 3 to 1: the top 20 overlap .76 with the population's, .33 by chance."""
     verdicts = []

@@ -57,6 +57,7 @@ def test_mixture_reproduces_every_realisable_correlation_exactly(T, seed):
     np.testing.assert_allclose((vectors.T * weights) @ vectors, R, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_sixteen_positions_without_structure(seed):
     R = random_realisable(16, seed)

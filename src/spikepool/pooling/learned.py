@@ -296,7 +296,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         """Scores (n, K) of the classes, whose softmax are the probabilities."""
         check_is_fitted(self, "weights_")
         share = self.head_shares_["ridge"]
-        if not share:
+        if not share and self._heads:
             return self._predict_values(X, mask, self._heads)
         scores = share * self.scale_ * class_scores(self._predict_values(X, mask))
         return scores + self._predict_values(X, mask, self._heads) if self._heads else scores
