@@ -76,6 +76,9 @@ def _check_fitted(estimator: Any) -> None:
         np.ndim(classes) != 1 or len(classes) < 2 or not np.array_equal(np.unique(classes), classes)
     ):
         raise ModelFormatError("the classes of the model are not in order", remedy="Save the model again")
+    scale: Any = getattr(estimator, "scale_", 1.0)  # unused where only logistic regressions predict
+    if type(scale) not in (int, float) or not np.isfinite(scale):
+        raise ModelFormatError("the scale of the model is not a finite number", scale, "Save the model again")
     if any(isinstance(pooling, FunctionPooling) for _, _, pooling, *_ in estimator._parts):
         return  # a function of the user's may refuse tokens that it does not know
     T, d = estimator.n_positions_, estimator._d

@@ -174,7 +174,7 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
     fixed, learned = ds.sel(weights=list(FIXED)), ds.sel(weights="learned")
     undecided = [
         f"mu={mu[j]:g}: {float(learned['accuracy'][j]):.3f} simulated, limit {float(ds['limit'][j]):.3f}"
-        for j in np.flatnonzero(~ds["limit_holds"].values)
+        for j in np.flatnonzero(~ds["limit_holds"].values.astype(bool))
     ]
     return (
         compare(
