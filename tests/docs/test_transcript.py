@@ -57,5 +57,6 @@ def test_a_command_prints_what_the_tutorial_shows(folder, command, expected, mon
         assert abs(found - shown) <= max(0.011, 0.1 * abs(shown))
 
 
+@pytest.mark.slow
 def test_the_page_is_there(folder):
     assert (folder / "report.html").read_text().count("<svg") >= 2
