@@ -1,5 +1,6 @@
 # make test        set up .venv and run the tests but the long ones
 # make test-slow   the long tests: Monte Carlo campaigns, killed processes, hostile files, notebooks
+# make test-failed the tests that failed in the last run, one at a time
 # make reproduce   set up .venv and write the report (reports/index.html)
 # make lint        ruff, mypy and the layers of the packages
 # make check       lint and the fast tests: under two minutes
@@ -20,7 +21,7 @@ TEST_WORKERS ?= 2
 # one BLAS thread per process: the tests run in parallel and must not depend on the thread count
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: coverage all setup test test-slow check test-oldest test-newest test-torch reproduce lint format bench studies docs pages notebooks dist clean
+.PHONY: coverage all setup test test-slow test-failed check test-oldest test-newest test-torch reproduce lint format bench studies docs pages notebooks dist clean
 
 all: test
 
@@ -38,6 +39,10 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadscope -m slow
+
+# the tests that failed in the last run, one at a time; an error when none is recorded
+test-failed: $(STAMP)
+	$(THREADS) $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 # the same with every line and branch counted, which takes longer
 coverage: $(STAMP)

@@ -113,6 +113,16 @@ def test_every_outcome_is_told_apart(report):
     assert "because &amp; so" in text
 
 
+def test_two_processes_make_the_report_of_one(report, tmp_path):
+    """Figures that fail, that miss a package and that disagree included."""
+    beside = make_report([entry.spec for entry in report.entries], Settings(seed=5), tmp_path, n_jobs=2)
+    assert [entry.error for entry in beside.entries] == [entry.error for entry in report.entries]
+    for one, other in zip(report.entries, beside.entries, strict=True):
+        assert (one.spec.number, one.checks, one.files) == (other.spec.number, other.checks, other.files)
+        if one.dataset is not None:
+            xr.testing.assert_identical(one.dataset, other.dataset)
+
+
 def test_the_page_is_well_formed_escaped_and_self_contained(report):
     text = report.path.read_text()
     page = Tags()

@@ -95,6 +95,10 @@ def reproduce(
     table: Annotated[Path | None, typer.Option("--table", help="Embedding-table file for figure 7.")] = None,
     list_figures: Annotated[bool, typer.Option("--list", help="List the figures and exit.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail (exit 1) when a verdict disagrees.")] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Local processes; one per core, or one with --full or --scheduler."),
+    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Compute and draw the figures, and write one self-contained HTML report with a verdict on each."""
@@ -102,6 +106,8 @@ def reproduce(
 
     for module in ("xarray", "matplotlib", "jinja2"):
         require(module, "reproduce")
+    from joblib import cpu_count
+
     from spikepool.reproduce import FIGURES, Settings, select
     from spikepool.reproduce.report import make_report
 
@@ -115,7 +121,9 @@ def reproduce(
         return
     chosen = select(figures)
     settings = Settings(full=full, seed=seed, scheduler=scheduler, store=out / "stores", table=table)
-    report = make_report(chosen, settings, out, overwrite=overwrite)
+    if workers is None:
+        workers = 1 if full or scheduler else min(len(chosen), cpu_count())
+    report = make_report(chosen, settings, out, overwrite=overwrite, n_jobs=workers)
     if as_json:
         print_json("reproduce", report.summary())
     else:

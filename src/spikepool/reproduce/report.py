@@ -24,7 +24,7 @@ from spikepool.drawing.palette import themed
 from spikepool.drawing.plotting import save_figure
 from spikepool.errors import MissingDependencyError, SpikepoolError, require
 from spikepool.kit.files import replacing_file, write_text
-from spikepool.kit.progress import Progress
+from spikepool.kit.progress import Progress, heard_by
 from spikepool.reproduce.base import SIGMAS, Check, FigureSpec, Settings
 from spikepool.reproduce.errata import PublishedRow, published_rows
 
@@ -170,13 +170,16 @@ class FigureReport:
 
 
 def make_report(
-    specs: Sequence[FigureSpec], settings: Settings, out: str | Path, *, overwrite: bool = False
+    specs: Sequence[FigureSpec], settings: Settings, out: str | Path, *, overwrite: bool = False, n_jobs: int = 1
 ) -> FigureReport:
     """Compute, judge and draw `specs`, and write ``index.html`` with pictures and data sets to `out`.
 
     A figure that fails is reported with its error and the others go on. Files of an earlier report are replaced with
-    `overwrite` alone; others never are.
+    `overwrite` alone; others never are. The numbers do not depend on `n_jobs`, the number of processes: each figure
+    has its own random streams.
     """
+    from joblib import Parallel, delayed
+
     require("jinja2", "reproduce")
     directory = Path(out)
     inputs = [] if settings.table is None else [settings.table]
@@ -189,8 +192,12 @@ def make_report(
     start, started = time.perf_counter(), datetime.now(UTC)
     entries = []
     with Progress(len(specs), "figures") as progress:
-        for spec in specs:
-            entries.append(_make_entry(spec, settings, directory))
+        make = _make_entry if n_jobs == 1 else _make_silently
+        runs = Parallel(n_jobs=n_jobs, return_as="generator")(
+            delayed(make)(spec, settings, directory) for spec in specs
+        )
+        for entry in runs:
+            entries.append(entry)
             progress.advance()
     seconds = time.perf_counter() - start
     errata = next((e.dataset for e in entries if e.spec.number == 8 and e.dataset is not None), None)
@@ -242,6 +249,12 @@ def _make_entry(spec: FigureSpec, settings: Settings, directory: Path) -> Entry:
         skipped,
         _command(settings, [spec.number]),
     )
+
+
+def _make_silently(spec: FigureSpec, settings: Settings, directory: Path) -> Entry:
+    """Make an entry without progress bars, for processes that share a terminal."""
+    with heard_by(lambda _what, _share: None):
+        return _make_entry(spec, settings, directory)
 
 
 def save_dataset(dataset: xr.Dataset, path: Path) -> None:
