@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "spikepool"
 
 # A package may import itself and packages of lower layers.
-FLOORS = {
+LAYERS = {
     "errors": 0,
     "kit": 1,
     "drawing": 2,
@@ -39,12 +39,12 @@ TOP = {"spikepool"}
 
 def modules():
     """Every module by its dotted name below spikepool."""
-    found = {}
+    paths = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(part for part in parts if part != "__init__")
-        found[name or "spikepool"] = path
-    return found
+        paths[name or "spikepool"] = path
+    return paths
 
 
 MODULES = modules()
@@ -70,30 +70,30 @@ def imports(source, known):
                 yield str(first.value)[len("spikepool.") :], None
 
 
-def room(module):
+def package(module):
     return module.split(".")[0]
 
 
 def faults(module, source, known):
-    """What a module's imports break: the order of floors, or the privacy of a room."""
-    found = []
+    """What a module's imports break: the order of layers, or the privacy of a package."""
+    broken = []
     for target, name in imports(source, known):
         if target in TOP:
             if name != "__version__":
-                found.append(f"{module} imports {name} from the package, not from its room")
+                broken.append(f"{module} imports {name} from the package, not from its module")
             continue
-        here, there = room(module), room(target)
-        if here != there and FLOORS[there] >= FLOORS[here] and (here, there) not in NEIGHBOURS:
-            found.append(f"{module} (floor {FLOORS[here]}) imports {target} (floor {FLOORS[there]})")
+        here, there = package(module), package(target)
+        if here != there and LAYERS[there] >= LAYERS[here] and (here, there) not in NEIGHBOURS:
+            broken.append(f"{module} (layer {LAYERS[here]}) imports {target} (layer {LAYERS[there]})")
         private = any(part.startswith("_") and part != "__main__" for part in (*target.split("."), name or ""))
         if private and here != there:
-            found.append(f"{module} imports the private {target}.{name or ''} of another room")
-    return found
+            broken.append(f"{module} imports the private {target}.{name or ''} of another package")
+    return broken
 
 
-def test_every_room_has_a_floor():
-    rooms = {room(name) for name in MODULES} - TOP
-    assert rooms <= set(FLOORS)
+def test_every_package_has_a_layer():
+    packages = {package(name) for name in MODULES} - TOP
+    assert packages <= set(LAYERS)
     assert len(list(PACKAGE.glob("*.py"))) <= 8
 
 
@@ -111,25 +111,25 @@ def test_no_cycle():
     }
     done, path = set(), []
 
-    def walk(name):
+    def visit(name):
         assert name not in path, " -> ".join([*path[path.index(name) :], name])
         if name in done:
             return
         path.append(name)
         for target in sorted(graph.get(name, ())):
-            walk(target)
+            visit(target)
         path.pop()
         done.add(name)
 
     for name in sorted(graph):
-        walk(name)
+        visit(name)
     assert done >= set(graph)
 
 
 def test_the_check_sees_an_import_that_goes_up():
     upward = "def f():\n    from spikepool.theory.spikes import bulk_edge\n"
     assert faults("kit.roots", upward, MODULES)
-    assert faults("simulation.drawn", upward, MODULES), "theory and simulation do not know each other"
+    assert faults("simulation.drawn", upward, MODULES), "theory and simulation do not import each other"
     hidden = 'def f():\n    import_module("spikepool.texts.encoders")\n'
     assert faults("pooling.saving", hidden, MODULES), "an import by name is an import"
     assert faults("theory.spikes", "from spikepool.laws._cubic import solve\n", MODULES), "private to laws"
@@ -142,7 +142,7 @@ def test_no_computation_knows_matplotlib():
     users = [
         name
         for name, path in MODULES.items()
-        if room(name) not in allowed
+        if package(name) not in allowed
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("matplotlib"))
         or (isinstance(node, ast.Import) and any(alias.name.startswith("matplotlib") for alias in node.names))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.columns import open_features, read_column, read_mask
+from spikepool.data.opening import open_features, read_column, read_mask
 
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
 TOKENS = np.arange(48, dtype=np.float32).reshape(6, 2, 4)

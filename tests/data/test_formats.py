@@ -12,8 +12,8 @@ import spikepool as sp
 from spikepool.cli import main
 from spikepool.data import formats
 from spikepool.data.blocks import ArrayBlocks
-from spikepool.data.columns import read_column
 from spikepool.data.formats import Format, TensorEntry, register
+from spikepool.data.opening import read_column
 from spikepool.errors import RaggedError, TableFormatError
 
 RNG = np.random.default_rng(0)

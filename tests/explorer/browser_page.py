@@ -78,7 +78,7 @@ def visit(tab, query=""):
 
 
 def enter(page, selector, text):
-    """Fill a field, again where the page wrote a value of its own in between (it answers something else just then)."""
+    """Fill a field, again if the page overwrote the value while it answered another input."""
     end = time.monotonic() + DEADLINE
     page.fill(selector, text)
     while page.input_value(selector) != text and time.monotonic() < end:

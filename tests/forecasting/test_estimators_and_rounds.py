@@ -13,8 +13,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import spikepool as sp
-from spikepool.forecasting.estimator_curve import folds, measure_sizes
-from spikepool.forecasting.pilot_input import read_pilot
+from spikepool.data.folds import fold_blocks
+from spikepool.forecasting.estimator_curve import measure_sizes
+from spikepool.forecasting.pilot_input import FOLDS, read_pilot
 from spikepool.forecasting.score_scale import ScoreScale
 
 
@@ -110,7 +111,7 @@ def test_small_and_perfect_pilots_and_scorers_that_do_not_fit():
 def test_folds_keep_groups_and_classes():
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 40, 200)
-    order, ends = folds(groups, None, rng)
+    order, ends = fold_blocks(groups, None, FOLDS, rng)
     blocks = np.split(order, ends[:-1])
     assert sorted(order) == list(range(200))
     assert len(blocks) == 5
@@ -118,7 +119,7 @@ def test_folds_keep_groups_and_classes():
         assert not any(set(groups[block]) & set(groups[other]) for other in blocks[:i])
         assert abs(len(block) - 40) <= np.bincount(groups).max()
     labels = np.repeat([0, 1, 2], [20, 60, 120])
-    order, ends = folds(np.arange(200), labels, rng)
+    order, ends = fold_blocks(np.arange(200), labels, FOLDS, rng)
     for block in np.split(order, ends[:-1]):
         np.testing.assert_allclose(np.bincount(labels[block]), [4, 12, 24], atol=1)
 
@@ -131,7 +132,7 @@ def test_scores_are_those_of_all_rows_at_once(digits):
     model, y = LogisticRegression(max_iter=50), pilot.classes[pilot.labels]
     options = {"n_jobs": None, "progress": False, "name": "x"}
     found = measure_sizes(model, get_scorer("accuracy"), pilot.X, y, pilot, np.random.default_rng(0), **options)
-    order, ends = folds(pilot.groups, pilot.labels, np.random.default_rng(0))
+    order, ends = fold_blocks(pilot.groups, pilot.labels, FOLDS, np.random.default_rng(0))
     right, size = np.empty(200), int(found.n[-1])
     for block, end in zip(np.split(order, ends[:-1]), ends, strict=True):
         train = order[np.arange(end, end + size) % 200]

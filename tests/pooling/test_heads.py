@@ -5,10 +5,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import spikepool as sp
+from spikepool.data.folds import balanced_rows, seen_elsewhere
 from spikepool.pooling import heads
 from spikepool.pooling.heads import LogisticFeatures, head_rows
 from spikepool.pooling.learned_report import BY_LIKELIHOOD
-from spikepool.pooling.learning_rows import balanced_rows, seen_elsewhere
 
 
 def many_classes(n: int, seed: int, K: int = 12, T: int = 6, d: int = 30) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize
 
 from spikepool.data.description import tie
-from spikepool.pooling.learning_rows import assign_folds
+from spikepool.data.folds import assign_folds
 from spikepool.pooling.selection import candidate_names
 from spikepool.pooling.stacking import LEAST_WEIGHT, cross_fitted, paired, residual_gram, simplex_weights
 

@@ -14,12 +14,10 @@ from spikepool.answers import sentences
 from spikepool.answers.result import Answer, DataReport
 from spikepool.answers.text_source import text_source
 from spikepool.data.blocks import BlockSource
-from spikepool.data.columns import open_features, read_column, read_mask
 from spikepool.data.description import Caution, Description, numbered
 from spikepool.data.estimator_input import shape_of
-from spikepool.data.in_memory import as_array, decided_task, label_array, padded
-from spikepool.data.locations import is_path
-from spikepool.data.opening import is_stored
+from spikepool.data.in_memory import as_array, decided_task, is_path, label_array, padded
+from spikepool.data.opening import is_stored, open_features, read_column, read_mask
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray

@@ -334,7 +334,7 @@ def report(
     --text-column) is encoded first.
     """
     from spikepool.answers import report as ask
-    from spikepool.data.columns import read_column
+    from spikepool.data.opening import read_column
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
 

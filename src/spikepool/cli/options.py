@@ -349,8 +349,7 @@ def open_input(path: str, column: str | None, kind: str, exclude: str | None = N
 
     `exclude` is a column of labels.
     """
-    from spikepool.data.columns import open_features
-    from spikepool.data.opening import open_blocks
+    from spikepool.data.opening import open_blocks, open_features
     from spikepool.errors import ShapeError
 
     if kind != "features":
@@ -371,7 +370,7 @@ def open_input(path: str, column: str | None, kind: str, exclude: str | None = N
 
 def label_values(path: str, labels: str | None, column: str | None, rows: int) -> NDArray[Any] | None:
     """Labels of the rows: from their own file, from a column of the rows' file, or none."""
-    from spikepool.data.columns import read_column
+    from spikepool.data.opening import read_column
 
     if labels is None and column is None:
         return None
@@ -380,13 +379,13 @@ def label_values(path: str, labels: str | None, column: str | None, rows: int) -
 
 def group_values(groups: str | None, rows: int) -> NDArray[Any] | None:
     """Groups of the rows, or none."""
-    from spikepool.data.columns import read_column
+    from spikepool.data.opening import read_column
 
     return None if groups is None else read_column(groups, rows=rows, role="groups")
 
 
 def mask_values(mask: str | None, shape: tuple[int, ...]) -> NDArray[Any] | None:
     """Mask of the tokens, or none."""
-    from spikepool.data.columns import read_mask
+    from spikepool.data.opening import read_mask
 
     return None if mask is None else read_mask(mask, (shape[0], shape[-2]))

@@ -200,8 +200,8 @@ def apply(
 
     Rows stay in order, one for one. An empty text has no prediction.
     """
-    from spikepool.data.columns import read_records
     from spikepool.data.names import refuse_doubled
+    from spikepool.data.opening import read_records
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.kit.files import replacing_file

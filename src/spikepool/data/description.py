@@ -3,16 +3,12 @@
 Each fact is found in one way, when it is first asked for, and stated in one sentence. `report` describes its rows once
 and hands the description to trust and plan, which then cannot disagree.
 
-What rows say of each other: near copies, and consecutive rows that are alike. Used by trust and plan alike.
-
 A row has a near copy when another row is much closer than the rows around it: with delta_j the squared distance to the
 j-th nearest row (over the sum of both squared norms), ``delta_1 < r delta_m``, r = .15, m = 32 (a quarter of the rows
 if fewer). Independent rows of D effective dimensions, ``D = tr(Sigma)²/tr(Sigma²)``, have ``(delta_1/delta_m)^{D/2}``
 distributed as the smallest of m − 1 uniform variables, so that the share expected by chance is known:
 
     P(delta_1 < r delta_m) = 1 − (1 − r^{D/2})^{m−1}.
-
-Rows that are equal, and rows that belong together for several reasons.
 """
 
 from __future__ import annotations
@@ -241,11 +237,16 @@ class Description:
         self.n, self._x, self._labels, self.groups = len(X), X, labels, groups
 
     @classmethod
-    def known(cls, n: int, groups: IntArray | None, **facts: Any) -> Description:
-        """A description of rows that are not held, from facts (attributes) that were found while they were read."""
-        made = cls.__new__(cls)
-        made.n, made.groups = n, groups
-        made.__dict__.update(facts)
+    def streamed(
+        cls, groups: IntArray | None, hashes: NDArray[np.uint64], *, lag: float, scatter: float, rank: int
+    ) -> Description:
+        """A description of rows that are not held, from what was computed while they were read.
+
+        `nearest` and `norms` are set by the caller once they are known.
+        """
+        made = cls(np.empty((len(hashes), 0)), groups=groups)
+        made._copies = numbered(hashes)
+        made.lag, made.scatter, made.rank = lag, scatter, rank
         return made
 
     @cached_property

@@ -1,6 +1,6 @@
 """The one way in for arrays: NumPy, data frames, tensors, lists of sequences of different lengths.
 
-Labels and groups as a user has them: numbers, text or objects, one per row and none of them missing.
+Labels as a user has them: numbers, text or objects, one per row and none of them missing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Generator, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,11 @@ from spikepool.kit.memory import require_memory
 
 class DeviceNote(UserWarning):
     """A tensor was copied from an accelerator to the memory of this machine."""
+
+
+def is_path(value: Any) -> bool:
+    """Whether `value` is a path or a URL."""
+    return isinstance(value, (str, Path))
 
 
 def is_tensor(value: Any) -> bool:
@@ -175,20 +181,6 @@ def label_array(y: Any) -> AnyArray:
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         _refuse_missing(~np.isfinite(values))
     return values
-
-
-def group_array(groups: Any, n: int) -> AnyArray:
-    """`groups` as an array (n,) whose entries can be told apart."""
-    given = np.asarray(groups)
-    if given.shape != (n,):
-        raise ShapeError(f"groups must have one entry for each of the {n} rows", given.shape, "Pass shape (n,)")
-    if given.dtype.kind == "f" and not np.isfinite(given).all():
-        raise InvalidInputError("groups must not contain NaN", remedy="Give rows without a group one of their own")
-    try:
-        np.unique(given)
-    except TypeError as err:
-        raise InvalidInputError("groups must be labels of one kind", groups, "Pass integers or strings") from err
-    return given
 
 
 def as_values(values: Any, name: str) -> AnyArray:

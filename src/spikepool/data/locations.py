@@ -170,11 +170,6 @@ def is_url(value: Any) -> bool:
     return isinstance(value, str) and "://" in value
 
 
-def is_path(value: Any) -> bool:
-    """Whether `value` is a path or a URL."""
-    return isinstance(value, (str, Path))
-
-
 def locate(where: str | Path, storage_options: Mapping[str, Any] | None = None) -> Location:
     """The file system and path of `where`.
 

@@ -22,7 +22,8 @@ import numpy as np
 
 from spikepool.data.blocks import ArrayBlocks, BlockSource
 from spikepool.data.formats import PICKLE_REMEDY, TensorEntry, recognise, suffixes
-from spikepool.data.locations import Location, is_path, is_url, locate
+from spikepool.data.in_memory import is_path
+from spikepool.data.locations import Location, is_url, locate
 from spikepool.data.opening import open_blocks
 from spikepool.errors import (
     DataSourceError,

@@ -31,6 +31,7 @@ from scipy.special import log_ndtr
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
+from spikepool.data.folds import fold_blocks
 from spikepool.errors import InvalidInputError, SizeError
 from spikepool.forecasting.curve import fit_curve
 from spikepool.forecasting.damped_slope import CLEAR, FEWEST_SIZES, ProcessCurve, learner_family, learner_name
@@ -207,7 +208,7 @@ def measure_sizes(
     name: str,
 ) -> MeasuredSizes:
     """Fit and score `model` at every size that the pilot allows."""
-    order, ends = folds(pilot.groups, pilot.labels, rng)
+    order, ends = fold_blocks(pilot.groups, pilot.labels, FOLDS, rng)
     n, blocks = len(order), np.diff(ends, prepend=0)
     least = max(FEWEST_TRAINED, 0 if pilot.labels is None else 2 * int(pilot.labels.max() + 1))
     largest = n - int(blocks.max())
@@ -281,24 +282,6 @@ def _noise_fits(
         except (AttributeError, ValueError):
             scores.append(np.nan)
     return (float(np.median(ratios)) if ratios else 0.0), scores[0], scores[1]
-
-
-def folds(groups: IntArray, labels: IntArray | None, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """An order of the rows and the ends of its blocks; classes in proportion, or groups in one block each."""
-    n = len(groups)
-    number = np.unique(groups, return_inverse=True)[1].ravel()
-    if labels is None or number.max() + 1 < n:
-        order = np.argsort(rng.permutation(int(number.max()) + 1)[number], kind="stable")
-        last = np.flatnonzero(np.diff(number[order], append=-1)) + 1  # ends of groups
-    else:
-        # rank of each row within its class, as a part of the class
-        rows, part = rng.permutation(n), np.empty(n)
-        for k in range(int(labels.max()) + 1):
-            of_class = rows[labels[rows] == k]
-            part[of_class] = (np.arange(len(of_class)) + rng.random()) / max(len(of_class), 1)
-        order, last = np.argsort(part, kind="stable"), np.arange(1, n + 1)
-    wanted = np.arange(1, FOLDS + 1) * n / FOLDS
-    return order, np.unique(last[np.abs(last[:, None] - wanted).argmin(axis=0)])
 
 
 def _fit_all(

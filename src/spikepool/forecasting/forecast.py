@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.description import Description
-from spikepool.data.locations import is_path
+from spikepool.data.in_memory import is_path
 from spikepool.data.opening import open_blocks
 from spikepool.errors import ShapeError
 from spikepool.forecasting.curve import LearningCurve, fit_curve

@@ -41,6 +41,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from spikepool.data.folds import split_groups
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.ridge.gcv import LEAST_FREEDOM, gcv_scores
 
@@ -134,16 +135,6 @@ def held_out_predictor(parts: Decomposition, Z: FloatArray, held_out: FloatArray
         return np.asarray(coordinates @ (share[:, None] * loadings))
 
     return predict
-
-
-def split_groups(groups: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """About `size` random rows in whole groups, and the rows of the other groups."""
-    number = np.unique(groups, return_inverse=True)[1]
-    order = rng.permutation(number.max() + 1)
-    before = np.concatenate([[0], np.cumsum(np.bincount(number)[order])[:-1]])
-    inside = np.empty(len(order), dtype=bool)
-    inside[order] = before < size  # whole groups until the size is reached
-    return np.flatnonzero(inside[number]), np.flatnonzero(~inside[number])
 
 
 # Width of the smoothing. Against the truth at the pilot's size it lowers the root mean square error of the accuracy by

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.data.description import norm_scatter
+from spikepool.data.folds import split_groups
 from spikepool.forecasting.leave_out import (
     chosen_penalty,
     decompose,
@@ -21,7 +22,6 @@ from spikepool.forecasting.leave_out import (
     level_variance,
     likely_right,
     margins,
-    split_groups,
 )
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.data.columns import read_column
 from spikepool.data.description import Caution, Description
-from spikepool.data.in_memory import as_array, decided_task, group_array, label_array
-from spikepool.data.locations import is_path
-from spikepool.data.opening import is_stored, open_blocks, spread_rows, take_rows
+from spikepool.data.folds import group_numbers
+from spikepool.data.in_memory import as_array, decided_task, is_path, label_array
+from spikepool.data.opening import is_stored, open_blocks, read_column, spread_rows, take_rows
 from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
@@ -142,16 +141,9 @@ def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | N
     return np.where(labels[:, None] == np.arange(len(classes)), 1.0, -1.0), labels, classes
 
 
-def read_groups(groups: Any, rows: int) -> IntArray:
-    """Group numbers (n,); every row its own group when None."""
-    if groups is None:
-        return np.arange(rows)
-    number = np.unique(group_array(groups, rows), return_inverse=True)[1].astype(np.intp).ravel()
-    if number.max() < 4:
-        raise SizeError(
-            "groups must be at least 5, to leave some out", int(number.max()) + 1, "Use finer groups, or none"
-        )
-    return number
+def fold_groups(groups: Any, rows: int) -> IntArray:
+    """Group numbers (n,), enough for the folds; every row its own group when None."""
+    return np.arange(rows) if groups is None else group_numbers(groups, rows, fewest=FOLDS, why="to leave some out")
 
 
 def read_pilot(
@@ -169,7 +161,7 @@ def read_pilot(
     """
     X = read_features(C)
     Y, labels, classes = read_targets(y, len(X), task)
-    number = read_groups(groups, len(X))
+    number = fold_groups(groups, len(X))
     if (np.ptp(X, axis=0) == 0).all():
         raise InvalidInputError("the features are constant", X.shape, "Pass features that differ between rows")
     notes = []

@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from spikepool.data.estimator_input import shape_of
 from spikepool.data.in_memory import label_array
 from spikepool.errors import InvalidInputError, ShapeError
-from spikepool.forecasting.pilot_input import FOLDS, PilotInput, in_memory, labels_in_memory, read_groups
+from spikepool.forecasting.pilot_input import FOLDS, PilotInput, fold_groups, in_memory, labels_in_memory
 from spikepool.kit.arrays import AnyArray, FloatArray
 from spikepool.ridge.gcv import fit_ridge
 
@@ -155,7 +155,7 @@ def pool_pilot(pooling: Any, tokens: Any, y: Any, *, mask: Any = None, groups: A
         return np.asarray(whole.transform(source, **_masked(observed, everything)), dtype=np.float64)
     common = _pooled(whole, source, observed, everything)
     features, settled = np.empty_like(common), _as_decided(pooling, whole)
-    for train, test in GroupKFold(FOLDS).split(everything, groups=read_groups(groups, len(source))):
+    for train, test in GroupKFold(FOLDS).split(everything, groups=fold_groups(groups, len(source))):
         fold = fitted(settled, train)
         seen, unseen = _pooled(fold, source, observed, train), _pooled(fold, source, observed, test)
         features[test] = _carried(seen, common[train], unseen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import deque
 from numbers import Integral, Real
 from typing import Any
 
@@ -149,8 +150,8 @@ def flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-# Matrices that were proved positive semi-definite, by identity: read-only, so what was proved stays true.
-_PROVEN: dict[int, weakref.ref[FloatArray]] = {}
+# The last matrices that were proved positive semi-definite; they are read-only, so what was proved stays true.
+_PROVEN: deque[weakref.ref[FloatArray]] = deque(maxlen=64)
 
 
 def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:
@@ -158,9 +159,8 @@ def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:
 
     A matrix that this function returned is proved: handed in again, it comes back at once.
     """
-    known = _PROVEN.get(id(value))
-    if known is not None and (proved := known()) is value and not proved.flags.writeable:
-        return proved
+    if isinstance(value, np.ndarray) and not value.flags.writeable and any(m() is value for m in tuple(_PROVEN)):
+        return value
     matrix = finite_array(value, name, ndim=2)
     if matrix.shape[0] != matrix.shape[1]:
         raise ShapeError(f"{name} must be square", matrix, "Pass a (T, T) matrix")
@@ -177,8 +177,7 @@ def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:
             "Project it on the PSD cone or correct the estimate",
         )
     matrix.setflags(write=False)
-    key = id(matrix)
-    _PROVEN[key] = weakref.ref(matrix, lambda _: _PROVEN.pop(key, None))
+    _PROVEN.appendleft(weakref.ref(matrix))
     return matrix
 
 

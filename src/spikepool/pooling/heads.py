@@ -38,8 +38,7 @@ from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
 from spikepool.pooling.learned_report import Candidate
 from spikepool.pooling.learning_rows import LearningRows
-from spikepool.pooling.registry import Pooling
-from spikepool.pooling.rules import RulePooling
+from spikepool.pooling.registry import Pooling, RulePooling
 from spikepool.pooling.selection import (
     ERRORS_REQUIRED,
     SCREENED,

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.estimator_input import named
+from spikepool.data.folds import balanced_rows
 from spikepool.data.in_memory import refuse_many_classes
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError
@@ -23,7 +24,6 @@ from spikepool.kit.memory import task_threads
 from spikepool.pooling.heads import STRENGTH, Head, Heads, LogisticFeatures, average_heads, head_rows, mix_heads
 from spikepool.pooling.learned_base import LearnedPooling
 from spikepool.pooling.learned_report import BY_LIKELIHOOD, ClassScores, class_scores_table
-from spikepool.pooling.learning_rows import balanced_rows
 from spikepool.pooling.stacking import DEFAULT_SCALE, class_scores, fit_scale, probabilities
 
 # Rows times classes from which the folds of logistic heads are worth threads of their own.

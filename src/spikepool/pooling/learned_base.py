@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
 from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens, refuse_empty_rows
+from spikepool.data.folds import assign_folds, balanced_rows, group_numbers, seen_elsewhere
 from spikepool.data.map_merge import ChunkFunction, map_any, map_chunks, map_rows
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError
@@ -21,22 +22,17 @@ from spikepool.kit.memory import task_threads
 from spikepool.pooling.learned_report import Candidate, FittedReport
 from spikepool.pooling.learning_rows import (
     LearningRows,
-    assign_folds,
-    balanced_rows,
     distinct_rows,
-    group_numbers,
     read_learning_rows,
     row_bytes,
     rows_in_memory,
     rule_head_weights,
     same_layers,
-    seen_elsewhere,
     split_layers,
 )
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import Pooling
+from spikepool.pooling.registry import Pooling, RulePooling
 from spikepool.pooling.row_functions import FeatureRows, ValueRows, WeightRows
-from spikepool.pooling.rules import RulePooling
 from spikepool.pooling.saving import Portable
 from spikepool.pooling.selection import (
     Choice,
@@ -210,7 +206,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         options, seed = self._options(), self._seed()
         last = list(sources)[-1]
         source = sources[last]
-        cluster = group_numbers(groups, source.n)
+        cluster = None if groups is None else group_numbers(groups, source.n)
         rows = balanced_rows(strata, weights, self._learning_limit(source), seed)
         part = rows_in_memory(source, rows)
         rows, part = self._with_tokens(rows, part)
@@ -299,7 +295,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         check_is_fitted(self, "weights_")
         if "_parts" not in vars(self):
             raise InvalidInputError(
-                "fit_pooling learned the pooling alone, for transform: there is no model to save or to predict with",
+                "fit_pooling learned the pooling alone, for transform: no classifier or regressor was fitted",
                 self.decision_,
                 "Call fit instead",
             )

@@ -1,11 +1,10 @@
-"""The rows on which poolings are learned and compared, read once: components, repeated rows, folds.
+"""The rows on which poolings are learned and compared, read once: components and repeated rows.
 
 Several layers of an encoder: (n, layers, T, d), or a mapping of names to (n, T, d), as one input for each.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,17 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
 from spikepool.data.description import numbered, row_hashes, tie
-from spikepool.data.in_memory import as_array, group_array, is_tensor
+from spikepool.data.in_memory import as_array, is_tensor
 from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError, require
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import FunctionPooling, Pooling
-from spikepool.pooling.rules import token_covariances
+from spikepool.pooling.registry import FunctionPooling, Pooling, token_covariances
 from spikepool.pooling.sequence import MOST_FEATURES, MOST_STREAMED
 from spikepool.pooling.token_space import TokenSpace, fit_token_space
 
@@ -127,53 +124,10 @@ def read_learning_rows(
     return LearningRows(source, space, z, observed, usable, shares, streamed)
 
 
-def balanced_rows(strata: IntArray, weights: FloatArray, limit: int, seed: int) -> IntArray:
-    """At most `limit` rows of positive weight, equal shares of every stratum, at random within each."""
-    positive = np.flatnonzero(weights > 0)
-    if len(positive) <= limit:
-        return positive
-    order = positive[np.random.default_rng(seed).permutation(len(positive))]
-    order = order[np.argsort(strata[order], kind="stable")]
-    return np.sort(order[np.linspace(0, len(order) - 1, limit).astype(np.intp)])
-
-
 def row_copies(source: TokenInput) -> IntArray:
     """Equal numbers for rows that hold the same tokens, (n,)."""
     rows = (np.concatenate([x.reshape(len(x), -1), observed], axis=1) for x, observed in source.blocks())
     return numbered(np.concatenate([row_hashes(part) for part in rows]))[0]
-
-
-def assign_folds(strata: IntArray, clusters: IntArray, folds: int, seed: int) -> IntArray:
-    """Fold of each row: clusters stay together, strata (classes) are spread as evenly as they can be."""
-    n = len(strata)
-    if len(np.unique(clusters)) == n:
-        order = np.random.default_rng(seed).permutation(n)
-        order = order[np.argsort(strata[order], kind="stable")]
-        result = np.empty(n, dtype=np.intp)
-        result[order] = np.arange(n) % folds
-        return result
-    result = np.zeros(n, dtype=np.intp)
-    # one class, or none with a member for every fold, leaves nothing to spread
-    alike = strata.min() == strata.max() or np.bincount(strata).max() < folds
-    splitter = (GroupKFold if alike else StratifiedGroupKFold)(folds, shuffle=True, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # classes with fewer members than folds
-        for k, (_, test) in enumerate(splitter.split(strata, strata, clusters)):
-            result[test] = k
-    return result
-
-
-def seen_elsewhere(strata: IntArray, folds: IntArray) -> BoolArray:
-    """Whether another fold has the class of each row, (n,)."""
-    pairs = np.unique(np.column_stack([strata, folds]), axis=0)[:, 0]
-    return np.asarray(np.bincount(pairs)[strata] > 1)
-
-
-def group_numbers(groups: Any, n: int) -> IntArray | None:
-    """The user's groups as numbers, (n,); None where none were given."""
-    if groups is None:
-        return None
-    return np.asarray(np.unique(group_array(groups, n), return_inverse=True)[1].reshape(-1), dtype=np.intp)
 
 
 def row_bytes(source: TokenInput) -> int:

@@ -17,7 +17,7 @@ from spikepool.errors import InvalidInputError, require
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.files import replacing_file
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.rules import CovariancePooling, MaxPooling, RulePooling, SpreadPooling
+from spikepool.pooling.registry import CovariancePooling, MaxPooling, RulePooling, SpreadPooling
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.token_space import TokenSpace
 

@@ -35,8 +35,7 @@ from scipy.optimize import minimize
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
-from spikepool.pooling.registry import PoolingSpec, register
-from spikepool.pooling.rules import head_names
+from spikepool.pooling.registry import PoolingSpec, head_names, register
 from spikepool.pooling.token_space import TokenSpace, rule_weights
 from spikepool.ridge.folds import FeatureRidge
 from spikepool.ridge.gcv import gcv_penalty, live_part

@@ -26,8 +26,7 @@ from spikepool.kit.files import making_parents, replacing_folder
 from spikepool.pooling.heads import LogisticFit
 from spikepool.pooling.learned_report import Candidate, ClassScores
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import FunctionPooling
-from spikepool.pooling.rules import CovariancePooling, MaxPooling, RulePooling, SpreadPooling
+from spikepool.pooling.registry import CovariancePooling, FunctionPooling, MaxPooling, RulePooling, SpreadPooling
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.token_space import TokenSpace
 from spikepool.ridge.gcv import RidgeFit

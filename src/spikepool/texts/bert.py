@@ -194,7 +194,7 @@ def states_model(encoder: BertEncoder, layers: list[Any]) -> bytes:
     """The hidden states of some layers as an ONNX model, for onnxruntime in this process."""
     g = Graph()
     helper, kinds = g.onnx.helper, g.onnx.TensorProto
-    # a layer that is both an output and an input of the next one needs a name of its own
+    # a layer that is both an output and an input of the next one needs a second name
     states = [g.op("Identity", name) for name in bert_states(g, encoder, layers)]
     inputs = [helper.make_tensor_value_info(name, kinds.INT64, ["n", "T"]) for name in ("input_ids", "attention_mask")]
     outputs = [helper.make_tensor_value_info(name, kinds.FLOAT, ["n", "T", "d"]) for name in states]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.data.formats import recognise
-from spikepool.data.in_memory import as_values
-from spikepool.data.locations import is_path, locate
+from spikepool.data.in_memory import as_values, is_path
+from spikepool.data.locations import locate
 from spikepool.data.names import USUAL_NAMES
 from spikepool.data.opening import open_blocks
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError

@@ -312,7 +312,7 @@ def _coloured(
     if simulated.one_level:
         reason += "; rows of equal variances have these eigenvalues as well, and no leading components"
     elif not ordered:
-        reason += "; halves of the rows agree as if there were no leading components, or too few rows to see them"
+        reason += "; halves of the rows agree as they do without leading components, or with too few rows to see them"
     verdict = "coloured" if ok else "poor fit"
     findings = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
     if not ok:

@@ -30,6 +30,7 @@ from spikepool.data.description import (
     numbered,
     row_hashes,
 )
+from spikepool.data.folds import group_numbers
 from spikepool.data.in_memory import as_array
 from spikepool.data.map_merge import map_chunks, map_merge
 from spikepool.data.opening import is_stored, open_blocks
@@ -45,7 +46,6 @@ from spikepool.trust.sample import (
     Sample,
     effective_rows,
     group_likeness,
-    group_numbers,
     span_sizes,
     whitened_count,
 )
@@ -243,17 +243,16 @@ class StreamedRows:
         self.rank = int(np.count_nonzero(self.values))
         ends = moments.first + moments.last
         pairs = moments.products - float(offset @ (2 * total - ends)) + (n - 1) * float(offset @ offset)
-        copies, counts_of = numbered(hashes)
-        self.description = Description.known(
-            n,
+        self.description = Description.streamed(
             self._group,
-            copies=copies,
-            counts=counts_of,
+            hashes,
             lag=pairs / (n - 1) / max(mean_norm, np.finfo(float).tiny),
             scatter=norm_scatter(float(self.values.sum()), float((self.values**2).sum()), n),
             rank=self.rank,
         )
-        self.ks = span_sizes(int(self._group.max()) + 1 if self._group is not None else len(counts_of), self.rank)
+        self.ks = span_sizes(
+            int(self._group.max()) + 1 if self._group is not None else len(self.description.counts), self.rank
+        )
         count = int(self.ks[-1])
 
         def half(axis: int, which: int) -> FloatArray:
@@ -284,7 +283,8 @@ class StreamedRows:
             self._fourth += float(np.mean(scores**4, axis=1).sum())
             if group is not None:
                 np.add.at(self._group_sums, group[rows], scores)
-        self.description.__dict__.update(nearest=nearest, norms=self.norms)
+        assert nearest is not None
+        self.description.nearest, self.description.norms = nearest, self.norms
 
     def scores(self, count: int) -> FloatArray:
         """Projections (n, count) on the first components: one more pass."""
@@ -323,6 +323,8 @@ class StreamedRows:
         )
 
 
+# Groups from which something can be said about new ones.
+_FEWEST_GROUPS = 8
 # Fewer dimensions have no bulk to tell components from.
 _FEWEST_DIMENSIONS = 4
 # The covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.
@@ -352,7 +354,9 @@ def open_rows(
         raise MemoryBudgetError(
             f"the smaller side of C must be at most {_LARGEST_DIMENSION}", shape, "Reduce the dimension first"
         )
-    group = None if groups is None else group_numbers(groups, n)
+    group = None
+    if groups is not None:
+        group = numbered(group_numbers(groups, n, fewest=_FEWEST_GROUPS, why="to say anything about new ones"))[0]
     rows: Rows
     if 8 * n * d > effort.STREAMED_BYTES and d <= n:
         rows = StreamedRows(source if stored else open_blocks(features, name="C"), group, rng)

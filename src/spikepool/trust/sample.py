@@ -23,14 +23,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from spikepool.data.description import Caution, Description, norm_scatter, numbered
-from spikepool.data.in_memory import group_array
-from spikepool.errors import InvalidInputError
+from spikepool.data.description import Caution, Description, norm_scatter
 from spikepool.kit.arrays import FloatArray, IntArray
 
 # Spans that are reported, as far as rows and dimensions allow.
@@ -173,16 +170,6 @@ def spanned(rows: Rows) -> Rows:
         rows.vectors[: rows.rank],
     )
     return spanned_rows
-
-
-def group_numbers(groups: ArrayLike | Any, n: int) -> IntArray:
-    """Groups as numbers 0, 1, ... of shape (n,); at least eight of them, so that they can be halved and resampled."""
-    numbers, _ = numbered(group_array(groups, n))
-    if numbers.max() < 7:
-        raise InvalidInputError(
-            "groups must be at least 8", int(numbers.max()) + 1, "With fewer, nothing can be said about new groups"
-        )
-    return numbers
 
 
 # Contiguous halves that agree less than random ones by more than this, over the spans of k >= 5.
