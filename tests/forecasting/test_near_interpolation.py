@@ -34,7 +34,7 @@ def test_double_descent_is_refused(model, scoring):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_log_losses_of_neighbours_are_large_and_not_near_interpolation():
-    """Five neighbours that all have the other label cost 36: a large loss from noise, because few neighbours are counted."""
+    """Five neighbours that all have the other label cost 36: a large loss from noise, from few neighbours."""
     x, y = two_classes(1, 100, 20, 1.5)
     f = sp.forecast(x, y, estimator=KNeighborsClassifier(), scoring="neg_log_loss")
     assert not any("interpolation" in text for text in f.warnings)
