@@ -84,6 +84,14 @@ def test_without_a_signal_one_position_takes_all_and_validity_says_that_runs_dif
     found = model.learned_weights()
     assert found.weights.max() == pytest.approx(1, abs=1e-6)
     assert any("runs find either" in reason for reason in found.validity.reasons)
+    prefix = np.repeat([1 / 3, 0.0], [3, 7])
+    assert found.accuracy_range == pytest.approx((found.accuracy, model.ridge_accuracy(prefix, label=[0])), abs=1e-9)
+
+
+def test_where_runs_find_one_solution_the_range_is_its_accuracy():
+    found = sp.SequenceModel(d=300, V=500, N=640, R=sp.prefix_correlation(10, 3), mu=2.0).learned_weights()
+    assert found.validity.ok
+    assert found.accuracy_range == (found.accuracy, found.accuracy)
 
 
 def test_what_is_refused():

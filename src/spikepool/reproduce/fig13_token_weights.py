@@ -73,7 +73,9 @@ def draw(ds: xr.Dataset) -> Figure:
     for mu, method in zip(ds["mu"].values, ("causal", "optimal"), strict=True):
         part, style = ds.sel(mu=mu), palette.method_style(method)
         ax.plot(part["constant"], part["exact"], color=style.color, label=rf"$\mu = {mu:g}$, closed form")
-        ax.axhline(float(part["equal_weights"]), color=style.color, linestyle="--", linewidth=1)
+        equal = float(part["equal_weights"])
+        ax.axhline(equal, color=style.color, linestyle="--", linewidth=1)
+        ax.text(float(part["constant"][-1]), equal + 0.015, rf"equal weights, $\mu = {mu:g}$", fontsize=8, ha="right")
         ax.errorbar(
             part["marker"],
             part["simulated"],
@@ -86,7 +88,6 @@ def draw(ds: xr.Dataset) -> Figure:
         )
     ax.axvline(ds.attrs["derived"], color=palette.INK, linewidth=1, linestyle=":")
     ax.text(ds.attrs["derived"] * 1.1, 0.03, "derived: $1/(GN)$", fontsize=8, color=palette.NOTE)
-    ax.text(float(ds["constant"][-1]), float(ds["equal_weights"][0]) + 0.015, "equal weights", fontsize=8, ha="right")
     ax.set(xscale="log", ylim=(0, 1.02), xlabel="constant $c$ of $a_v = 1/(p_v + c)$")
     ax.set_ylabel(r"alignment $\langle \hat u, u\rangle^2$")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.1))

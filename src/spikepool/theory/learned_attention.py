@@ -35,6 +35,7 @@ follows from the constraint, whose derivative needs R² at pairs of tokens of on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -132,6 +133,8 @@ class LearnedAttention:
         alpha/kappa over its maximum lambda_max(R): 1 where learning finds the weights of the best alignment.
     validity : Validity
         Whether single runs find these weights, or others of nearly the same loss.
+    accuracy_range : tuple of float
+        Smallest and largest test accuracy over the weights that single runs find; the mean over runs lies between.
     """
 
     weights: FloatArray
@@ -142,6 +145,7 @@ class LearnedAttention:
     covariance: float
     best_gain: float
     validity: Validity = SOUND
+    accuracy_range: tuple[float, float] = (math.nan, math.nan)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -277,17 +281,23 @@ def learned_weights(
     if exact:
         objective = given_tokens_loss(model, ridge, n, positions, rng)
         loss, w = min((minimise_on_simplex(objective, x) for x in _distinct([w, *rivals])), key=lambda pair: pair[0])
-    accuracy = ridge_prediction(model, w, ridge, n, label=positions, exact=exact, draws=draws, rng=rng).accuracy
+
+    def accuracy(w: FloatArray) -> float:
+        return ridge_prediction(model, w, ridge, n, label=positions, exact=exact, draws=draws, rng=rng).accuracy
+
+    ties = _ties(at, w, rivals, n)
+    accuracies = [accuracy(w), *(accuracy(tie.weights) for tie in ties)]
     alpha, kappa = float(w @ R @ w), float(w @ w)
     return LearnedAttention(
         weights=w,
         loss=loss,
-        accuracy=accuracy,
+        accuracy=accuracies[0],
         alpha=alpha,
         kappa=kappa,
         covariance=float(r @ w),
         best_gain=alpha / kappa / float(np.linalg.eigvalsh(R)[-1]),
-        validity=validity_of(_tie(at, w, rivals, n), None if exact else ridge_range(kappa, signed=False)),
+        validity=validity_of(ties[0].reason(n) if ties else None, None if exact else ridge_range(kappa, signed=False)),
+        accuracy_range=(min(accuracies), max(accuracies)),
     )
 
 
@@ -352,21 +362,30 @@ def minimise_on_simplex(objective: Objective, start: FloatArray) -> tuple[float,
     return float(objective(w)[0]), np.asarray(w)
 
 
-def _tie(at: Callable[[FloatArray], ProfileLoss], w: FloatArray, rivals: list[FloatArray], n: int) -> str | None:
-    """Why single runs may find other weights: one of nearly the same loss."""
+class Tie(NamedTuple):
+    """Different weights, and how far their loss is from the smallest in standard deviations of a training set."""
+
+    weights: FloatArray
+    distance: float
+
+    def reason(self, n: int) -> str:
+        """Why single runs may find these weights."""
+        place = int(np.argmax(self.weights))
+        return (
+            f"weights with {self.weights[place]:.2g} at position {place} have a loss within "
+            f"{max(self.distance, 0):.2g} standard deviations of a single training set of n = {n}: "
+            "runs find either, with a mean accuracy in between"
+        )
+
+
+def _ties(at: Callable[[FloatArray], ProfileLoss], w: FloatArray, rivals: list[FloatArray], n: int) -> list[Tie]:
+    """The rivals that single runs may find instead of w, the most likely first, one for each value of the loss."""
     best = at(w)
-    closest: tuple[float, FloatArray] | None = None
+    ties: dict[float, Tie] = {}
     for other in rivals:
-        if np.abs(other - w).sum() / 2 <= _DIFFERENT:
-            continue
-        found = at(other)
-        distance = (found.value - best.value) / np.sqrt((found.scatter + best.scatter) / n + 1e-300)
-        if closest is None or distance < closest[0]:
-            closest = float(distance), other
-    if closest is None or closest[0] >= _TIE:
-        return None
-    place = int(np.argmax(closest[1]))
-    return (
-        f"weights with {closest[1][place]:.2g} at position {place} have a loss within {max(closest[0], 0):.2g} "
-        f"standard deviations of a single training set of n = {n}: runs find either, with a mean accuracy in between"
-    )
+        if np.abs(other - w).sum() / 2 > _DIFFERENT:
+            loss = at(other)
+            distance = float((loss.value - best.value) / np.sqrt((loss.scatter + best.scatter) / n + 1e-300))
+            if distance < _TIE:
+                ties.setdefault(round(loss.value, 9), Tie(other, distance))
+    return sorted(ties.values(), key=lambda tie: tie.distance)
