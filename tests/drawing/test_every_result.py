@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 import spikepool as sp
+from spikepool.kit.showing import Result
 from spikepool.theory.heads import predict_heads
 
 matplotlib.use("Agg")
@@ -157,6 +159,11 @@ def test_a_result_shows_and_draws_itself(name):
     # scikit-learn's estimators answer a notebook with a bundle
     shown = result._repr_html_() if hasattr(result, "_repr_html_") else result._repr_mimebundle_()["text/html"]
     assert "<" in shown
+    if isinstance(result, Result):
+        assert str(result) == result.summary() != ""
+        back = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+        assert re.fullmatch(r"spikepool\.[a-z-]+/\d+", back["schema"])
+        assert len(back) > 1
     drawn = result.plot()
     axes = drawn.axes if isinstance(drawn, Figure) else [drawn]
     assert axes

@@ -14,17 +14,16 @@ from typing import Any
 from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError
 from spikepool.kit.files import write_text
-from spikepool.kit.showing import html_page, html_table, html_text, plain, to_json
+from spikepool.kit.showing import Result, html_page, html_table, html_text, plain, to_json
 from spikepool.pooling.learned_report import pooling_record
 
 ENDINGS = (".html", ".htm", ".json")
-SCHEMA = "spikepool.report/1"
 # What the folded section of a page with a classifier is about.
 TRUST_LINE = "principal components of the pooled features"
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Result, schema="answer"):
     """One question about the data, answered or not.
 
     Attributes
@@ -65,9 +64,8 @@ class Answer:
         """The result's own printed form, or nothing."""
         return str(self.result.summary()) if self.result is not None else ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        record: dict[str, Any] = {
+    def _record(self) -> dict[str, Any]:
+        return {
             "question": self.question,
             "answered": self.result is not None,
             "verdict": self.verdict,
@@ -75,7 +73,9 @@ class Answer:
             "notes": list(self.notes),
             "result": _result_record(self.result),
         }
-        return record
+
+    def _notes(self) -> list[str]:
+        return [self.verdict, self.advice, *self.notes]
 
     def _repr_html_(self) -> str:
         return _section("answer", self, pictures=False)
@@ -96,13 +96,11 @@ class Answer:
 def _result_record(result: Any) -> Any:
     if result is None:
         return None
-    if hasattr(result, "to_dict"):
-        return plain(result.to_dict())
-    return plain(pooling_record(result))
+    return plain(result) if isinstance(result, Result) else plain(pooling_record(result))
 
 
 @dataclass(frozen=True)
-class DataReport:
+class DataReport(Result, schema="report"):
     """What :func:`spikepool.report` found; print it, look at it in a notebook, or :meth:`save` it as a page.
 
     Attributes
@@ -138,19 +136,9 @@ class DataReport:
             lines += [f"  Note: {note}" for note in answer.notes]
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.summary()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        answers = {name: answer.to_dict() for name, answer in self.answers.items()}
-        return {
-            "schema": SCHEMA,
-            "spikepool": self.version,
-            "source": self.source,
-            "notes": list(self.notes),
-            **answers,
-        }
+    def _record(self) -> dict[str, Any]:
+        answers = {name: answer._record() for name, answer in self.answers.items()}
+        return {"spikepool": self.version, "source": self.source, "notes": list(self.notes), **answers}
 
     def plot(self) -> Any:
         """Figure with the main picture of each answer, one below the other."""

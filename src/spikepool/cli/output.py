@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from spikepool.kit.showing import html_page, one_line, to_json
+from spikepool.kit.showing import SCHEMA_VERSION, html_page, one_line, to_json
 
-SCHEMA_VERSION = 1  # of all JSON outputs; raised when a field changes its meaning or goes
 WIDTH = 180  # columns of a table that does not go to a terminal
 MOST_ROWS = 2000  # lines of a table on standard output
 PICTURES = (".png", ".svg", ".pdf")
@@ -22,7 +21,8 @@ def print_json(name: str, value: dict[str, Any]) -> None:
 
     ``docs/howto/json-and-exit-codes.md`` lists the fields of every schema.
     """
-    print(to_json({"schema": f"spikepool.{name}/{SCHEMA_VERSION}", **value}))
+    schema = {"schema": f"spikepool.{name}/{SCHEMA_VERSION}"}
+    print(to_json(schema | value | schema))
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

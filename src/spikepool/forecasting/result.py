@@ -15,7 +15,7 @@ from spikepool.errors import ShapeError
 from spikepool.forecasting.score_scale import ASKED, FURTHEST, MULTIPLES, crossing
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.showing import html_table, html_text, plain
+from spikepool.kit.showing import Result, html_table, html_text, plain, text_table
 
 if TYPE_CHECKING:
     from spikepool.forecasting.rounds import Rounds
@@ -72,7 +72,7 @@ class CurveFit:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Result, schema="forecast"):
     """What :func:`spikepool.forecast` and :func:`spikepool.forecast_curve` found; print it, plot it, or use the fields.
 
     Attributes
@@ -249,24 +249,16 @@ class Forecast:
     def summary(self) -> str:
         """A readable table."""
         header, rows = self._table()
-        widths = [max(10, *(len(row[i]) for row in (header, *rows))) for i in range(len(header))]
-        table = [
-            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)
-        ]
         first, *others = self.lines()
         target = [] if self.target is None else [self.target_line()]
-        return "\n".join([first, *table, *target, *others])
-
-    def __str__(self) -> str:
-        return self.summary()
+        return "\n".join([first, *text_table([header, *rows], least=10, left=0), *target, *others])
 
     def _repr_html_(self) -> str:
         """The table for a notebook."""
         text = ([] if self.target is None else [self.target_line()]) + self.lines()
         return html_table(*self._table()) + html_text("\n".join(text))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and text, ready for JSON."""
+    def _record(self) -> dict[str, Any]:
         hidden = ("curve", "curve_n", "curve_score", "curve_interval", "self_check")
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         values["self_check"] = vars(self.self_check)

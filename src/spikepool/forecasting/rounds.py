@@ -19,14 +19,14 @@ from spikepool.errors import InvalidInputError, UnreachableError
 from spikepool.forecasting.score_scale import FURTHEST, MULTIPLES
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.showing import html_text, plain
+from spikepool.kit.showing import Result
 
 _DRAWS = 600
 _SHARES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True)
-class Rounds:
+class Rounds(Result, schema="rounds"):
     """A plan of labelling in rounds; print it, or use the fields.
 
     Attributes
@@ -62,26 +62,15 @@ class Rounds:
     one_shot: int | None
     cost: float
 
-    def summary(self) -> str:
-        """The plan in words."""
+    def _notes(self) -> list[str]:
         once = f"more than {FURTHEST} times the rows" if self.one_shot is None else f"{self.one_shot:,} rows"
-        return (
+        return [
             f"{self.rounds} rounds to {self.score_name} {self.target:g} with {self.estimator}: label "
-            f"{self.next_rows:,} rows next ({self.next_total:,} in all), then forecast again.\n"
+            f"{self.next_rows:,} rows next ({self.next_total:,} in all), then forecast again.",
             f"Expected total {self.expected_total:,.0f} rows, cost {self.cost:,.0f}; the target is met in "
             f"{self.probability:.0%} of the curves that can meet it ({self.reachable:.0%} can). One order for the same "
-            f"probability: {once}."
-        )
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        return html_text(self.summary())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and text, ready for JSON."""
-        return dict(plain(vars(self)))
+            f"probability: {once}.",
+        ]
 
 
 def plan_rounds(

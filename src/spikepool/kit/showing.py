@@ -1,8 +1,7 @@
 """Results for people and programs: numbers as text, plain values for JSON, tables and pages as HTML.
 
-Nothing here knows what the numbers mean. Every result object's ``to_dict`` goes through :func:`plain`, and every
-``_repr_html_`` through :func:`html_table`, so that the same number looks the same in a terminal, in a notebook
-and on a page.
+Nothing here knows what the numbers mean. Every result derives from :class:`Result`, so that the same number looks the
+same in a terminal, in a notebook and on a page.
 
 Mean and standard error over draws, and estimates that were selected for being large.
 """
@@ -14,7 +13,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -141,7 +140,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if is_dataclass(value) and not isinstance(value, type):
-        return value.to_dict() if hasattr(value, "to_dict") else record(value)
+        return value._record() if isinstance(value, Result) else record(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -183,15 +182,75 @@ def html_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str 
     )
 
 
-def mean_table(eigenvalues: FloatArray, alignments: FloatArray) -> tuple[tuple[str, ...], list[tuple[str, str, str]]]:
-    """Header and rows of a table of (trials, k) eigenpairs: means over trials with their standard errors."""
+def text_table(rows: Sequence[Sequence[str]], *, least: int = 0, left: int = 1) -> list[str]:
+    """Lines of a table in columns of at least `least` characters, the first `left` of them aligned to the left."""
+    widths = [max(least, *(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < left else cell.rjust(width) for i, (cell, width) in enumerate(pairs)
+        ).rstrip()
+        for pairs in (list(zip(row, widths, strict=True)) for row in rows)
+    ]
+
+
+# Version of all JSON outputs; raised when a field changes its meaning or goes.
+SCHEMA_VERSION = 1
+# Title, header and rows of a table.
+Table = tuple[str, Sequence[str], Sequence[Sequence[Any]]]
+
+
+class Result:
+    """Base of results: text, plain values with the version of their schema, and tables for a notebook.
+
+    A class states its tables, and what speaks against it in `validity` or in `_notes`.
+    """
+
+    _schema: ClassVar[str]
+
+    def __init_subclass__(cls, *, schema: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if schema:
+            cls._schema = f"spikepool.{schema}/{SCHEMA_VERSION}"
+
+    def _tables(self) -> Sequence[Table]:
+        return ()
+
+    def _notes(self) -> Sequence[str]:
+        validity = getattr(self, "validity", None)
+        return [f"Caution: {reason}." for reason in validity.reasons] if validity is not None else []
+
+    def _record(self) -> dict[str, Any]:
+        return record(self)
+
+    def summary(self) -> str:
+        """The result as text: its tables, and what speaks against it."""
+        lines: list[str] = []
+        for title, header, rows in self._tables():
+            cells = [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in rows]
+            lines += [*([title] if title else []), *text_table([header, *cells] if header else cells)]
+        return "\n".join([*lines, *self._notes()])
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with the name and version of their schema."""
+        return {"schema": self._schema, **self._record()}
+
+    def _repr_html_(self) -> str:
+        tables = [html_table(header, rows, title=title) for title, header, rows in self._tables()]
+        return "".join([*tables, *(f"<p>{html.escape(note)}</p>" for note in self._notes())])
+
+
+def mean_table(eigenvalues: FloatArray, alignments: FloatArray) -> Table:
+    """A table of (trials, k) eigenpairs: means over trials with their standard errors."""
 
     def both(values: FloatArray) -> str:
         mean = f"{values.mean():.4g}"
         return mean if len(values) < 2 else f"{mean} ± {standard_error(values):.1g}"
 
     rows = [(str(i + 1), both(eigenvalues[:, i]), both(alignments[:, i])) for i in range(eigenvalues.shape[1])]
-    return ("component", "eigenvalue", "alignment"), rows
+    return f"{len(alignments)} draws", ("component", "eigenvalue", "alignment"), rows
 
 
 def html_text(text: str) -> str:

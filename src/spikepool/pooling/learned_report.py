@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
+from spikepool.kit.showing import Result, html_table
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import Pooling
 from spikepool.pooling.sequence import SequencePooling
@@ -81,16 +81,10 @@ def candidate_table(candidates: Sequence[Candidate], chosen: str, score_name: st
 
 def candidate_html(candidates: Sequence[Candidate], chosen: str, score_name: str) -> str:
     """The candidates as an HTML table."""
-    rows = []
-    for c in candidates:
-        tag = "th" if c.label == chosen else "td"
-        cells = _cells(c, candidates[0].label)
-        rows.append(
-            "<tr>" + "".join(f"<{tag} style='text-align:right'>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-        )
-    names = ("pooling", score_name, "gain over the mean", "s.e.", "squared error", "weight in the stack")
-    head = "<tr>" + "".join(f"<th>{name}</th>" for name in names) + "</tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+    header = ("pooling", score_name, "gain over the mean", "s.e.", "squared error", "weight in the stack", "")
+    marks = ["chosen" if c.label == chosen else "" for c in candidates]
+    cells = [_cells(c, candidates[0].label) for c in candidates]
+    return html_table(header, [(*row, mark) for row, mark in zip(cells, marks, strict=True)])
 
 
 def pooling_record(fitted: Any) -> dict[str, Any]:
@@ -285,7 +279,7 @@ BINS = 15
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Result, schema="evaluate"):
     """How well probabilities predict labels that are known.
 
     Attributes
@@ -316,8 +310,7 @@ class Evaluation:
     confusion: IntArray
     mistakes: tuple[dict[str, Any], ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+    def _record(self) -> dict[str, Any]:
         return {**vars(self), "mistakes": list(self.mistakes), "confusion": self.confusion.tolist()}
 
     def lines(self) -> list[str]:

@@ -21,7 +21,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import Map, require_memory, task_threads
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import html_table, mean_table, record
+from spikepool.kit.showing import Result, Table, mean_table, record
 from spikepool.simulation.lazy_gaussian import RotatedTable
 from spikepool.simulation.top_pairs import DENSE_LIMIT, DENSE_SIDE, largest, not_separated, stack
 from spikepool.simulation.undrawn import TOLERANCE, UndrawnTable
@@ -40,7 +40,7 @@ Pairs = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
-class ClassSimulation:
+class ClassSimulation(Result, schema="class-simulation"):
     """Top eigenpairs over independent draws.
 
     Attributes
@@ -58,12 +58,11 @@ class ClassSimulation:
     overlaps: FloatArray
     table_drawn: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: every eigenpair of every trial, and the route."""
+    def _record(self) -> dict[str, Any]:
         return record(self, "eigenvalues", "alignments", "overlaps", "table_drawn")
 
-    def _repr_html_(self) -> str:
-        return html_table(*mean_table(self.eigenvalues, self.alignments), title=f"{len(self.alignments)} draws")
+    def _tables(self) -> list[Table]:
+        return [mean_table(self.eigenvalues, self.alignments)]
 
     def plot(self, ax: Any = None) -> Any:
         """Alignment of each leading eigenvector with the class differences in every draw; returns the axes."""

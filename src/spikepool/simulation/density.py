@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory, task_threads
-from spikepool.kit.showing import html_table
+from spikepool.kit.showing import Result, Table
 from spikepool.laws.base import SpectralLaw
 from spikepool.simulation.krylov import krylov_space
 from spikepool.simulation.simulate import takes_drawn_table
@@ -35,7 +35,7 @@ _THREADED_SIZE = 1 << 21
 
 
 @dataclass(frozen=True)
-class SpectrumDensity:
+class SpectrumDensity(Result, schema="density"):
     """Gauss quadratures of the spectrum of one draw, one for each probe.
 
     Attributes
@@ -76,7 +76,7 @@ class SpectrumDensity:
         bounds = check.finite_array(edges, "edges", ndim=1)
         return np.asarray(np.diff(self.cdf(bounds)) / np.diff(bounds))
 
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         top = max(float(nodes[-1]) for nodes in self.nodes)
         rows: list[tuple[str, int | float]] = [
             ("eigenvalues", self.d),
@@ -84,7 +84,7 @@ class SpectrumDensity:
             ("share that is zero", self.atom),
             ("largest node", top),
         ]
-        return html_table((), rows, title="Density of a spectrum")
+        return [("Density of a spectrum", (), rows)]
 
     def plot(self, ax: Any = None, *, law: SpectralLaw | None = None) -> Any:
         """The density as steps, over that of `law` if given; returns the axes."""

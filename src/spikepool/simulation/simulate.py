@@ -24,7 +24,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import Map, require_memory, task_threads
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import html_table, mean_table, record, standard_error
+from spikepool.kit.showing import Result, Table, mean_table, standard_error
 from spikepool.simulation import drawn
 from spikepool.simulation.drawn import Weights, check_grid, named_weights
 from spikepool.simulation.top_pairs import top_pairs_together
@@ -35,7 +35,7 @@ from spikepool.world.tokens import child_seed, pooling_weights, seed_sequence, t
 
 
 @dataclass(frozen=True)
-class SimulationResult:
+class SimulationResult(Result, schema="simulation"):
     """Top eigenpairs over independent draws.
 
     Attributes
@@ -62,12 +62,8 @@ class SimulationResult:
         """Largest eigenvalue in each trial, (trials,)."""
         return self.eigenvalues[:, 0]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: every eigenpair of every trial, and the route."""
-        return record(self)
-
-    def _repr_html_(self) -> str:
-        return html_table(*mean_table(self.eigenvalues, self.alignments), title=f"{len(self.alignments)} draws")
+    def _tables(self) -> list[Table]:
+        return [mean_table(self.eigenvalues, self.alignments)]
 
     def plot(self, ax: Any = None, *, predicted: float | None = None) -> Any:
         """Alignment of the top eigenvector in each draw, with their mean, beside a prediction; returns the axes."""
@@ -77,7 +73,7 @@ class SimulationResult:
 
 
 @dataclass(frozen=True)
-class GridResult:
+class GridResult(Result, schema="grid"):
     """Top eigenpairs for several weights and signal strengths that share their draws.
 
     Attributes
@@ -98,13 +94,13 @@ class GridResult:
     alignments: FloatArray
     table_drawn: bool
 
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         rows = []
         for name, by_mu in zip(self.names, self.alignments[..., 0], strict=True):
             cells = [f"{draws.mean():.4g} ± {standard_error(draws):.1g}" for draws in by_mu]
             rows.append((name, *cells))
         title = f"Alignment of the top eigenvector, {self.alignments.shape[2]} draws"
-        return html_table(("weights", *(f"mu = {mu:.4g}" for mu in self.mus)), rows, title=title)
+        return [(title, ("weights", *(f"mu = {mu:.4g}" for mu in self.mus)), rows)]
 
     def plot(self, ax: Any = None) -> Any:
         """Alignment of the top eigenvector against mu, for each of the weights; returns the axes."""

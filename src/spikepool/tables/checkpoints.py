@@ -32,7 +32,7 @@ from spikepool.data.table_input import list_tensors, locate_table, open_table, t
 from spikepool.errors import MemoryBudgetError, NonFiniteError, SpikepoolError, TableFormatError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import html_table, number, one_line, record
+from spikepool.kit.showing import Result, Table, number, one_line, record, text_table
 from spikepool.tables.geometry import SpaceOverlap, joint_moments, match_rows, meeting, separate_overlaps
 from spikepool.tables.spectrum import TableSpectrum
 
@@ -110,7 +110,7 @@ class WeightChange:
 
 
 @dataclass(frozen=True)
-class CheckpointComparison:
+class CheckpointComparison(Result, schema="checkpoints"):
     """What :func:`compare_checkpoints` found; print it, plot it, or use the fields.
 
     Attributes
@@ -166,27 +166,17 @@ class CheckpointComparison:
 
     def summary(self) -> str:
         """The comparison as text."""
-        table = [HEADER, *self.rows()]
-        widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
-        lines = [
-            "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(pairs))
-            for pairs in (list(zip(row, widths, strict=True)) for row in table)
-        ]
-        return "\n".join([*lines, *self.notes])
+        return "\n".join([*text_table([HEADER, *self.rows()]), *self.notes])
 
-    def __str__(self) -> str:
-        return self.summary()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+    def _record(self) -> dict[str, Any]:
         names = ("only_first", "only_second", "failed", "missing", "skipped", "counts")
         return record(self, *names, weights=[record(w, overlap=w.overlap) for w in self.weights])
 
-    def _repr_html_(self) -> str:
-        import html
+    def _tables(self) -> list[Table]:
+        return [(f"{len(self.weights)} tensors of two checkpoints", HEADER, self.rows())]
 
-        notes = "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
-        return html_table(HEADER, self.rows(), title=f"{len(self.weights)} tensors of two checkpoints") + notes
+    def _notes(self) -> list[str]:
+        return list(self.notes)
 
     def plot(self) -> Any:
         """Figure: drift and largest principal angle of every weight."""

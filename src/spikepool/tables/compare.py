@@ -18,7 +18,6 @@ The comparison of two tables in words, in plain data and as HTML.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,7 +30,7 @@ from spikepool.data.table_input import as_table
 from spikepool.errors import ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, number, record
+from spikepool.kit.showing import Result, Table, record
 from spikepool.tables.delta import WeightDelta, difference, examine
 from spikepool.tables.geometry import (
     SpaceOverlap,
@@ -44,26 +43,7 @@ from spikepool.tables.geometry import (
 from spikepool.tables.spectrum import TableSpectrum
 
 HEADER = ("", "rows", "columns", "outliers", "bulk edge", "largest", "trusted", "stable")
-
-
-def spectra_rows(comparison: Any) -> list[tuple[Any, ...]]:
-    """One row per table: size, count, edge, and whether the fit is trusted."""
-    return [
-        (name, *fit.shape_, fit.n_outliers_, fit.edge_, float(fit.eigenvalues_[0]), fit.trusted_, fit.stable_)
-        for name, fit in _named(comparison)
-    ]
-
-
-def _named(comparison: Any) -> list[tuple[str, Any]]:
-    return [
-        (f"first: {comparison.first.name_}", comparison.first),
-        (f"second: {comparison.second.name_}", comparison.second),
-    ]
-
-
-def overlap_rows(comparison: Any) -> list[tuple[Any, ...]]:
-    """One row per size: overlaps, the largest angle, and what unrelated spaces would show."""
-    return [(str(o.k), o.coordinates, o.tokens, _degrees(o.largest_angle), o.chance) for o in comparison.overlaps]
+OVERLAP_HEADER = ("k", "coordinates", "tokens", "largest angle", "chance")
 
 
 def change_sentence(comparison: Any) -> str:
@@ -87,52 +67,6 @@ def change_sentence(comparison: Any) -> str:
 
 def _degrees(angle: float | None) -> str:
     return "–" if angle is None else f"{angle:.1f}°"
-
-
-def summary(comparison: Any) -> str:
-    """A page of text."""
-    lines = []
-    for name, fit in _named(comparison):
-        believed = {None: "not tested", True: "trusted", False: "not to be trusted"}[fit.trusted_]
-        settled = {None: "", True: ", count stable", False: ", count not stable"}[fit.stable_]
-        V, d = fit.shape_
-        lines.append(f"{name}: {V} x {d}, {fit.n_outliers_} outliers beyond {fit.edge_:.4g} ({believed}{settled})")
-    lines.append("overlap of the leading spaces (1 the same, chance for unrelated ones):")
-    lines.append("      k  coordinates   tokens   largest angle   chance")
-    for o in comparison.overlaps:
-        cells = (number(o.coordinates, 3), number(o.tokens, 3), _degrees(o.largest_angle), number(o.chance, 2))
-        lines.append(f"  {o.k:5d}  {cells[0]:>11s}  {cells[1]:>7s}  {cells[2]:>14s}  {cells[3]:>7s}")
-    lines.append(change_sentence(comparison))
-    for token in comparison.moved:
-        name = f"row {token.row}" if token.token is None else f"{token.token!r} (row {token.row})"
-        lines.append(f"  {name}: moved by {token.change:.3g} of a typical vector, cosine {token.cosine:.3f}")
-    return "\n".join(lines)
-
-
-def as_dict(comparison: Any) -> dict[str, Any]:
-    """Everything but the changes of single tokens, of which quantiles are kept."""
-    levels = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-    quantiles = (
-        None if comparison.changes is None else {f"{q:g}": float(np.quantile(comparison.changes, q)) for q in levels}
-    )
-    names = ("overlaps", "common", "basis", "change", "rotated_change", "moved")
-    spectra = {"first": comparison.first.to_dict(), "second": comparison.second.to_dict()}
-    return record(comparison, *names, change_quantiles=quantiles, **spectra)
-
-
-def as_html(comparison: Any) -> str:
-    """The same as tables."""
-    spectra = html_table(HEADER, spectra_rows(comparison), title="Two tables")
-    spaces = html_table(
-        ("k", "coordinates", "tokens", "largest angle", "chance"),
-        overlap_rows(comparison),
-        title="Overlap of the leading spaces",
-    )
-    moved = ""
-    if comparison.moved:
-        rows = [(t.token or f"row {t.row}", t.change, t.cosine) for t in comparison.moved]
-        moved = html_table(("moved most", "change", "cosine"), rows)
-    return f"{spectra}{spaces}<p>{html.escape(change_sentence(comparison))}</p>{moved}"
 
 
 # Correlation tr(A'B)/(‖A‖‖B‖) from which two tables are taken to share coordinates: half way between a table and itself
@@ -163,7 +97,7 @@ class MovedToken:
 
 
 @dataclass(frozen=True)
-class TableComparison:
+class TableComparison(Result, schema="compare"):
     """What :func:`compare_tables` found; print it, plot it, or use the fields.
 
     Attributes
@@ -220,19 +154,29 @@ class TableComparison:
             raise ShapeError("tables of different shapes have no difference", remedy="Compare tables of equal shape")
         return examine(*self.pair)
 
-    def summary(self) -> str:
-        """The comparison as text."""
-        return summary(self)
+    def _record(self) -> dict[str, Any]:
+        levels = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+        quantiles = None if self.changes is None else {f"{q:g}": float(np.quantile(self.changes, q)) for q in levels}
+        names = ("overlaps", "common", "basis", "change", "rotated_change", "moved")
+        spectra = {"first": self.first.to_dict(), "second": self.second.to_dict()}
+        return record(self, *names, change_quantiles=quantiles, **spectra)
 
-    def __str__(self) -> str:
-        return self.summary()
+    def _tables(self) -> list[Table]:
+        named = {f"first: {self.first.name_}": self.first, f"second: {self.second.name_}": self.second}
+        spectra = [
+            (name, *fit.shape_, fit.n_outliers_, fit.edge_, float(fit.eigenvalues_[0]), fit.trusted_, fit.stable_)
+            for name, fit in named.items()
+        ]
+        overlaps = [(str(o.k), o.coordinates, o.tokens, _degrees(o.largest_angle), o.chance) for o in self.overlaps]
+        moved = [(f"row {t.row}" if t.token is None else t.token, t.change, t.cosine) for t in self.moved]
+        return [
+            ("Two tables", HEADER, spectra),
+            ("Overlap of the leading spaces (1: equal)", OVERLAP_HEADER, overlaps),
+            *([("", ("moved most", "change", "cosine"), moved)] if moved else []),
+        ]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return as_dict(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
+    def _notes(self) -> list[str]:
+        return [change_sentence(self)]
 
     def plot(self) -> Any:
         """Figure: both spectra, overlap of the leading spaces, and how far tokens moved."""

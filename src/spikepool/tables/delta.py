@@ -27,7 +27,7 @@ from spikepool.data.blocks import ArrayBlocks, BlockSource, block_rows
 from spikepool.errors import ShapeError, SpikepoolError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.kit.showing import record
+from spikepool.kit.showing import Result
 from spikepool.laws.bulk_edge import find_edge
 from spikepool.tables.geometry import side_by_side
 from spikepool.tables.gram import stream_moments
@@ -69,7 +69,7 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class WeightDelta:
+class WeightDelta(Result, schema="delta"):
     """The difference of two weights in a few numbers.
 
     Attributes
@@ -100,12 +100,8 @@ class WeightDelta:
     overlap: float | None
     sentence: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return record(self)
-
-    def __str__(self) -> str:
-        return self.sentence
+    def _notes(self) -> list[str]:
+        return [self.sentence]
 
 
 def difference(first: BlockSource, second: BlockSource) -> BlockSource:

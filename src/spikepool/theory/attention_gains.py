@@ -45,7 +45,7 @@ from scipy.special import softmax
 from spikepool.errors import DomainError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table
+from spikepool.kit.showing import Result, Table
 from spikepool.theory.closed_form import predict_varying, require_plain
 from spikepool.theory.prediction import Prediction
 from spikepool.world.attention import score_exponent
@@ -72,7 +72,7 @@ _SAMPLED_ENTRIES = 100_000_000
 
 
 @dataclass(frozen=True)
-class AttentionGains:
+class AttentionGains(Result, schema="gains"):
     """Signal and noise gain of data-dependent attention.
 
     Attributes
@@ -100,9 +100,9 @@ class AttentionGains:
         """Standard deviation of kappa_n over sequences, relative to its mean."""
         return float(self.quantiles[:, 1].std() / self.kappa)
 
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         rows = [("alpha", self.alpha, self.alpha_error), ("kappa", self.kappa, self.kappa_error)]
-        return html_table(("", "value", "error"), rows, title=f"Gains of attention by {self.method.replace('_', ' ')}")
+        return [(f"Gains of attention by {self.method.replace('_', ' ')}", ("", "value", "error"), rows)]
 
     def plot(self, ax: Any = None) -> Any:
         """Both gains with twice their error; returns the axes."""

@@ -33,11 +33,10 @@ from numpy.typing import ArrayLike
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, number, record
+from spikepool.kit.showing import Result, Table, number, record
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
-from spikepool.theory.prediction import cautions
 from spikepool.theory.validity import (
     SMALL,
     SOUND,
@@ -80,7 +79,7 @@ class ClassOutlier:
 
 
 @dataclass(frozen=True)
-class ClassPrediction:
+class ClassPrediction(Result, schema="classes"):
     """What theory says of the pooled covariance of K classes.
 
     Attributes
@@ -107,19 +106,18 @@ class ClassPrediction:
     outliers: tuple[ClassOutlier, ...]
     validity: Validity = SOUND
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+    def _record(self) -> dict[str, Any]:
         names = ("alpha", "kappa", "edge", "strengths", "outliers", "validity")
         return record(self, *names, atom_at_zero=float(self.bulk.atom))
 
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         header = ("outlier", "eigenvalue", "alignment", "strength", "eigenvalue, N → ∞", "alignment, N → ∞")
         rows = [
             (str(i), o.eigenvalue, o.alignment, o.strength, o.population_eigenvalue, o.population_alignment)
             for i, o in enumerate(self.outliers, 1)
         ]
         title = f"{len(self.outliers)} of {len(self.strengths)} spikes stand out of the bulk (edge {number(self.edge)})"
-        return html_table(header, rows, title=title) + cautions(self.validity)
+        return [(title, header, rows)]
 
     def plot(self, ax: Any = None) -> Any:
         """Density of the bulk with its edge and the predicted outliers; returns the axes."""

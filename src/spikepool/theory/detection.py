@@ -24,13 +24,13 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from spikepool.kit import validation as check
-from spikepool.kit.showing import html_table, record
+from spikepool.kit.showing import Result, Table
 from spikepool.laws.measures import EXACT_SIZE
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_plain
 from spikepool.theory.fluctuations import eigenvalue_std, fluctuations, latent_kurtosis
 from spikepool.theory.given_tokens import prepare_tokens
-from spikepool.theory.prediction import NoiseEdge, NullTop, Sizes, cautions, noise_edge
+from spikepool.theory.prediction import NoiseEdge, NullTop, Sizes, noise_edge
 from spikepool.theory.validity import (
     NEAR_FLUCTUATIONS,
     SOUND,
@@ -51,7 +51,7 @@ _NULL_DRAWS = 6
 
 
 @dataclass(frozen=True)
-class DetectionPower:
+class DetectionPower(Result, schema="power"):
     """Probability that a test at a given level finds the signal; made by :meth:`SequenceModel.detection_power`.
 
     Attributes
@@ -72,13 +72,9 @@ class DetectionPower:
     trace: float
     validity: Validity = SOUND
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return record(self)
-
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         rows = [("top eigenvalue", self.top), ("trace", self.trace)]
-        return html_table(("test", "power"), rows, title=f"Power at level {self.level:g}") + cautions(self.validity)
+        return [(f"Power at level {self.level:g}", ("test", "power"), rows)]
 
     def plot(self, ax: Any = None) -> Any:
         """The power of both tests, with the level; returns the axes."""

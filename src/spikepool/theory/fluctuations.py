@@ -36,10 +36,9 @@ from numpy.typing import ArrayLike
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, record
+from spikepool.kit.showing import Result, Table
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains
-from spikepool.theory.prediction import cautions
 from spikepool.theory.validity import (
     NEAR_FLUCTUATIONS,
     SOUND,
@@ -62,7 +61,7 @@ _STRONG = 1e4
 
 
 @dataclass(frozen=True)
-class Fluctuations:
+class Fluctuations(Result, schema="fluctuations"):
     """Standard deviations of the signal's outlier over independent draws of table, tokens and signs.
 
     Attributes
@@ -88,19 +87,17 @@ class Fluctuations:
     strength_std: float
     validity: Validity = SOUND
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return record(self)
-
-    def _repr_html_(self) -> str:
-        if not self.detectable:
-            return "<p>No outlier: the signal is below its threshold, and there is nothing that could scatter.</p>"
+    def _tables(self) -> list[Table]:
         rows = [
             ("eigenvalue", self.eigenvalue, self.eigenvalue_std),
             ("alignment", self.alignment, self.alignment_std),
         ]
-        table = html_table(("signal's outlier", "limit", "deviation of one draw"), rows)
-        return table + cautions(self.validity)
+        return [("", ("signal's outlier", "limit", "deviation of one draw"), rows)] if self.detectable else []
+
+    def _notes(self) -> list[str]:
+        if self.detectable:
+            return list(super()._notes())
+        return ["No outlier: the signal is below its threshold, and there is nothing that could scatter."]
 
     def plot(self, ax: Any = None) -> Any:
         """Normal law of the alignment of one draw, with its limit; returns the axes."""

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table
+from spikepool.kit.showing import Result, Table
 from spikepool.theory.closed_form import predict_arrays, predict_gains, require_plain
 from spikepool.theory.prediction import Prediction
 from spikepool.world.heads import optimal_heads
@@ -30,7 +30,7 @@ from spikepool.world.sequences import SequenceWorld, checked_model
 
 
 @dataclass(frozen=True)
-class HeadPrediction:
+class HeadPrediction(Result, schema="heads"):
     """Predicted spectrum of concatenated heads, beside the best recombination.
 
     Attributes
@@ -49,12 +49,12 @@ class HeadPrediction:
     edge: float
     recombined: Prediction
 
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         rows = [
             ("concatenated", *pair) for pair in zip(self.eigenvalues.tolist(), self.alignments.tolist(), strict=True)
         ]
         rows.append(("recombined", self.recombined.eigenvalue, self.recombined.alignment))
-        return html_table(("heads", "eigenvalue", "alignment"), rows, title="Heads")
+        return [("Heads", ("heads", "eigenvalue", "alignment"), rows)]
 
     def plot(self, ax: Any = None) -> Any:
         """Alignments of the concatenated heads' outliers and of the recombination; returns the axes."""

@@ -48,8 +48,7 @@ from spikepool.errors import ConvergenceError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.kit.showing import html_table, record
-from spikepool.theory.prediction import cautions
+from spikepool.kit.showing import Result, Table
 from spikepool.theory.ridge import noise_integrals, ridge_prediction
 from spikepool.theory.ridge_given_tokens import effective_ridge
 from spikepool.theory.validity import SOUND, Validity, ridge_range, validity_of
@@ -114,7 +113,7 @@ _TIE = 2.0
 
 
 @dataclass(frozen=True)
-class LearnedAttention:
+class LearnedAttention(Result, schema="learned-weights"):
     """Weights that minimise the limiting training loss; made by :meth:`SequenceModel.learned_weights`.
 
     Attributes
@@ -147,14 +146,10 @@ class LearnedAttention:
     validity: Validity = SOUND
     accuracy_range: tuple[float, float] = (math.nan, math.nan)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return record(self)
-
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         header = ("training loss", "test accuracy", "alpha", "kappa", "share of the best alpha/kappa")
         row = (self.loss, self.accuracy, self.alpha, self.kappa, self.best_gain)
-        return html_table(header, [row], title="Learned weights") + cautions(self.validity)
+        return [("Learned weights", header, [row])]
 
     def plot(self, ax: Any = None) -> Any:
         """The weights by position, beside those of the mean; returns the axes."""

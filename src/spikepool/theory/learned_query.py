@@ -35,8 +35,7 @@ from scipy.special import ndtr
 from spikepool.errors import InvalidInputError, UnreachableError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, record
-from spikepool.theory.prediction import cautions
+from spikepool.kit.showing import Result, Table, record
 from spikepool.theory.query import top_alignment
 from spikepool.theory.validity import SOUND, Validity, small_sizes, validity_of
 from spikepool.world.query import QueryWorld, dilute_beta
@@ -50,7 +49,7 @@ _COUPLED = 0.02
 
 
 @dataclass(frozen=True)
-class LearnedQuery:
+class LearnedQuery(Result, schema="learned-query"):
     """Limit of a query learned from labelled sequences; made by :meth:`QueryModel.learned`.
 
     Attributes
@@ -102,12 +101,11 @@ class LearnedQuery:
         """Predicted alignment of the same sequences pooled by the mean."""
         return top_alignment(self.model.replace(beta=0.0))[0]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+    def _record(self) -> dict[str, Any]:
         names = ("n_train", "overlaps", "values", "accuracies", "token_pca", "token_pca_signal")
         return record(self, *names, "alignment", "mean_alignment", "validity")
 
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         rows = [
             ("overlap after the first step", self.first_step),
             ("overlap after the last round", self.overlap),
@@ -118,9 +116,7 @@ class LearnedQuery:
             ("alignment, mean pooling", self.mean_alignment),
             ("alignment, PCA of the tokens", self.token_pca_signal),
         ]
-        return html_table(("", "predicted"), rows, title=f"A query learned from {self.n_train:,} sequences") + cautions(
-            self.validity
-        )
+        return [(f"A query learned from {self.n_train:,} sequences", ("", "predicted"), rows)]
 
     def plot(self, ax: Any = None) -> Any:
         """Overlap of the query and alignment of the value after each round; returns the axes."""

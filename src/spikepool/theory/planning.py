@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import UnreachableError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import number, record
+from spikepool.kit.showing import Result, number, record
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_isotropic, require_plain, top_alignment
 from spikepool.theory.token_weights import SpreadPopulation, spread_alignment
@@ -25,7 +25,7 @@ _LARGEST_VOCABULARY = 1 << 53
 
 
 @dataclass(frozen=True)
-class VocabularyRange:
+class VocabularyRange(Result, schema="vocabulary"):
     """Vocabulary sizes that reach a target; `maximum` is ``math.inf`` when every larger one does.
 
     Attributes
@@ -46,17 +46,17 @@ class VocabularyRange:
     curve: tuple[FloatArray, FloatArray] | None = field(default=None, repr=False, compare=False)
     validity: Validity = field(default=SOUND, compare=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; a maximum of None says that every larger vocabulary is enough."""
-        return record(self, "minimum", "maximum", "validity")
+    def _record(self) -> dict[str, Any]:
+        return record(self, "minimum", "maximum", "validity")  # a maximum of None: every larger vocabulary is enough
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
+        """The range in a line."""
         if math.isinf(self.maximum):
             return f"V ≥ {number(self.minimum)}"
         return f"{number(self.minimum)} ≤ V ≤ {number(int(self.maximum))}"
 
-    def _repr_html_(self) -> str:
-        return f"<p>Vocabularies that reach the target: {self}</p>"
+    def _notes(self) -> list[str]:
+        return [f"Vocabularies that reach the target: {self}"]
 
     def plot(self, ax: Any = None) -> Any:
         """Alignment against the size of the vocabulary, with the range and the target; returns the axes."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from scipy.special import ndtr, ndtri
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
-from spikepool.kit.showing import html_table, number, record
+from spikepool.kit.showing import Result, Table, number, record
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.laws.tracy_widom import edge_amplitude, tracy_widom_isf, tracy_widom_sf
@@ -142,7 +141,7 @@ class Outlier:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Result, schema="prediction"):
     """What theory says of the pooled covariance S; made by :meth:`SequenceModel.predict`.
 
     Attributes
@@ -189,7 +188,7 @@ class Prediction:
     table_alignment: float | None = None
     null: Callable[[], NullTop] | None = field(default=None, repr=False, compare=False)
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
         """The numbers in a few lines, with what speaks against them."""
         lines = [
             f"top eigenvector: alignment {self.alignment:.4g}, eigenvalue {self.eigenvalue:.4g} (edge {self.edge:.4g})",
@@ -259,19 +258,24 @@ class Prediction:
             "even without a signal; the outlier is aligned with the signal only as far as the signal outweighs chance"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; None for a threshold that no signal strength reaches."""
+    def _record(self) -> dict[str, Any]:
+        # None for a threshold that no signal strength reaches
         names = ("alpha", "kappa", "edge", "outliers", "alignment", "detectable", "mu_population", "mu_sample")
         return record(self, *names, "table_alignment", "threshold_note", "validity", atom_at_zero=float(self.bulk.atom))
 
-    def _repr_html_(self) -> str:
-        """Two small tables for a notebook: the numbers, and the outliers."""
-        numbers = html_table(
-            ("alignment", "detectable", "alpha/kappa", "bulk edge", "mu_pop", "mu_samp"),
-            [(self.alignment, self.detectable, self.alpha / self.kappa, self.edge, self.mu_population, self.mu_sample)],
-            title=f"Prediction: alignment {number(self.alignment)} of the top component with the signal",
-        )
-        return numbers + outlier_table(self.outliers) + cautions(self.validity)
+    def _tables(self) -> list[Table]:
+        title = f"Prediction: alignment {number(self.alignment)} of the top component with the signal"
+        header = ("alignment", "detectable", "alpha/kappa", "bulk edge", "mu_pop", "mu_samp")
+        gain = self.alpha / self.kappa
+        row = (self.alignment, self.detectable, gain, self.edge, self.mu_population, self.mu_sample)
+        pairs = ("outlier", "eigenvalue", "alignment", "eigenvalue, N → ∞", "alignment, N → ∞")
+        rows = [
+            (o.kind, o.eigenvalue, o.alignment, o.population_eigenvalue, o.population_alignment) for o in self.outliers
+        ]
+        return [(title, header, [row]), *([("", pairs, rows)] if rows else [])]
+
+    def _notes(self) -> list[str]:
+        return [*([] if self.outliers else ["No eigenvalue outside the bulk."]), *super()._notes()]
 
     def plot(self, ax: Any = None) -> Any:
         """Density of the bulk with its edge and the predicted outliers; returns the axes."""
@@ -280,22 +284,8 @@ class Prediction:
         return draw_prediction(self, ax)
 
 
-def cautions(validity: Validity) -> str:
-    """What speaks against a result, as HTML; nothing when nothing does."""
-    return "".join(f"<p>Caution: {escape(reason)}.</p>" for reason in validity.reasons)
-
-
-def outlier_table(outliers: tuple[Outlier, ...]) -> str:
-    """Predicted outliers as an HTML table."""
-    if not outliers:
-        return "<p>No eigenvalue outside the bulk.</p>"
-    header = ("outlier", "eigenvalue", "alignment", "eigenvalue, N → ∞", "alignment, N → ∞")
-    rows = [(o.kind, o.eigenvalue, o.alignment, o.population_eigenvalue, o.population_alignment) for o in outliers]
-    return html_table(header, rows)
-
-
 @dataclass(frozen=True)
-class RidgePrediction:
+class RidgePrediction(Result, schema="ridge"):
     """Predicted test accuracy of a ridge classifier.
 
     Attributes
@@ -317,16 +307,10 @@ class RidgePrediction:
     std: float
     validity: Validity = SOUND
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return record(self)
-
-    def _repr_html_(self) -> str:
-        return html_table(
-            ("accuracy", "standard error", "mean of the score", "its deviation"),
-            [(self.accuracy, self.accuracy_error, self.mean, self.std)],
-            title="Ridge classifier: predicted test accuracy",
-        ) + cautions(self.validity)
+    def _tables(self) -> list[Table]:
+        header = ("accuracy", "standard error", "mean of the score", "its deviation")
+        row = (self.accuracy, self.accuracy_error, self.mean, self.std)
+        return [("Ridge classifier: predicted test accuracy", header, [row])]
 
     def plot(self, ax: Any = None) -> Any:
         """Densities of the test score of the two classes, one at +mean and one at −mean; returns the axes."""

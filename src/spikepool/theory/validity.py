@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from spikepool.kit.showing import Result
+
 # Effective tokens 1/kappa below which the closed form of the spectrum is an approximation, unless mu is CLEAR times its
 # threshold: against the exact engine (390 random models at d = 400) its alignment is off by up to .23 there, and by up
 # to .02 beyond, as that of spread-out weights.
@@ -53,7 +55,7 @@ class OutlierLike(Protocol):
 
 
 @dataclass(frozen=True)
-class Validity:
+class Validity(Result, schema="validity"):
     """Whether a result lies in the range where its theory holds.
 
     Attributes
@@ -79,11 +81,11 @@ class Validity:
     def __bool__(self) -> bool:
         return self.ok
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+    def _record(self) -> dict[str, Any]:
         return {"ok": self.ok, "reasons": list(self.reasons)}
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
+        """The reasons in a line."""
         return "within its range" if self.ok else "; ".join(self.reasons)
 
 

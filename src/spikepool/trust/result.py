@@ -11,7 +11,7 @@ import numpy as np
 from spikepool.data.description import Caution
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table, html_text, plain
+from spikepool.kit.showing import Result, html_table, html_text, plain
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.trust.isotropic import DiagnosedOutlier
 from spikepool.trust.planning import Curve
@@ -91,7 +91,7 @@ class SelfCheck(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Result, schema="diagnose"):
     """What :func:`spikepool.diagnose` found; print it, or use the fields.
 
     Attributes
@@ -209,11 +209,8 @@ class Diagnosis:
             lines.append("  the top component of the uncentred features is their mean: centre them")
         return lines
 
-    def __str__(self) -> str:
-        return self.summary()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; vectors, curve and spectrum are left to the fields."""
+    def _record(self) -> dict[str, Any]:
+        # vectors, curve and spectrum are left to the fields
         values: dict[str, Any] = plain(
             {
                 "verdict": self.verdict,

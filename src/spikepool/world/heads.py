@@ -28,7 +28,7 @@ from spikepool.errors import NoOptimumError, ShapeError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.kit.showing import html_table
+from spikepool.kit.showing import Result, Table
 
 # Directions of the heads' span with a singular value below this (relative) are taken for linear dependence,
 # eigenvalues closer than this (relative) for one repeated eigenvalue.
@@ -36,7 +36,7 @@ _RANK_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)
-class HeadMix:
+class HeadMix(Result, schema="head-mix"):
     """A recombination of heads.
 
     Attributes
@@ -59,10 +59,10 @@ class HeadMix:
         """alpha/kappa, on which detectability depends."""
         return self.alpha / self.kappa
 
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         rows = [(f"head {h}", a) for h, a in enumerate(self.coefficients.tolist(), 1)]
         rows += [("signal gain alpha", self.alpha), ("noise gain kappa", self.kappa), ("alpha/kappa", self.ratio)]
-        return html_table(("", "coefficient"), rows, title=f"{len(self.coefficients)} heads together")
+        return [(f"{len(self.coefficients)} heads together", ("", "coefficient"), rows)]
 
     def plot(self, ax: Any = None) -> Any:
         """The weights that the heads make together, by position; returns the axes."""
