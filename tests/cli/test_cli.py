@@ -206,7 +206,7 @@ def test_simulate_is_reproducible_and_near_the_prediction(run, model):
     [
         (["predict", "-R", "prefix:30"], 2, "L must be at most T = 10"),
         (["predict", "-R", "block:3"], 2, "correlation is not understood"),
-        (["predict", "-R", "missing.npy"], 2, "cannot read the correlation from missing.npy"),
+        (["predict", "-R", "missing.npy"], 2, "there is nothing at"),
         (["predict", "-w", "median"], 2, "weights are not understood"),
         (["predict", "-w", "0.5,0.6"], 2, "must have one entry for each of the 10 positions"),
         (["predict", "--V", "7"], 2, "V must be even"),

@@ -35,8 +35,8 @@ def finish(driver):
 
 
 def finished_files(store, name):
-    """Files of a store's array that are whole: what a killed process was writing still has the ending .partial."""
-    return [file for file in store.glob(f"{name}/c/**/*") if file.is_file() and file.suffix != ".partial"]
+    """Files of a store's array that are whole: what a killed process was writing still has the ending .part."""
+    return [file for file in store.glob(f"{name}/c/**/*") if file.is_file() and file.suffix != ".part"]
 
 
 def finished_cells(store):
@@ -83,7 +83,7 @@ def test_a_driver_killed_at_several_moments_loses_nothing_but_the_cell_in_hand(t
     done = {file: file.stat().st_mtime_ns for file in finished_files(store, "status")}
     xr.testing.assert_identical(run(problem(), store=store, workers=0), reference)
     assert {file: file.stat().st_mtime_ns for file in done} == done  # finished cells were skipped
-    assert not list(store.rglob("*.partial"))
+    assert not list(store.rglob("*.part"))
 
 
 @pytest.mark.slow

@@ -151,10 +151,10 @@ def test_a_store_whose_creation_was_cut_off_is_completed(finished, tmp_path):
         shutil.copy(original / name, store / name)
     cut_short(store / "edge/zarr.json")
     (store / "error").mkdir()
-    (store / "error" / "zarr.json.123.partial").write_bytes(b"{")
+    (store / "error" / "zarr.json.123.part").write_bytes(b"{")
     xr.testing.assert_identical(run(spec, store=store, workers=0), dataset)
     assert run(spec, store=store, workers=0).identical(dataset)
-    assert not list(store.rglob("*.partial"))
+    assert not list(store.rglob("*.part"))
 
 
 def test_an_unfinished_store_is_not_read_as_results(finished, tmp_path):
@@ -264,7 +264,7 @@ def test_a_full_disk_is_a_clear_error_and_earlier_results_survive(finished, tmp_
         with pytest.raises(sp.StoreWriteError, match="No space left on device"):
             run(spec, store=path, workers=0)
     kept = len(list(path.glob("*status/c*")))
-    assert not list(path.rglob("*.partial"))
+    assert not list(path.rglob("*.part"))
     xr.testing.assert_identical(run(spec, store=path, workers=0), dataset)
     assert kept == 0 or writes > 26
 

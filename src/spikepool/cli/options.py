@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 CORRELATION_HELP = (
     "Positional correlation: prefix:L, markov:RHO, equi:RHO, spiked:STRENGTH,SUPPORT, identity, or a .csv/.npy file."
 )
-LARGEST_ARRAY = 2**28  # bytes of a file of correlations or weights
 DEFAULT_PREFIX = 3  # positions that share the signal when no correlation is given, or all of fewer
 WEIGHTS_HELP = "mean, causal, causal:LAYERS, optimal, numbers like 0.5,0.3,0.2, or a .csv/.npy file; may be repeated."
 
@@ -207,22 +206,12 @@ def parse_numbers(text: str, name: str) -> list[float]:
 
 def load_array(path: Path, name: str) -> NDArray[np.float64]:
     """Numbers from a .csv or .npy file (never a pickle)."""
-    import io
-
     import numpy as np
 
-    from spikepool.kit.files import read_file
+    from spikepool.data.opening import open_blocks
+    from spikepool.kit.validation import finite_array
 
-    try:
-        content = read_file(path, LARGEST_ARRAY)
-        if path.suffix == ".npy":
-            array = np.load(io.BytesIO(content), allow_pickle=False)
-        else:
-            array = np.loadtxt(io.StringIO(content.decode("utf-8-sig")), delimiter=",")
-        return np.asarray(array, dtype=np.float64)
-    except (OSError, ValueError) as err:
-        reason = f"{type(err).__name__}: {err}"
-        raise InvalidInputError(f"cannot read the {name} from {path} ({reason})", remedy="Check the file") from err
+    return np.asarray(finite_array(open_blocks(path, name=name).whole(), name))
 
 
 TextColumn = Annotated[

@@ -31,6 +31,8 @@ _REMEDIES = {
     errno.EISDIR: "A folder has this name: choose another one",
 }
 
+# Ending of what is not complete.
+UNFINISHED = ".part"
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD, and RENAME_EXCHANGE of Linux or RENAME_SWAP of macOS
 
 
@@ -80,10 +82,11 @@ def write_error(err: OSError, path: Any) -> SpikepoolError:
 
 
 @contextmanager
-def replacing_file(path: Any) -> Iterator[Path]:
+def replacing_file(path: Any, *, durable: bool = True) -> Iterator[Path]:
     """Give a temporary path in the folder of `path`; afterwards the file written there replaces `path` atomically.
 
     A symbolic link stays a link: the file that it points to is replaced. Permissions of an existing file are kept.
+    Without `durable` nothing waits for the disk: for many small files that can be computed again.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -96,12 +99,14 @@ def replacing_file(path: Any) -> Iterator[Path]:
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600))
         created = True
         yield temporary
-        _sync(temporary)
+        if durable:
+            _sync(temporary)
         if mode is not None:
             os.chmod(temporary, mode)
         os.replace(temporary, target)
         created = False
-        _sync(target.parent)
+        if durable:
+            _sync(target.parent)
     except SpikepoolError:
         raise
     except OSError as err:
@@ -193,7 +198,7 @@ def _exchange(first: Path, second: Path) -> None:
 
 def beside(target: Path) -> Path:
     """A new hidden name in the folder of `target`."""
-    return target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
+    return target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}{UNFINISHED}")
 
 
 def _sync(path: Any) -> None:

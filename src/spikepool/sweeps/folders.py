@@ -5,14 +5,21 @@ Both give the same few verbs. A file is only ever replaced whole: renamed into p
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from spikepool.data.locations import is_url, locate, translate
-from spikepool.errors import CredentialsError, MissingSourceError, StoreCorruptError, StoreWriteError, require
+from spikepool.errors import (
+    CredentialsError,
+    MissingSourceError,
+    SpikepoolError,
+    StoreCorruptError,
+    StoreWriteError,
+    require,
+)
+from spikepool.kit.files import UNFINISHED, replacing_file
 
 
 class Folder(ABC):
@@ -87,15 +94,15 @@ class LocalFolder(Folder):
     def write(self, name: str, content: bytes) -> None:
         """Write beside, then rename."""
         file = self.path / name
-        temporary = file.with_name(f"{file.name}.{os.getpid()}.partial")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(content)
-            temporary.replace(file)
-        except OSError as err:
-            temporary.unlink(missing_ok=True)
+            with replacing_file(file, durable=False) as temporary:
+                temporary.write_bytes(content)
+        except (OSError, SpikepoolError) as err:
+            reason = err.__cause__ if isinstance(err, SpikepoolError) else err
             raise StoreWriteError(
-                f"cannot write {file}: {err.strerror}", remedy="Free some space or restore access and run again"
+                f"cannot write {file}: {getattr(reason, 'strerror', err)}",
+                remedy="Free some space or restore access and run again",
             ) from err
 
     def remove(self, name: str) -> None:
@@ -110,7 +117,7 @@ class LocalFolder(Folder):
 
     def remove_leftovers(self) -> None:
         """Files that a killed writer had not yet renamed."""
-        for file in self.path.rglob("*.partial"):
+        for file in self.path.rglob(f"*{UNFINISHED}"):
             file.unlink(missing_ok=True)
 
     def open_array(self, name: str) -> Any:

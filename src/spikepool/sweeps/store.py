@@ -19,6 +19,7 @@ from spikepool.errors import (
     SweepError,
     require,
 )
+from spikepool.kit.files import UNFINISHED
 from spikepool.sweeps import schema
 from spikepool.sweeps.folders import Folder, RemoteFolder, as_folder
 from spikepool.sweeps.schema import ROOT, Cell, Variable, cells
@@ -256,7 +257,7 @@ def _refuse_foreign(folder: Folder, expected: Mapping[str, bytes]) -> None:
     The root's metadata is written before any cell, so a driver killed while creating the store leaves at most
     files that are about to be written again. Cells without it are results whose spec has been lost.
     """
-    foreign = [name for name in folder.names() if name not in expected and not name.endswith(".partial")]
+    foreign = [name for name in folder.names() if name not in expected and not name.endswith(UNFINISHED)]
     if any(name.split("/")[0] in (schema.PREDICTION_STATUS, schema.TRIAL_STATUS) for name in foreign):
         raise StoreCorruptError(
             f"the store's metadata file {folder.place(ROOT)} is missing, and with it the spec of the results there",
