@@ -14,6 +14,7 @@ import pytest
 
 import spikepool as sp
 from spikepool.errors import InvalidInputError, MissingSourceError, ShapeError
+from spikepool.texts import encoders
 from spikepool.texts.encoder_types import Tokenised
 from spikepool.texts.encoders import chosen_layers, find_encoder
 from spikepool.texts.encoding import open_encoded
@@ -113,27 +114,48 @@ def test_minilm_layers_and_lengths(minilm):
 
 @pytest.mark.slow
 def test_onnxruntime_gives_the_states_of_numpy(minilm, monkeypatch):
-    """Lengths from 3 to 40 tokens in one batch, some layers and all of them; without the packages NumPy goes on."""
+    """Lengths from 3 to 40 tokens in one batch, some layers and all of them."""
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     from spikepool.texts import bert
 
     texts = [" ".join(["rain"] * k) + " tonight" for k in (0, 3, 11, 36)]
     for layers in ("all", [3, 4, 5]):
+        fast = sp.encode(texts, minilm, layers=layers)
+        assert minilm._sessions[max(fast.layers)] is not None
         with monkeypatch.context() as patch:
-            patch.setattr(bert, "LONG_WORK", np.inf)
-            plain = sp.encode(texts, minilm, layers=layers)
-            patch.setattr(bert, "LONG_WORK", 0)
             patch.setattr(minilm, "_sessions", {})
-            fast = sp.encode(texts, minilm, layers=layers)
-            assert all(session is not None for session in minilm._sessions.values())
-            assert len(minilm._sessions) == 1
+            patch.setattr(bert.importlib.util, "find_spec", lambda name: None)
+            plain = sp.encode(texts, minilm, layers=layers)
         np.testing.assert_allclose(fast.X, plain.X, atol=1e-5 * np.abs(plain.X).max())
-    with monkeypatch.context() as patch:
-        patch.setattr(bert, "LONG_WORK", 0)
-        patch.setattr(minilm, "_sessions", {})
-        patch.setattr(bert.importlib.util, "find_spec", lambda name: None)
-        np.testing.assert_array_equal(sp.encode(texts, minilm, layers=[3, 4, 5]).X, plain.X)
+        assert np.abs(fast.X - plain.X).max() > 0  # two routes, not one
+
+
+@pytest.mark.slow
+def test_states_depend_on_nothing_but_the_text(minilm, tmp_path):
+    """Bits are the same alone, in a batch, in other layers, after other work and in a store that was resumed."""
+    pytest.importorskip("onnxruntime")
+    from spikepool.texts.encoding import BLOCK_ROWS
+
+    texts = [f"question {k}: " + "how much is the fish " * (k % 7) for k in range(2 * BLOCK_ROWS + 5)]
+    whole = sp.encode(texts, minilm, layers=[3, 4])
+    for k in (0, 6, 70):
+        length = int(whole.mask[k].sum())
+        for layer, place in ((3, 0), (4, 1)):
+            alone = sp.encode([texts[k]], minilm, layers=layer)
+            np.testing.assert_array_equal(alone.X[0], whole.X[k, place, :length])
+    stored = tmp_path / "t.zarr"
+    sp.encode(texts, minilm, layers=[3, 4], out=stored)
+    np.testing.assert_array_equal(np.asarray(open_encoded(stored).X[:]), whole.X)
+    # as a killed run leaves it: one block is written, the others are not
+    import zarr
+
+    group = zarr.open_group(str(stored), mode="r+")
+    group["X"][BLOCK_ROWS:] = 0
+    group["done"][1:] = False
+    encoders._open.cache_clear()  # the encoder of a new process
+    sp.encode(texts, "minilm", layers=[3, 4], out=stored)
+    np.testing.assert_array_equal(np.asarray(open_encoded(stored).X[:]), whole.X)
 
 
 def test_minilm_agrees_with_transformers(minilm):

@@ -6,12 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.estimator_input import named
 from spikepool.data.folds import balanced_rows
@@ -294,7 +292,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
 
     def _scores(self, X: Any, mask: Any) -> FloatArray:
         """Scores (n, K) of the classes, whose softmax are the probabilities."""
-        check_is_fitted(self, "weights_")
+        self._require_model()
         share = self.head_shares_["ridge"]
         if not share and self._heads:
             return self._predict_values(X, mask, self._heads)
@@ -317,7 +315,9 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         The softmax of the ridge's values times ``scale_``, and of the scores of logistic regression where
         ``head_shares_`` has them, added with these weights.
         """
-        return np.asarray(softmax(self._scores(X, mask), axis=1))
+        scores = self._scores(X, mask)
+        p = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def score(self, X: Any, y: Any, mask: Any = None, sample_weight: Any = None) -> float:
         """Mean accuracy."""

@@ -32,7 +32,7 @@ from spikepool.pooling.learning_rows import (
 )
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import Pooling, RulePooling
-from spikepool.pooling.row_functions import FeatureRows, ValueRows, WeightRows
+from spikepool.pooling.row_functions import EncodedRows, FeatureRows, ValueRows, WeightRows
 from spikepool.pooling.saving import Portable
 from spikepool.pooling.selection import (
     Choice,
@@ -292,7 +292,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
     def _require_model(self) -> None:
         """Raise unless there is more than the pooling that `fit_pooling` learns."""
-        check_is_fitted(self, "weights_")
+        if "weights_" not in vars(self):  # at once: the check of scikit-learn takes as long as a small prediction
+            check_is_fitted(self, "weights_")
         if "_parts" not in vars(self):
             raise InvalidInputError(
                 "fit_pooling learned the pooling alone, for transform: no classifier or regressor was fitted",
@@ -422,6 +423,10 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         """The weighted sum of what the given parts predict, by default the ridges."""
         self._require_model()
         given = self._parts if given is None else given
+        if isinstance(X, EncodedRows):
+            blocks = {layer: X.block(layer) for _, layer, _, _ in given}
+            each = [w * fit.predict(pooling.features(*blocks[layer])) for w, layer, pooling, fit in given]
+            return np.asarray(sum(each[1:], each[0]))
         wanted = tuple(dict.fromkeys(layer for _, layer, _, _ in given))
         total: FloatArray | None = None
         for layer, source in self._sources(X, mask, wanted).items():
@@ -438,6 +443,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         Stored data are read chunk by chunk; the result is in memory. To write it to a store instead:
         :func:`spikepool.write_pooled`, or ``spikepool pool X --labels y --out P.zarr``.
         """
+        if isinstance(X, EncodedRows):
+            return self._pool_block(X.block(self.layer_), 0)
         source = self._source(X, mask)
         return map_any(source, FeatureRows(self._pooling, self.empty), self.n_features_out_, "pooling", self.progress)
 

@@ -24,26 +24,42 @@ from spikepool.pooling.token_space import TokenSpace
 OPSET, IR_VERSION = 17, 8
 LOWEST = -3.0e38  # of single precision
 MASKED = -1e9
+LARGE = 1024  # bytes of a constant that is kept apart
 
 
 class Graph:
-    """Nodes and constants of a graph under construction; a name stands for a tensor."""
+    """Nodes and constants of a graph under construction; a name stands for a tensor.
 
-    def __init__(self, prefix: str = "") -> None:
+    With ``separate=True`` large constants are kept as arrays in `arrays`, for a session that is given them in memory.
+    """
+
+    def __init__(self, prefix: str = "", *, separate: bool = False) -> None:
         self.onnx = require("onnx", "onnx")
-        self._prefix = prefix
+        self._prefix, self._separate = prefix, separate
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self.arrays: dict[str, FloatArray] = {}
         self._known: dict[tuple[Any, ...], str] = {}
 
     def const(self, value: Any, dtype: Any = np.float32) -> str:
         """A constant; equal ones are kept once."""
         array = np.asarray(value, dtype=dtype)
+        if self._separate and array.nbytes > LARGE:
+            return self._separate_const(array)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._known:
             self._known[key] = f"{self._prefix}constant{len(self._known)}"
             self.constants.append(self.onnx.numpy_helper.from_array(array, self._known[key]))
         return self._known[key]
+
+    def _separate_const(self, array: FloatArray) -> str:
+        name = f"{self._prefix}array{len(self.arrays)}"
+        kinds = self.onnx.TensorProto
+        tensor = kinds(name=name, dims=array.shape, data_type=kinds.FLOAT, data_location=kinds.EXTERNAL)
+        tensor.external_data.add(key="location", value="memory")
+        self.constants.append(tensor)
+        self.arrays[name] = array
+        return name
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """The output of an operator."""

@@ -56,8 +56,11 @@ def inverse_rms(z: FloatArray) -> FloatArray:
 
 def softmax_weights(scores: FloatArray, observed: BoolArray) -> FloatArray:
     """Weights (n, heads, T): the softmax of the scores over observed tokens; zeros in a row without any."""
-    if not observed.all():
-        scores = np.where(observed[:, None, :], scores, -np.inf)
+    if observed.all():
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        return np.asarray(weights)
+    scores = np.where(observed[:, None, :], scores, -np.inf)
     top = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
     total = weights.sum(axis=-1, keepdims=True)

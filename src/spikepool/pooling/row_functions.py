@@ -16,10 +16,22 @@ from spikepool.data.estimator_input import refuse_empty_rows
 from spikepool.data.map_merge import ChunkFunction, map_chunks
 from spikepool.data.tokens import Block
 from spikepool.data.writing import check_output
-from spikepool.kit.arrays import FloatArray
+from spikepool.kit.arrays import BoolArray, FloatArray
 from spikepool.pooling.registry import FunctionPooling, Pooling
 from spikepool.pooling.selection import poolings
 from spikepool.pooling.sequence import SequencePooling
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """Tokens (n, T, d) of a few rows by layer, finite and zero where not observed: they are not checked again."""
+
+    tokens: dict[Any, FloatArray]
+    observed: BoolArray
+
+    def block(self, layer: Any) -> Block:
+        """Tokens of a layer, and the mask."""
+        return self.tokens[layer].astype(np.float64), self.observed
 
 
 @dataclass(frozen=True, eq=False)

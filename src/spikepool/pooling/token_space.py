@@ -39,10 +39,11 @@ def places(observed: BoolArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 def rule_weights(rule: str, observed: BoolArray) -> FloatArray:
     """Weights (n, T) of a fixed rule, of unit sum in every row with a token: mean, last, first, or ramp (w_t ~ t)."""
-    start, end = places(observed)
     if rule == "mean":
         raw = observed.astype(np.float64)
-    elif rule == "last":
+        return np.asarray(raw / np.maximum(raw.sum(axis=1, keepdims=True), 1.0))
+    start, end = places(observed)
+    if rule == "last":
         raw = (observed & (end == 0)).astype(np.float64)
     elif rule == "first":
         raw = (observed & (start == 0)).astype(np.float64)

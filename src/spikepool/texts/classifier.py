@@ -25,9 +25,10 @@ from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
 from spikepool.pooling.loading import load as load_pooling
-from spikepool.texts.encoder_types import States
+from spikepool.pooling.row_functions import EncodedRows
+from spikepool.texts.encoder_types import States, embedded_batches, tokenised
 from spikepool.texts.encoders import chosen_layers, encoder_folder, find_encoder, fingerprint
-from spikepool.texts.encoding import checked_texts, encode
+from spikepool.texts.encoding import BATCH, checked_texts, encode
 from spikepool.texts.text_model import (
     SETTINGS,
     TextSettings,
@@ -38,7 +39,7 @@ from spikepool.texts.text_model import (
 )
 
 # Texts that are encoded, or classified, at a time.
-STREAMED = 256
+STREAMED = 64
 # Bytes of embeddings that are kept between calls.
 CACHE_BYTES = 2**30
 
@@ -190,35 +191,37 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         key = self._key
         rows = {text: CACHE.find(key, self.max_tokens, text, layers) for text in dict.fromkeys(texts)}
         missing = sorted((text for text, row in rows.items() if row is None), key=len)
-        named = None if layers is None else [layer for layer in model.layers if str(layer) in layers]
         cut = 0
         with Progress(len(missing), "encoding texts", show=self.progress) as bar:
             for start in range(0, len(missing), STREAMED):
                 part = missing[start : start + STREAMED]
-                encoded = encode(part, model, named, self.max_tokens, progress=False)
-                cut += encoded.cut
-                for text, states in zip(part, _unpadded(encoded), strict=True):
-                    rows[text] = states
-                    CACHE.keep(key, self.max_tokens, text, states)
+                states, truncated = _encoded(part, model, layers, self.max_tokens)
+                cut += truncated
+                for text, row in zip(part, states, strict=True):
+                    rows[text] = row
+                    CACHE.keep(key, self.max_tokens, text, row)
                 bar.advance(len(part))
         notes = (f"{cut:,} of {len(texts):,} texts have more than {self.max_tokens} tokens and were cut there",)
         return [rows[text] for text in texts], notes if cut else ()  # type: ignore[misc]
 
     def _streamed(self, X: Any, function: str) -> AnyArray:
-        """The results of a method of the pooling, a few hundred texts at a time."""
-        check_is_fitted(self, "pooling_")
+        """The results of a method of the pooling, for some texts of similar length at a time."""
+        if "pooling_" not in vars(self):
+            check_is_fitted(self, "pooling_")
         texts = checked_texts(X)
         layers: list[str] | None = None
         if hasattr(self._model(), "embed"):
             # all layers of a fit in this process, so that a search finds them when the text is in the training part
             layers = vars(self).get("_fit_layers") or list(self.layers_)
+        names = dict(zip(self.layers_, self.pooling_.layers_, strict=True))
+        order = np.argsort([len(text) for text in texts], kind="stable")
         results = []
         for start in range(0, len(texts), STREAMED):
-            rows, _ = self._rows(texts[start : start + STREAMED], layers)
+            rows, _ = self._rows([texts[i] for i in order[start : start + STREAMED]], layers)
             tokens, mask = _padded(rows, self.layers_, np.float32)
-            one = self.pooling_.layers_ == (None,)
-            results.append(getattr(self.pooling_, function)(next(iter(tokens.values())) if one else tokens, mask=mask))
-        return np.concatenate(results)
+            encoded = EncodedRows({names[layer]: states for layer, states in tokens.items()}, mask)
+            results.append(getattr(self.pooling_, function)(encoded))
+        return np.asarray(np.concatenate(results)[np.argsort(order)])
 
     def predict(self, X: Any) -> AnyArray:
         """Labels (or values) of texts."""
@@ -424,15 +427,29 @@ def load(folder: Any, encoder: Any = None) -> Any:
     return model
 
 
-def _unpadded(encoded: Any) -> list[Row]:
-    """Embeddings (T_i, d) of each text by layer."""
-    X, names = np.asarray(encoded.X), [str(layer) for layer in encoded.layers]
-    X = X[:, None] if X.ndim == 3 else X
-    lengths = encoded.mask.sum(axis=1)
-    return [
-        {name: X[i, k, :length].astype(np.float32) for k, name in enumerate(names)}
-        for i, length in enumerate(lengths.tolist())
-    ]
+def _encoded(texts: list[str], model: Any, layers: list[str] | None, max_tokens: int) -> tuple[list[Row], int]:
+    """Embeddings (T_i, d) of each text by layer, and how many texts were cut."""
+    rows: list[Row] = [{} for _ in texts]
+    if layers is None:  # a function
+        encoded = encode(texts, model, max_tokens=max_tokens, progress=False)
+        for name, X in encoded.by_layer().items():
+            for i, length in enumerate(encoded.mask.sum(axis=1).tolist()):
+                rows[i][name] = np.asarray(X[i, :length], dtype=np.float32)
+        cut = encoded.cut
+    else:
+        wanted = tuple(layer for layer in model.layers if str(layer) in layers)
+        words = tokenised(model, texts, max_tokens)
+        for places, states in embedded_batches(model, words, wanted, BATCH):
+            for k, i in enumerate(places.tolist()):
+                rows[i] = {str(name): states[k, j, : len(words[i].ids)].copy() for j, name in enumerate(wanted)}
+        cut = sum(one.truncated for one in words)
+    for text, row in zip(texts, rows, strict=True):
+        # the sum of single-precision numbers is finite where they are, unless they are too large to be embeddings
+        if not all(np.isfinite(np.add.reduce(states, axis=None)) for states in row.values()):
+            raise InvalidInputError(
+                "the encoder gives numbers that are not finite for a text", text[:60], "Check its weights"
+            )
+    return rows, cut
 
 
 def _padded(rows: list[Row], layers: Sequence[str], dtype: Any) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:

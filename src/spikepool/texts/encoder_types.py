@@ -135,27 +135,37 @@ def tokenised(encoder: Encoder, texts: Sequence[str], max_tokens: int) -> list[T
     return [one if one.ids else Tokenised([0], [""], one.truncated) for one in tokenised_texts]
 
 
-def batches(lengths: Sequence[int], size: int) -> Iterator[NDArray[np.intp]]:
+def batches(lengths: Sequence[int] | NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
     """Places of texts of similar length, `size` at a time."""
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), size):
         yield order[start : start + size]
 
 
+def embedded_batches(
+    encoder: Encoder, words: Sequence[Tokenised], layers: LayerNames, batch_size: int
+) -> Iterator[tuple[NDArray[np.intp], States]]:
+    """Places of some texts and their embeddings (b, layers, length, d), zero beyond the tokens of a text."""
+    lengths = np.array([len(one.ids) for one in words])
+    for rows in batches(lengths, batch_size):
+        length = int(lengths[rows].max())
+        ids = np.zeros((len(rows), length), dtype=np.int64)
+        for k, i in enumerate(rows):
+            ids[k, : lengths[i]] = words[i].ids
+        mask = np.arange(length) < lengths[rows][:, None]
+        states = encoder.embed(ids, mask, layers)
+        if not mask.all():
+            states = np.where(mask[:, None, :, None], states, np.float32(0))
+        yield rows, states
+
+
 def embedded_rows(encoder: Encoder, words: list[Tokenised], layers: LayerNames, T: int, batch_size: int) -> States:
     """(rows, layers, T, d) embeddings, zero beyond the tokens of a row."""
     out: States | None = None
-    for rows in batches([len(one.ids) for one in words], batch_size):
-        length = max(len(words[i].ids) for i in rows)
-        ids = np.zeros((len(rows), length), dtype=np.int64)
-        mask = np.zeros((len(rows), length), dtype=bool)
-        for k, i in enumerate(rows):
-            ids[k, : len(words[i].ids)] = words[i].ids
-            mask[k, : len(words[i].ids)] = True
-        states = encoder.embed(ids, mask, layers)
+    for rows, states in embedded_batches(encoder, words, layers, batch_size):
         if out is None:
             out = np.zeros((len(words), len(layers), T, states.shape[-1]), dtype=np.float32)
-        out[rows, :, :length] = np.where(mask[:, None, :, None], states, 0.0)
+        out[rows, :, : states.shape[2]] = states
     assert out is not None
     return out
 

@@ -31,7 +31,8 @@ from spikepool.texts.encoder_types import (
     Encoder,
     Function,
     LayerNames,
-    batches,
+    States,
+    embedded_batches,
     embedded_rows,
     notes_on,
     observed,
@@ -222,18 +223,20 @@ def encode(
         return encode_into(out, values, model, wanted, max_tokens, batch_size, kind, progress)
     words = tokenised(model, values, max_tokens)
     T = max(len(one.ids) for one in words)
-    first = embedded_rows(model, words[:1], wanted, T, 1)
-    shape = (len(values), *first.shape[1:])
-    require_memory(
-        int(np.prod(shape)) * np.dtype(kind).itemsize,
-        f"embeddings of shape {shape}",
-        "Pass out= to write them to a Zarr store, fewer layers, or dtype='float16'",
-    )
-    X = np.zeros(shape, dtype=kind)
+    X: States | None = None
     with Progress(len(values), "encoding texts", show=progress) as bar:
-        for rows in batches([len(one.ids) for one in words], batch_size):
-            X[rows] = embedded_rows(model, [words[i] for i in rows], wanted, T, batch_size)
+        for rows, states in embedded_batches(model, words, wanted, batch_size):
+            if X is None:
+                shape = (len(values), len(wanted), T, states.shape[-1])
+                require_memory(
+                    int(np.prod(shape)) * np.dtype(kind).itemsize,
+                    f"embeddings of shape {shape}",
+                    "Pass out= to write them to a Zarr store, fewer layers, or dtype='float16'",
+                )
+                X = np.zeros(shape, dtype=kind)
+            X[rows, :, : states.shape[2]] = states
             bar.advance(len(rows))
+    assert X is not None
     return EncodedTexts(
         X[:, 0] if len(wanted) == 1 else X,
         observed(words, T),

@@ -55,7 +55,7 @@ def default_layers(encoder: Any, texts: Sequence[str], max_tokens: int) -> Any:
     model = find_encoder(encoder)
     sample = [texts[i] for i in np.linspace(0, len(texts) - 1, min(len(texts), 200)).astype(int)]
     longest = max(len(one.ids) for one in model.tokenise(sample, max_tokens))
-    width = model.embed(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool), model.layers[:1]).shape[-1]
+    width = model.embed(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool), model.layers[-1:]).shape[-1]
     needed = 2 * len(texts) * len(model.layers) * longest * width
     return "all" if needed <= LAYER_BYTES else None
 
