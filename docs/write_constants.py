@@ -21,10 +21,8 @@ HEAD = """# Constants
 
 Numbers in the code that decide something a reader sees, with where each was measured. What only sets a precision far
 below anything printed is not listed. It is written by `python docs/write_constants.py`: values come from the code.
-
-| Name | Value | Decides | Where measured |
-| --- | --- | --- | --- |
 """
+TABLE = "| name | value | decides | where measured |\n| --- | --- | --- | --- |\n"
 
 
 def value_of(name: str) -> str:
@@ -45,13 +43,18 @@ def shown(value: Any) -> str:
 
 
 def page() -> str:
-    """The page."""
-    lines = []
+    """The page: one table for each module."""
+    tables: dict[str, list[str]] = {}
     for entry in tomllib.loads((HERE / "constants.toml").read_text(encoding="utf-8"))["constants"]:
-        names = ", ".join(f"`{name}`" for name in entry["names"])
+        module = entry["names"][0].rpartition(".")[0]
+        names = ", ".join(f"`{name.removeprefix(module + '.')}`" for name in entry["names"])
         values = ", ".join(value_of(name) for name in entry["names"])
-        lines.append(f"| {names} | {values} | {entry['decides']} | {entry['origin']} |")
-    return HEAD + "\n".join(sorted(lines)) + "\n"
+        line = f"| {names} | {values} | {entry['decides']} | {entry['origin']} |\n"
+        tables.setdefault(module, []).append(line)
+    sections = [
+        f"\n## `spikepool.{module}`\n\n{TABLE}{''.join(sorted(lines))}" for module, lines in sorted(tables.items())
+    ]
+    return HEAD + "".join(sections)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,8 @@ def test_site_has_no_dead_links_and_fetches_nothing(site):
         text = html.read_text()
         # no page loads anything from a network
         assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="https?://', text), html
+        # cross-references of docstrings are links or code, not raw roles
+        assert not re.search(r":(?:func|class|mod|meth|attr|data|exc):<code>", text), html
         for target in re.findall(r'(?:href|src)="([^"#?]+)', text):
             if re.match(r"[a-z]+:", target) or target.startswith("//"):
                 continue
