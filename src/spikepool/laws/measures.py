@@ -40,33 +40,49 @@ def lanczos_measure(apply: Apply, start: FloatArray, steps: int) -> tuple[FloatA
     norm = float(np.linalg.norm(start))
     if norm == 0:
         return np.zeros(1), np.zeros(1)
-    steps = min(steps, len(start))
-    basis = np.empty((steps, len(start)))
-    diagonal, off = np.zeros(steps), np.zeros(steps)
-    basis[0] = start / norm
-    size, n = 0.0, steps
-    for k in range(steps):
-        v = apply(basis[k])
-        diagonal[k] = basis[k] @ v
-        # full orthogonalisation, twice: without it copies of converged nodes appear
-        for _ in range(2):
-            v = v - basis[: k + 1].T @ (basis[: k + 1] @ v)
-        off[k] = np.linalg.norm(v)
-        size = max(size, abs(diagonal[k]), off[k])
-        if not np.isfinite(off[k]):
-            raise NonFiniteError("the operator returned NaN or infinities", float(off[k]), "Check its matvec")
-        if off[k] <= 1e-13 * size:
-            n = k + 1
-            break
-        if k + 1 < steps:
-            basis[k + 1] = v / off[k]
-    from scipy.linalg import eigh_tridiagonal
-
-    try:
-        nodes, vectors = eigh_tridiagonal(diagonal[:n], off[: n - 1])
-    except np.linalg.LinAlgError:  # clustered nodes, with some versions of LAPACK
-        nodes, vectors = eigh_tridiagonal(diagonal[:n], off[: n - 1], lapack_driver="stev")
+    _, projected = krylov_basis(apply, start[None] / norm, min(steps, len(start)))
+    nodes, vectors = np.linalg.eigh(projected)
     return nodes, norm**2 * vectors[0] ** 2
+
+
+def krylov_basis(
+    apply: Apply, fresh: FloatArray, limit: int, exhausted: float = 1e-13
+) -> tuple[FloatArray, FloatArray]:
+    """Orthonormal rows Q (m, n) that span the Krylov space of A at the orthonormal rows `fresh`, and QAQ'.
+
+    The rows are at most `limit`. Directions left with less than `exhausted` of the operator's size are rounding,
+    and dropped.
+    """
+    basis, projected = np.empty((limit, fresh.shape[1])), np.zeros((limit, limit))
+    filled, scale = 0, 0.0
+    while len(fresh) and filled < limit:
+        fresh = fresh[: limit - filled]
+        old, filled = filled, filled + len(fresh)
+        basis[old:filled] = fresh
+        known = basis[:filled]
+        image = np.stack([apply(x) for x in fresh])
+        coefficients = image @ known.T
+        if not np.isfinite(coefficients).all():
+            raise NonFiniteError("the operator returned NaN or infinities", remedy="Check its matvec")
+        projected[old:filled, :filled], projected[:filled, old:filled] = coefficients, coefficients.T
+        scale = max(scale, float(np.abs(coefficients).max()))
+        image -= coefficients @ known
+        image -= (image @ known.T) @ known  # again: without it copies of converged pairs appear
+        fresh = _orthonormal(image, exhausted * scale)
+        if len(image) > 1:  # the least of a block may be small
+            fresh = _orthonormal(fresh - (fresh @ known.T) @ known, 0.0)
+    return basis[:filled], projected[:filled, :filled]
+
+
+def _orthonormal(rows: FloatArray, least: float) -> FloatArray:
+    """Orthonormal rows with the span of `rows`; what is left of a row below `least` is dropped."""
+    from scipy.linalg import qr
+
+    if len(rows) == 1:
+        norm = float(np.linalg.norm(rows))
+        return rows / norm if norm > least else rows[:0]
+    columns, weight, _ = qr(rows.T, mode="economic", pivoting=True)
+    return np.asarray(columns.T[np.abs(np.diag(weight)) > least])
 
 
 def lanczos_law(apply: Apply, size: int, *, probes: int = 16, steps: int = 150, rng: Any = 0) -> AtomicLaw:

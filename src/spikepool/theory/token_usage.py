@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, qr
+from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.laws.measures import EXACT_SIZE, lanczos_measure, non_negative
+from spikepool.laws.measures import EXACT_SIZE, krylov_basis, lanczos_measure, non_negative
 from spikepool.theory.general_spikes import Measure
 from spikepool.world.pooling_matrix import Projection
 
@@ -98,27 +98,10 @@ def converged_pairs(
     if start is not None and start.any():
         block[:, 0] = start / np.linalg.norm(start) * np.sqrt(size)
     fresh = np.linalg.qr(block)[0]
-    limit = min(_STEPS * width, size)
-    basis, projected = np.empty((size, limit)), np.zeros((limit, limit))
-    filled = 0
-    while fresh.shape[1] and filled < limit:
-        fresh = fresh[:, : limit - filled]
-        old, filled = filled, filled + fresh.shape[1]
-        basis[:, old:filled] = fresh
-        known = basis[:, :filled]
-        image = np.column_stack([apply(x) for x in fresh.T])
-        coefficients = known.T @ image
-        projected[:filled, old:filled], projected[old:filled, :filled] = coefficients, coefficients.T
-        scale = float(np.abs(projected).max())
-        for _ in range(2):  # twice: without it copies of converged pairs appear
-            image = image - known @ (known.T @ image)
-        fresh, weight, _ = qr(image, mode="economic", pivoting=True)
-        # directions that are exhausted leave rounding, not a new direction
-        fresh = fresh[:, np.abs(np.diag(weight)) > _EXHAUSTED * scale]
-        fresh = np.linalg.qr(fresh - known @ (known.T @ fresh))[0]
-    values, weights = eigh(projected[:filled, :filled])
+    basis, projected = krylov_basis(apply, fresh.T, min(_STEPS * width, size), _EXHAUSTED)
+    values, weights = eigh(projected)
     keep = slice(None, -TOP - 1, -1)
-    values, vectors = values[keep], basis[:, :filled] @ weights[:, keep]
+    values, vectors = values[keep], basis.T @ weights[:, keep]
     images = np.column_stack([apply(x) for x in vectors.T])
     residual = np.linalg.norm(images - vectors * values, axis=0)
     copies = (np.abs(values - values[:, None]) <= _EQUAL * values[:, None]).sum(axis=1)
