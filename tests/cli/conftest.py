@@ -4,8 +4,10 @@ from spikepool.cli import main
 
 
 @pytest.fixture
-def run(capsys):
+def run(capsys, monkeypatch):
     """Run in this process; (exit code, standard output, standard error)."""
+    # whether a command says how long it will take depends on how busy the machine is
+    monkeypatch.setattr("spikepool.kit.progress.LONG_SECONDS", float("inf"))
 
     def call(*arguments):
         with pytest.raises(SystemExit) as stop:

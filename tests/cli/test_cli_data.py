@@ -78,7 +78,8 @@ def test_pooled_features_go_to_a_store_and_come_back(run, files, tmp_path, kind)
     code, said, err = run("diagnose", out, "--json")
     assert code == 0, err
     mean = np.load(files / "tokens.npy").mean(axis=1)
-    assert json.loads(said)["verdict"] == sp.diagnose(mean, target=0.9).verdict
+    with pytest.warns(UserWarning, match="mean of the features"):
+        assert json.loads(said)["verdict"] == sp.diagnose(mean, target=0.9).verdict
 
 
 @pytest.mark.slow
@@ -86,7 +87,8 @@ def test_diagnose(run, files, tmp_path):
     code, out, _ = run("diagnose", files / "features.npy", "--json", "--out", tmp_path / "d.html")
     assert code == 0
     answer = json.loads(out)
-    found = sp.diagnose(np.load(files / "features.npy"), target=0.9)
+    with pytest.warns(UserWarning, match="mean of the features"):
+        found = sp.diagnose(np.load(files / "features.npy"), target=0.9)
     assert answer["verdict"] == found.verdict == "coloured"
     assert [s["overlap"] for s in answer["spans"]] == [s.overlap for s in found.spans]
     assert "<svg" in (tmp_path / "d.html").read_text()
@@ -127,7 +129,9 @@ def test_report_is_one_command(files, tmp_path):
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    # on a slow machine it says how long it will take, and nothing else
+    assert all(line.endswith("in all") for line in done.stderr.splitlines())
     for word in ("CHOOSE", "TRUST", "PLAN", "Next:", "Page: report.html"):
         assert word in done.stdout
     page = (tmp_path / "report.html").read_text()

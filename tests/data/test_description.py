@@ -103,7 +103,12 @@ def test_trust_and_plan_use_the_description_they_are_given(suspicious):
     x, y = suspicious
     facts = Description(x, y)
     found = sp.diagnose(x, description=facts)
-    forecast = sp.forecast(x, y, description=facts)
+    with (
+        pytest.warns(UserWarning, match="exact copies"),
+        pytest.warns(UserWarning, match="near copy"),
+        pytest.warns(UserWarning, match="consecutive rows"),
+    ):
+        forecast = sp.forecast(x, y, description=facts)
     assert facts.caution("order") in found.warnings
     assert facts.caution("order") in forecast.warnings
     assert all(isinstance(w, Caution) for w in found.warnings)

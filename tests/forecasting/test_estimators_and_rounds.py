@@ -50,7 +50,8 @@ def test_scores_that_need_probabilities_and_regressions(digits):
     np.testing.assert_allclose(r.r2, r.score)
     m = sp.forecast(X, y, n=[400], estimator=KNeighborsRegressor(), scoring="neg_mean_absolute_error")
     assert m.score[0] < 0
-    own = sp.forecast(X, y, n=[400], estimator=KNeighborsRegressor(), scoring=make_scorer(lambda a, b: 0.5))
+    with pytest.warns(UserWarning, match="at chance"):
+        own = sp.forecast(X, y, n=[400], estimator=KNeighborsRegressor(), scoring=make_scorer(lambda a, b: 0.5))
     assert own.score[0] == pytest.approx(0.5, abs=0.02)
 
 

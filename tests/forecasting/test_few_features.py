@@ -28,7 +28,7 @@ def test_categories_are_draws_and_not_copies():
 
 
 def test_categories_without_a_signal_are_at_chance_and_look_so():
-    with pytest.warns(ForecastWarning, match="10 different features"):
+    with pytest.warns(ForecastWarning, match="10 different features"), pytest.warns(ForecastWarning, match="at chance"):
         f = sp.forecast(*categories(300, 0, np.full(10, 0.5)))
     assert f.verdict == "at chance"
     assert (f.score < 0.65).all()
