@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
-from spikepool.cli import options as reading
 from spikepool.cli import text_commands
 from spikepool.cli.output import checked_out, checked_page, existing_folder, print_json, write_out
 from spikepool.kit.showing import html_text
@@ -30,23 +29,14 @@ Task = Annotated[str, typer.Option("--task", help="auto, classification or regre
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    app.command()(report)
-    app.command()(pool)
-    app.command()(diagnose)
-    app.command()(forecast)
+    for command in (report, pool, diagnose, forecast):
+        app.command()(opt.bundled(command))
 
 
 def pool(
-    tokens: reading.Tokens,
-    labels: reading.Labels = None,
-    label_column: reading.LabelColumn = None,
-    mask: reading.Mask = None,
-    groups: reading.Groups = None,
-    column: reading.Column = None,
-    text_column: opt.TextColumn = None,
-    encoder: opt.Encoder = "minilm",
-    layers: opt.Layers = None,
-    max_tokens: opt.MaxTokens = 128,
+    tokens: opt.Tokens,
+    beside: opt.Beside,
+    texts: opt.Texts,
     pooling: Annotated[
         str,
         typer.Option(
@@ -73,7 +63,7 @@ def pool(
     from spikepool.pooling.row_functions import write_pooled
     from spikepool.pooling.selection import poolings
 
-    inputs = (tokens, labels, mask, groups)
+    inputs = (tokens, *beside.files())
     features = [name for name in out or [] if name.lower().rstrip("/").endswith(FEATURE_FILES)]
     if len(set(out or [])) < len(out or []):
         raise InvalidInputError("--out names one place twice", remedy="Drop one")
@@ -82,8 +72,7 @@ def pool(
         if "://" not in name:
             existing_folder(Path(name))
         check_output(name, overwrite=overwrite, inputs=inputs)
-    texts = reading.Texts(text_column, encoder, layers, max_tokens)
-    table = reading.read_rows(tokens, "tokens", texts, column, labels, label_column, mask, groups, unlabelled="refuse")
+    table = opt.read_rows(tokens, "tokens", texts, beside, unlabelled="refuse")
     rows, shape, observed = table.X, table.shape, table.mask
     fitted = _fit_pooling(rows, table.y, observed, table.groups, pooling, task, seed)
     learned = getattr(poolings().get(fitted.decision_), "learned", False)
@@ -156,18 +145,15 @@ def _pooling_figure(fitted: Any) -> Any:
 
 
 def diagnose(
-    features: reading.Features,
+    features: opt.Features,
+    texts: opt.Texts,
     target: Annotated[float, typer.Option("--target", help="Overlap or alignment to plan for.")] = 0.9,
-    groups: reading.Groups = None,
+    groups: opt.Groups = None,
     vocabulary: Annotated[int | None, typer.Option("--V", help="Vocabulary size, where it is known.")] = None,
     population_size: Annotated[
         int | None, typer.Option("--population-size", help="Rows of the collection that these are a random part of.")
     ] = None,
-    column: reading.Column = None,
-    text_column: opt.TextColumn = None,
-    encoder: opt.Encoder = "minilm",
-    layers: opt.Layers = None,
-    max_tokens: opt.MaxTokens = 128,
+    column: opt.Column = None,
     out: opt.Out = None,
     overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
@@ -177,8 +163,7 @@ def diagnose(
     from spikepool.trust.diagnosis import diagnose as ask
 
     out = checked_out(out, overwrite, (features, groups))
-    texts = reading.Texts(text_column, encoder, layers, max_tokens)
-    rows = reading.read_rows(features, "features", texts, column, groups=groups)
+    rows = opt.read_rows(features, "features", texts, opt.Beside(groups=groups, column=column))
     with _warnings_as_lines(as_json):
         result = ask(
             rows.X,
@@ -203,16 +188,15 @@ def diagnose(
 
 
 def forecast(
-    features: reading.Features,
-    labels: reading.Labels = None,
-    label_column: reading.LabelColumn = None,
+    features: opt.Features,
+    beside: opt.Beside,
+    texts: opt.Texts,
     rows: Annotated[
         str | None,
         typer.Option("--n", help="Rows to forecast, such as 1000,2000.", show_default="1, 2, 4, 8 times the pilot"),
     ] = None,
     target: Target = None,
     task: Task = "auto",
-    groups: reading.Groups = None,
     standardize: Annotated[
         bool, typer.Option("--standardize", help="Give every feature the same variance before the ridge.")
     ] = False,
@@ -227,12 +211,6 @@ def forecast(
     scoring: Annotated[
         str | None, typer.Option("--scoring", help="Score of scikit-learn, such as f1_macro or neg_log_loss.")
     ] = None,
-    mask: reading.Mask = None,
-    column: reading.Column = None,
-    text_column: opt.TextColumn = None,
-    encoder: opt.Encoder = "minilm",
-    layers: opt.Layers = None,
-    max_tokens: opt.MaxTokens = 128,
     out: opt.Out = None,
     overwrite: opt.Overwrite = False,
     seed: opt.Seed = 0,
@@ -242,11 +220,9 @@ def forecast(
     from spikepool.errors import InvalidInputError
     from spikepool.forecasting.forecast import forecast as ask
 
-    out = checked_out(out, overwrite, (features, labels, groups, mask))
+    out = checked_out(out, overwrite, (features, *beside.files()))
     sizes = None if rows is None else [int(value) for value in opt.parse_numbers(rows, "--n")]
-    texts = reading.Texts(text_column, encoder, layers, max_tokens)
-    kind = "features" if pooling is None else "tokens"
-    table = reading.read_rows(features, kind, texts, column, labels, label_column, mask, groups, unlabelled="drop")
+    table = opt.read_rows(features, "features" if pooling is None else "tokens", texts, beside, unlabelled="drop")
     if table.y is None:
         raise InvalidInputError("this needs labels", remedy="Pass --labels FILE, or --label-column for the same file")
     with _warnings_as_lines(as_json):
@@ -305,19 +281,12 @@ def _named_estimator(name: str, y: NDArray[Any], task: str, seed: int) -> Any:
 
 
 def report(
-    data: reading.Either,
-    labels: reading.Labels = None,
-    label_column: reading.LabelColumn = None,
-    mask: reading.Mask = None,
-    groups: reading.Groups = None,
+    data: opt.Either,
+    beside: opt.Beside,
+    texts: opt.Texts,
     target: Target = None,
     task: Task = "auto",
-    column: reading.Column = None,
-    text_column: opt.TextColumn = None,
     group_column: text_commands.GroupColumn = None,
-    encoder: opt.Encoder = "minilm",
-    layers: opt.Layers = None,
-    max_tokens: opt.MaxTokens = 128,
     save: Annotated[
         Path | None, typer.Option("--save", help="Folder for the model of labelled texts, as spikepool fit writes it.")
     ] = None,
@@ -338,19 +307,18 @@ def report(
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
 
-    checked_page(out, overwrite, (data, labels, mask, groups, None if save is None else str(save)))
+    checked_page(out, overwrite, (data, *beside.files(), None if save is None else str(save)))
     options: dict[str, Any] = {"target": target, "task": task, "random_state": seed}
-    texts = reading.Texts(text_column, encoder, layers, max_tokens)
+    labels, groups = beside.labels, beside.groups
     model, table = None, None
-    if texts.holds(data, column):
-        reading.refuse_mask(mask)
+    if texts.holds(data, beside.column):
+        opt.refuse_mask(beside.mask)
         if groups is not None and group_column is not None:
             raise InvalidInputError("groups are given twice", group_column, "Pass --groups or --group-column")
         if save is not None:
-            check_target(save, "model", overwrite=overwrite, inputs=[data, encoder, str(out), labels, groups])
-            columns, encoding = (text_column, label_column, group_column), (encoder, layers, max_tokens)
+            check_target(save, "model", overwrite=overwrite, inputs=[data, texts.encoder, str(out), labels, groups])
             table, model, answer = text_commands.fit_texts(
-                data, columns, encoding, task, "screened", seed, (labels, groups)
+                data, texts, (beside.label_column, group_column), task, "screened", seed, (labels, groups)
             )
             result = answer(target)
         else:
@@ -358,18 +326,18 @@ def report(
                 data,
                 None if labels is None else read_column(labels),
                 groups=None if groups is None else read_column(groups, role="groups"),
-                text=text_column,
-                label=label_column,
+                text=texts.text_column,
+                label=beside.label_column,
                 group=group_column,
-                encoder=encoder,
-                layers=opt.asked_layers(layers),
-                max_tokens=max_tokens,
+                encoder=texts.encoder,
+                layers=opt.asked_layers(texts.layers),
+                max_tokens=texts.max_tokens,
                 **options,
             )
     else:
         if save is not None:
             raise InvalidInputError("--save writes a model of texts", data, "Pass a table of labelled texts")
-        rows = reading.read_rows(data, "either", texts, column, labels, label_column, mask, groups)
+        rows = opt.read_rows(data, "either", texts, beside)
         result = ask(rows.X, rows.y, mask=rows.mask, groups=rows.groups, **options)
     result.save(out, overwrite=overwrite)
     if model is not None and table is not None and save is not None:

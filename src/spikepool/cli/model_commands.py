@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
 
 
-@opt.takes_model
+@opt.bundled
 def predict(
     options: opt.ModelOptions,
     exact: Exact = False,
@@ -110,7 +110,7 @@ def _panels(predictions: dict[str, Prediction]) -> Any:
     return figure
 
 
-@opt.takes_model
+@opt.bundled
 def simulate(
     options: opt.ModelOptions,
     trials: Trials = 20,
@@ -203,7 +203,7 @@ _TARGETS = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
-@opt.takes_model
+@opt.bundled
 def plan(
     options: opt.ModelOptions,
     alignment: Alignment = 0.8,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,7 +55,7 @@ Out = Annotated[Path | None, typer.Option("--out", "-o", help="Picture (.png, .s
 @dataclass(frozen=True)
 class ModelOptions:
     """The options that describe a model and its pooling weights; the fields are the options of every command that
-    takes a model (see :func:`takes_model`).
+    takes a model (see :func:`bundled`).
     """
 
     d: Dimension = 500
@@ -116,18 +116,27 @@ class ModelOptions:
         return parse_weights(self.weights, model.R)
 
 
-def takes_model(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, whose first parameter is a :class:`ModelOptions`, the options of a model beside its own."""
+def bundled(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with the fields of its parameters that are dataclasses as options of their own, in their place."""
+    # Typer reads options from the signature, and finds no way to group them
+    parameters = inspect.signature(command, eval_str=True).parameters
+    groups: dict[str, Any] = {
+        name: item.annotation for name, item in parameters.items() if is_dataclass(item.annotation)
+    }
+    members = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
 
     @wraps(command)
     def run(**given: Any) -> None:
-        command(ModelOptions(**{name: given.pop(name) for name in shared}), **given)
+        made = {name: group(**{field: given.pop(field) for field in members[name]}) for name, group in groups.items()}
+        command(**made, **given)
 
-    # Typer reads options from the signature, and finds no way to group them
-    shared = inspect.signature(ModelOptions, eval_str=True).parameters
-    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    defaults = ModelOptions()
-    listed = [item.replace(default=getattr(defaults, name)) for name, item in shared.items()] + parameters
+    listed: list[inspect.Parameter] = []
+    for name, item in parameters.items():
+        if name in groups:
+            defaults = groups[name]()
+            listed += [one.replace(default=getattr(defaults, field)) for field, one in members[name].items()]
+        else:
+            listed.append(item)
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in listed]
     )
@@ -257,18 +266,33 @@ class Rows:
 
 @dataclass(frozen=True)
 class Texts:
-    """How texts are encoded: the options of the same names."""
+    """How texts are encoded: options of every command that takes texts."""
 
-    column: str | None
-    encoder: str
-    layers: str | None
-    max_tokens: int
+    text_column: TextColumn = None
+    encoder: Encoder = "minilm"
+    layers: Layers = None
+    max_tokens: MaxTokens = 128
 
     def holds(self, path: str, column: str | None) -> bool:
         """Whether the file is a table of texts."""
         from spikepool.texts.files import holds_texts
 
-        return self.column is not None or (column is None and holds_texts(path))
+        return self.text_column is not None or (column is None and holds_texts(path))
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the rows, and where: options of every command that takes labelled rows."""
+
+    labels: Labels = None
+    label_column: LabelColumn = None
+    mask: Mask = None
+    groups: Groups = None
+    column: Column = None
+
+    def files(self) -> tuple[str | None, ...]:
+        """Files that may be named: inputs, which no output replaces."""
+        return self.labels, self.mask, self.groups
 
 
 def asked_layers(layers: str | None) -> Any:
@@ -278,35 +302,25 @@ def asked_layers(layers: str | None) -> Any:
     return [int(part) if part.strip().lstrip("-").isdigit() else part.strip() for part in layers.split(",")]
 
 
-def read_rows(
-    path: str,
-    kind: str,
-    texts: Texts,
-    column: str | None = None,
-    labels: str | None = None,
-    label_column: str | None = None,
-    mask: str | None = None,
-    groups: str | None = None,
-    *,
-    unlabelled: str = "keep",
-) -> Rows:
+def read_rows(path: str, kind: str, texts: Texts, beside: Beside, *, unlabelled: str = "keep") -> Rows:
     """Rows of a file as "features" or "tokens"; texts are encoded, and averaged over tokens for features.
 
     Texts without a label, where others have one, are left out with ``unlabelled="drop"``, an error with "refuse", and
     with "keep" no labels are read.
     """
-    if not texts.holds(path, column):
-        X = open_input(path, column, kind, label_column)
+    labels, label_column = beside.labels, beside.label_column
+    if not texts.holds(path, beside.column):
+        X = open_input(path, beside.column, kind, label_column)
         shape = tuple(X.shape)
         y = label_values(path, labels, label_column, shape[0])
-        return Rows(X, shape, y, mask_values(mask, shape), group_values(groups, shape[0]))
+        return Rows(X, shape, y, mask_values(beside.mask, shape), group_values(beside.groups, shape[0]))
     import numpy as np
 
     from spikepool.texts.files import read_text_table
     from spikepool.texts.text_model import embedded
 
-    refuse_mask(mask)
-    table = read_text_table(path, texts.column, label_column if labels is None else None)
+    refuse_mask(beside.mask)
+    table = read_text_table(path, texts.text_column, label_column if labels is None else None)
     n = len(table.texts)
     y, there = (None, None) if unlabelled == "keep" else (table.labels, table.labelled)
     if labels is not None:
@@ -314,7 +328,7 @@ def read_rows(
     keep = np.ones(n, dtype=bool) if y is None or there is None else there
     if unlabelled == "refuse" and not keep.all():
         raise InvalidInputError(f"{int((~keep).sum()):,} texts have no label", remedy="Label them, or drop these rows")
-    given = group_values(groups, n)
+    given = group_values(beside.groups, n)
     kept = [text for text, ok in zip(table.texts, keep, strict=True) if ok]
     X, observed, encoded = embedded(kept, texts.encoder, asked_layers(texts.layers), texts.max_tokens, progress=None)
     if kind == "features":
@@ -323,8 +337,8 @@ def read_rows(
         observed = None
     shape = (X if not isinstance(X, dict) else next(iter(X.values()))).shape
     notes = (*table.notes, *encoded.notes)
-    beside = [None if values is None else values[keep] for values in (y, given)]
-    return Rows(X, tuple(shape), beside[0], observed, beside[1], notes)
+    y, given = (None if values is None else values[keep] for values in (y, given))
+    return Rows(X, tuple(shape), y, observed, given, notes)
 
 
 def refuse_mask(mask: str | None) -> None:

@@ -24,16 +24,13 @@ GroupColumn = Annotated[str | None, typer.Option("--group-column", help="Column 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
     for command in (encode, fit, apply, evaluate, export):
-        app.command()(command)
+        app.command()(opt.bundled(command))
 
 
 def encode(
     data: TextFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Zarr store to write, or to resume.")],
-    text_column: opt.TextColumn = None,
-    encoder: opt.Encoder = "minilm",
-    layers: opt.Layers = None,
-    max_tokens: opt.MaxTokens = 128,
+    texts: opt.Texts,
     as_json: opt.Json = False,
 ) -> None:
     """Token embeddings of texts, with mask and token strings. A run that was killed goes on where it was."""
@@ -41,9 +38,9 @@ def encode(
     from spikepool.texts.encoding import encode as run
     from spikepool.texts.files import read_text_table
 
-    refuse_overlap(out, [data, encoder])
-    table = read_text_table(data, text=text_column)
-    encoded = run(table.texts, encoder, opt.asked_layers(layers), max_tokens, out=out)
+    refuse_overlap(out, [data, texts.encoder])
+    table = read_text_table(data, text=texts.text_column)
+    encoded = run(table.texts, texts.encoder, opt.asked_layers(texts.layers), texts.max_tokens, out=out)
     record = {
         "shape": list(encoded.X.shape),
         "layers": list(encoded.layers),
@@ -61,12 +58,9 @@ def encode(
 def fit(
     data: TextFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the model.")],
-    text_column: opt.TextColumn = None,
+    texts: opt.Texts,
     label_column: LabelColumn = None,
     group_column: GroupColumn = None,
-    encoder: opt.Encoder = "minilm",
-    layers: opt.Layers = None,
-    max_tokens: opt.MaxTokens = 128,
     task: Annotated[str, typer.Option("--task", help="auto, classification or regression.")] = "auto",
     effort: Annotated[str, typer.Option("--effort", help="screened, or full: compare all poolings.")] = "screened",
     report: Annotated[
@@ -80,10 +74,9 @@ def fit(
     from spikepool.cli.output import checked_page
     from spikepool.data.targets import check_target
 
-    check_target(out, "model", overwrite=overwrite, inputs=[data, encoder, report])
-    checked_page(report, overwrite, [data, encoder, str(out)])
-    columns = (text_column, label_column, group_column)
-    table, model, answer = fit_texts(data, columns, (encoder, layers, max_tokens), task, effort, seed)
+    check_target(out, "model", overwrite=overwrite, inputs=[data, texts.encoder, report])
+    checked_page(report, overwrite, [data, texts.encoder, str(out)])
+    table, model, answer = fit_texts(data, texts, (label_column, group_column), task, effort, seed)
     if report is not None:
         answer().save(report, overwrite=overwrite)
     model.save(out, overwrite=overwrite, text_column=table.columns["texts"])
@@ -103,8 +96,8 @@ def fit(
 
 def fit_texts(
     data: str,
-    columns: tuple[str | None, str | None, str | None],
-    encoding: tuple[str, str | None, int],
+    encoding: opt.Texts,
+    columns: tuple[str | None, str | None],
     task: str,
     effort: str,
     seed: int,
@@ -112,8 +105,7 @@ def fit_texts(
 ) -> tuple[Any, Any, Callable[..., Any]]:
     """The table of labelled texts, the model fitted to them, and a function that reports on both.
 
-    `columns` are those of texts, labels and groups, `encoding` the encoder, layers and largest number of tokens, and
-    `given` files of labels and groups.
+    `columns` are those of labels and groups, and `given` files of them.
     """
     import numpy as np
 
@@ -124,24 +116,27 @@ def fit_texts(
     from spikepool.texts.classifier import TextClassifier, TextRegressor
     from spikepool.texts.files import read_text_table
 
-    table = read_text_table(data, columns[0], None if given[0] else columns[1], columns[2])
+    table = read_text_table(data, encoding.text_column, None if given[0] else columns[0], columns[1])
     n = len(table.texts)
     labels, there = table.labels, table.labelled
     if given[0] is not None:
-        labels, there = opt.label_values(data, given[0], columns[1], n), np.ones(n, dtype=bool)
+        labels, there = opt.label_values(data, given[0], columns[0], n), np.ones(n, dtype=bool)
     if labels is None:
         raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
     groups = table.groups if given[1] is None else opt.group_values(given[1], n)
     texts = [text for text, ok in zip(table.texts, there, strict=True) if ok]
     labels, groups = labels[there], None if groups is None else groups[there]
-    encoder, layers, max_tokens = encoding
-    settings: dict[str, Any] = {"layers": opt.asked_layers(layers) or "auto", "max_tokens": max_tokens}
+    settings: dict[str, Any] = {
+        "encoder": encoding.encoder,
+        "layers": opt.asked_layers(encoding.layers) or "auto",
+        "max_tokens": encoding.max_tokens,
+    }
     options: dict[str, Any] = {"random_state": seed, "effort": effort}
     model: TextClassifier | TextRegressor
     if decided_task(labels, task) == "regression":
-        model = TextRegressor(encoder, pooling=LearnedPoolingRegressor(**options), **settings)
+        model = TextRegressor(pooling=LearnedPoolingRegressor(**options), **settings)
     else:
-        model = TextClassifier(encoder, pooling=LearnedPoolingClassifier(**options), **settings)
+        model = TextClassifier(pooling=LearnedPoolingClassifier(**options), **settings)
     model.fit(texts, labels, groups=groups)
 
     def answer(target: float | None = None) -> Any:
