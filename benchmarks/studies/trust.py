@@ -57,6 +57,7 @@ NEGATIVE = {
         pooled_noise(rng, d, V, N, T, np.ones(V)) * np.sqrt(rng.uniform(0.4, 2.2, d))
     ),
     "pooled, t tokens": lambda rng, d, V, N, T: rng.standard_t(5, (V, d))[rng.integers(0, V, (N, T))].mean(axis=1),
+    "t columns": lambda rng, d, V, N, T: rng.standard_t(5, (N, d)),
     "variances 0.5 to 2": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.sqrt(rng.uniform(0.5, 2, d)),
     "variances 0.2 to 5": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.sqrt(rng.uniform(0.2, 5, d)),
     "variances as 1/sqrt(rank)": lambda rng, d, V, N, T: rng.standard_normal((N, d)) * np.arange(1.0, d + 1) ** -0.25,

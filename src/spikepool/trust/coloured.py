@@ -163,7 +163,8 @@ def simulate(
     best = max(weights, key=lambda name: weights[name])
     votes, samples = [], []
     for name, weight in weights.items():
-        times = max(2, round(work.draws * weight))
+        # a scatter of two draws would hang on them, and on the weight that decides how many are drawn
+        times = max(2, work.draws // 4, round(work.draws * weight))
         worlds[name], drawn = _drawn(worlds[name], sample, times, work, drawn_of[name], streams[name])
         votes += [weight / times] * times
         samples.append(drawn)
@@ -195,7 +196,7 @@ def simulate(
             centre, variance = (1 - share) * model + share * resampled, variance + between
         single += list(sample.resampled_single)
     if work.fitted:
-        sunk, towards, between = (np.zeros(len(ks)) for _ in range(3))
+        sunk = np.zeros(len(ks))
         for name, weight in weights.items():
             level, cuts = flat_levels(sample.values, worlds[name].tau, drawn_of[name], widening)
             one_level |= name == best and len(cuts) == 2
@@ -203,15 +204,10 @@ def simulate(
             overlaps = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[name]]
             shortfall = weight * np.maximum(centre - angle(np.array(overlaps)).mean(axis=0), 0.0)
             difference = np.abs(_half_overlaps(flat, n, ks, work.halves, streams[name]) - observed)[steady].mean()
-            worse = (float(difference) - differences[name]) / _HALVES_SCALE
+            worse = max((float(difference) - differences[name]) / _HALVES_SCALE, 0.0)
             # halves are compared over steady spans, and say nothing of the gaps that smaller ones hang on
-            sunk += np.where(ks < SMALLEST_STEADY_SPAN, 1.0, math.exp(-max(worse, 0.0) / 2)) * shortfall
-            lean = max(math.tanh(-worse), 0.0)
-            towards[steady] += lean * shortfall[steady]
-            between[steady] += lean * (1 - lean) * shortfall[steady] ** 2 / weight
-        # where it explains the halves better, the prediction moves towards it, with the variance between the two
-        centre, variance = centre - towards, variance + between
-        lower = np.hypot(lower, np.maximum(sunk - towards, 0.0))
+            sunk += np.where(ks < SMALLEST_STEADY_SPAN, 1.0, math.exp(-worse / 2)) * shortfall
+        lower = np.hypot(lower, sunk)
     expected = overlap_of(centre)
     # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
     missed = np.log(np.maximum(1 - expected, FLOOR) / np.maximum(1 - overlap_of(model + vote_of @ response), FLOOR))

@@ -79,7 +79,8 @@ FITTED = replace(FULL, rounds=1, round_draws=6, resampling_rows=300, fitted=True
 # Dimension up to which that is quick.
 _QUICK_DIMENSION = 600
 # Dimensions of all draws together, and half of those of all splits and resamples: more of them where one is quick.
-_DRAWN_DIMENSIONS = 2000
+# Draws that the fit is compared with are a third as many.
+_DRAWN_DIMENSIONS = 3000
 # Multiple of the rows up to which is planned.
 FURTHEST = FULL.multiples[-1]
 
@@ -97,9 +98,10 @@ def effort(n: float, d: int) -> Effort:
     times = _DRAWN_DIMENSIONS / d
     return replace(
         work,
-        splits=int(np.clip(2 * times, work.splits, 16 * work.splits)),
+        splits=int(np.clip(2 * times, work.splits, 32 * work.splits)),
         resamples=int(np.clip(2 * times, work.resamples, 8 * work.resamples)),
-        draws=int(np.clip(times, work.draws, 4 * work.draws)),
+        round_draws=int(np.clip(times / 3, work.round_draws, 4 * work.round_draws)),
+        draws=int(np.clip(times, work.draws, 8 * work.draws)),
     )
 
 
@@ -192,6 +194,8 @@ def top_vectors(matrix: FloatArray, count: int) -> FloatArray:
             # a fixed start, so that the same matrix gives the same vectors
             values, vectors = eigsh(matrix, count, which="LA", v0=np.ones(d), tol=1e-8)
             return np.asarray(vectors[:, np.argsort(values)[::-1]])
+    if count > d // 4:  # all of them are found sooner than a large part
+        return np.asarray(np.linalg.eigh(matrix)[1][:, : d - count - 1 : -1])
     _, vectors = scipy.linalg.eigh(matrix, subset_by_index=(d - count, d - 1), check_finite=False)
     return np.asarray(vectors[:, ::-1])
 
