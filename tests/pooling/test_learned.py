@@ -383,7 +383,10 @@ def test_the_table_is_printed_with_the_choice_marked(marked):
     lines = fitted.summary().splitlines()
     names = list(candidate_names())
     assert names[0] == "mean"
-    lines = [line for line in lines if not line.startswith("scores added")]
+    # every column and every name that does not explain itself
+    legend = [line.split(":")[0].strip() for line in lines if line.startswith("  ")]
+    assert legend == ["gain, s.e.", "loss", *(name for name in names if name not in ("mean", "last", "first"))]
+    lines = [line for line in lines if not line.startswith(("scores added", "  "))]
     assert [line.split()[0] for line in lines[1:-1]] == names == [c.name for c in fitted.candidates_]
     assert [line.split()[0] for line in lines if line.endswith("<")] == [fitted.decision_]
     query = next(c for c in fitted.candidates_ if c.name == fitted.decision_)

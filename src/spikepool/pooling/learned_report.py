@@ -21,7 +21,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.showing import Result, html_table
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import Pooling
+from spikepool.pooling.registry import Pooling, registered
 from spikepool.pooling.sequence import SequencePooling
 
 
@@ -68,14 +68,24 @@ def _cells(c: Candidate, reference: str) -> tuple[str, ...]:
     return (c.label, f"{c.score:.4f}", *difference, f"{c.loss:.4f}", f"{c.weight:.2f}" if c.weight else "")
 
 
+# Poolings whose names explain themselves.
+PLAIN = ("mean", "last", "first")
+
+
 def candidate_table(candidates: Sequence[Candidate], chosen: str, score_name: str) -> str:
-    """The candidates as lines of text; the single best one is marked."""
+    """The candidates as lines of text; the single best one is marked. Columns and names are explained below."""
     width = max(12, *(len(c.label) for c in candidates))
     lines = [f"{'pooling':<{width}} {score_name:>8} {'gain':>8} {'s.e.':>7} {'loss':>7} {'weight':>7}"]
     for c in candidates:
         label, score, gain, error, loss, weight = _cells(c, candidates[0].label)
         mark = " <" if c.label == chosen else ""
         lines.append(f"{label:<{width}} {score:>8} {gain:>8} {error:>7} {loss:>7} {weight:>7}{mark}".rstrip())
+    poolings, names = registered(), dict.fromkeys(c.name for c in candidates)
+    lines += [
+        f"  gain, s.e.: {score_name} minus that of {candidates[0].label} on the same rows, and its standard error",
+        "  loss: squared error on rows left out (1: the average target), lowest at <; weight: share in the prediction",
+        *(f"  {name}: {poolings[name].description}" for name in names if name in poolings and name not in PLAIN),
+    ]
     return "\n".join(lines)
 
 
