@@ -62,12 +62,12 @@ NEWEST ?= python3.13
 test-oldest:
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e . pytest pytest-xdist pytest-timeout hypothesis mpmath pandas
-	$(THREADS) .venv-oldest/bin/python -m pytest -q -n $(TEST_WORKERS) $(CORE)
+	$(THREADS) .venv-oldest/bin/python -m pytest -q -n $(TEST_WORKERS) -m "not slow" $(CORE)
 
 test-newest:
 	test -x .venv-newest/bin/python || $(NEWEST) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check -e . pytest pytest-xdist pytest-timeout hypothesis mpmath pandas
-	$(THREADS) .venv-newest/bin/python -m pytest -q -n $(TEST_WORKERS) $(CORE)
+	$(THREADS) .venv-newest/bin/python -m pytest -q -n $(TEST_WORKERS) -m "not slow" $(CORE)
 
 # encoders and exports that need torch: an environment of its own, because torch is large
 test-torch:
