@@ -16,14 +16,15 @@ from spikepool.explorer import figures
 from spikepool.explorer.jobs import Job
 from spikepool.explorer.services import Services
 from spikepool.explorer.simulate import check_simulation, simulate_task
+from spikepool.explorer.state import FAMILIES, StateError, parse_query, shortest
 from spikepool.explorer.state import State as PageState
-from spikepool.explorer.state import StateError, parse_query, shortest
 from spikepool.explorer.theory import Panels, solve
 from spikepool.explorer.verdict import captions, verdict
 
 _LOGGER = logging.getLogger(__name__)
-SLIDERS = ("mu", "T", "L", "rho", "d", "V", "N")
-CONTROLS = ("mu", "w", "T", "corr", "L", "rho", "R", "d", "V", "N", "table", "centered", "plane")
+NUMBERS = tuple(family.parameter for family in FAMILIES.values())
+SLIDERS = ("mu", "T", *NUMBERS, "d", "V", "N")
+CONTROLS = ("mu", "w", "T", "corr", *NUMBERS, "R", "d", "V", "N", "table", "centered", "plane")
 READINGS = ("alignment", "mu-sample", "mu-population", "gain", "edge", "top")
 PANELS = ("spectrum", "alignment", "phase", "weights")
 GRAPHS = PANELS[:3]
@@ -48,7 +49,7 @@ def _register_page_script(app: dash.Dash) -> None:
         )
     script(
         "collect",
-        *(Output(f"{id}-control", "hidden") for id in ("T", "L", "rho", "R")),
+        *(Output(f"{id}-control", "hidden") for id in ("T", *NUMBERS, "R")),
         *(Input(id, "value") for id in CONTROLS),
         Input("custom", "data"),
     )

@@ -12,7 +12,7 @@ from dash import dcc, html
 from spikepool import __version__
 from spikepool.explorer.glossary import TERMS
 from spikepool.explorer.security import Settings
-from spikepool.explorer.state import MAX_MATRIX_SIZE
+from spikepool.explorer.state import FAMILIES, MAX_MATRIX_SIZE
 
 # positions of a logarithmic slider; a step is two or three per cent
 LOG_STEPS = 400
@@ -211,9 +211,8 @@ def _controls() -> list[Any]:
         _group(
             "Where the signal sits",
             number("T", "Sequence length", "T", slider=(1, 100)),
-            choice("corr", "Positions that agree", {"prefix": "Prefix", "markov": "Markov", "matrix": "Paste R"}),
-            number("L", "Prefix length", "L", slider=(1, 100)),
-            number("rho", "Neighbour correlation", "ρ", slider=(-1, 1), step=0.01),
+            choice("corr", "Positions that agree", {k: f.label for k, f in FAMILIES.items()} | {"matrix": "Paste R"}),
+            *(number(f.parameter, f.name, f.symbol, slider=f.slider, step=f.step) for f in FAMILIES.values()),
             html.Div(
                 id="R-control",
                 className="control",

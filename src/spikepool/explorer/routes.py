@@ -25,9 +25,10 @@ from spikepool.explorer.figures import METHODS, density_ceiling, spectrum_range
 from spikepool.explorer.glossary import to_page
 from spikepool.explorer.jobs import BusyError, Report
 from spikepool.explorer.services import Services
-from spikepool.explorer.state import State
+from spikepool.explorer.state import FAMILIES, PARAMETERS, State
 from spikepool.explorer.theory import Panels, solve_query
 from spikepool.explorer.verdict import verdict
+from spikepool.world.correlation import NAMED_CORRELATIONS
 
 CSV_COLUMNS = ("panel", "series", "x_name", "x", "y_name", "y", "value_name", "value")
 
@@ -92,10 +93,9 @@ def to_csv(panels: Panels, simulated: dict[str, Any] | None = None) -> str:
 
 
 def _correlation_code(state: State) -> str:
-    if state.corr == "prefix":
-        return f"sp.prefix_correlation(T={state.T}, L={state.L})"
-    if state.corr == "markov":
-        return f"sp.markov_correlation(T={state.T}, rho={state.rho!r})"
+    if state.corr in FAMILIES:
+        parameter = PARAMETERS[state.corr]
+        return f"sp.{NAMED_CORRELATIONS[state.corr].__name__}(T={state.T}, {parameter}={getattr(state, parameter)!r})"
     rows = "".join(f"\n        {list(row)!r}," for row in state.R)
     return f"np.array(\n    [{rows}\n    ]\n)"
 
@@ -181,7 +181,10 @@ def _draw(panels: Panels, simulated: dict[str, Any] | None) -> Any:
         w = panels.state.w
         draw_weights(panels.weights[w], axes[1, 1], color=METHODS[w].color).set_title(f"Weights: {w}")
     state = panels.state
-    kind = {"prefix": f"prefix L={state.L}", "markov": f"Markov ρ={state.rho:g}", "matrix": "given R"}[state.corr]
+    family = FAMILIES.get(state.corr)
+    kind = "given R"
+    if family is not None:
+        kind = f"{family.label} {family.symbol}={getattr(state, family.parameter):g}"
     figure.suptitle(
         f"{verdict(panels).headline}\n"
         f"d={state.d}  V={state.V}  N={state.N}  T={state.T}  {kind}  μ={state.mu:g}  weights: {state.w}  "

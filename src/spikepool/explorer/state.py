@@ -24,7 +24,26 @@ from spikepool.world.correlation import named_correlation
 from spikepool.world.sequences import TABLES
 from spikepool.world.weights import NAMED_WEIGHTS, named_weights
 
-CORRELATIONS = ("prefix", "markov", "matrix")
+
+@dataclass(frozen=True)
+class Family:
+    """A named correlation on the page: its label, and the one number beside T that describes it."""
+
+    label: str
+    parameter: str
+    name: str
+    symbol: str
+    slider: tuple[float, float]
+    step: float = 1
+
+
+# Named correlations that the page offers, by their names in world.correlation; explorer.js has the parameters as well.
+FAMILIES = {
+    "prefix": Family("Prefix", "L", "Prefix length", "L", (1, 100)),
+    "markov": Family("Markov", "rho", "Neighbour correlation", "ρ", (-1, 1), 0.01),
+}
+# The number or matrix that each choice takes.
+PARAMETERS = {**{name: family.parameter for name, family in FAMILIES.items()}, "matrix": "R"}
 WEIGHTS = ("mean", "causal", "optimal", "custom")
 PLANES = ("N", "V")
 # smallest and largest value of each number that the page accepts
@@ -87,10 +106,9 @@ class State:
         return weights
 
     @property
-    def _correlation_key(self) -> tuple[str, int, int | None, float | None, tuple[tuple[float, ...], ...]]:
+    def _correlation_key(self) -> tuple[str, int, Any]:
         """What R depends on: a slider that leaves it alone proves no matrix and solves for no weights again."""
-        prefix, markov = self.corr == "prefix", self.corr == "markov"
-        return self.corr, self.T, self.L if prefix else None, self.rho if markov else None, self.R
+        return self.corr, self.T, getattr(self, PARAMETERS[self.corr])
 
     def query(self) -> str:
         """The state as a query string; :func:`parse_query` is its inverse."""
@@ -98,10 +116,8 @@ class State:
         if self.corr != "matrix":
             parts["T"] = str(self.T)
         parts["corr"] = self.corr
-        if self.corr == "prefix":
-            parts["L"] = str(self.L)
-        elif self.corr == "markov":
-            parts["rho"] = repr(self.rho)
+        if self.corr in FAMILIES:
+            parts[PARAMETERS[self.corr]] = repr(getattr(self, PARAMETERS[self.corr]))
         else:
             parts["R"] = ";".join(",".join(map(shortest, row)) for row in self.R)
         parts["mu"] = repr(self.mu)
@@ -128,14 +144,10 @@ def _model(state: State) -> SequenceModel:
 
 
 @lru_cache(maxsize=64)
-def _correlation(corr: str, T: int, L: int | None, rho: float | None, R: tuple[tuple[float, ...], ...]) -> FloatArray:
+def _correlation(corr: str, T: int, value: Any) -> FloatArray:
     """The positional correlation R, proved once and then read-only."""
-    if corr == "prefix":
-        matrix = named_correlation("prefix", T=T, L=L)
-    elif corr == "markov":
-        matrix = named_correlation("markov", T=T, rho=rho)
-    else:
-        matrix = np.array(R, dtype=np.float64)
+    named = corr in FAMILIES
+    matrix = named_correlation(corr, T=T, **{PARAMETERS[corr]: value}) if named else np.array(value, dtype=np.float64)
     return check.symmetric_psd(matrix, "R")
 
 
@@ -233,7 +245,7 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "V": _even,
     "N": _integer,
     "T": _integer,
-    "corr": option_of(CORRELATIONS),
+    "corr": option_of(tuple(PARAMETERS)),
     "L": _integer,
     "rho": _real,
     "R": _matrix,
@@ -282,7 +294,7 @@ def _consistent(values: dict[str, Any]) -> State:
             raise StateError("a pasted correlation is chosen but no matrix R is given")
         if values.setdefault("T", len(values["R"])) != len(values["R"]):
             raise StateError(f"R is {len(values['R'])} x {len(values['R'])} but T is", values["T"])
-    foreign = {"prefix": {"rho", "R"}, "markov": {"L", "R"}, "matrix": {"L", "rho"}}[corr] & set(values)
+    foreign = (set(PARAMETERS.values()) - {PARAMETERS[corr]}) & set(values)
     if foreign:
         raise StateError(f"{sorted(foreign)[0]} has no meaning for the correlation {corr!r}")
     T = values.get("T", State.T)

@@ -119,6 +119,9 @@
     return shown.slice(0, T);
   }
 
+  /* The number or matrix that each correlation takes, in the order of the controls; as in state.py. */
+  const PARAMETERS = { prefix: "L", markov: "rho", matrix: "R" };
+
   /* The query of a state, and what of it differs from the controls: the prefix and the custom weights. */
   function queryOf(state) {
     const rows = matrix(state.R);
@@ -131,9 +134,11 @@
       // the prefix cannot be longer than the sequence
       if (Number.isInteger(state.L) && Number.isInteger(state.T)) prefix = Math.min(state.L, state.T);
       parts.push(["L", text("L", prefix)]);
+    } else if (state.corr === "matrix") {
+      parts.push(["R", rows]);
+    } else {
+      parts.push([PARAMETERS[state.corr], number(PARAMETERS[state.corr])]);
     }
-    if (state.corr === "markov") parts.push(["rho", number("rho")]);
-    if (state.corr === "matrix") parts.push(["R", rows]);
     parts.push(["mu", number("mu")], ["w", state.w]);
     let custom = state.custom;
     if (state.w === "custom") {
@@ -157,7 +162,7 @@
     }
     ask(found.query);
     showAddress(found.query);
-    return [corr === "matrix", corr !== "prefix", corr !== "markov", corr !== "matrix"];
+    return [corr === "matrix", ...Object.values(PARAMETERS).map((name) => name !== PARAMETERS[corr])];
   };
 
   /* The question of a moved slider at once; Dash passes the move from slider to field to state in its own time, and
