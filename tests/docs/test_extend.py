@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from spikepool.data import formats
-from spikepool.world import weights
+from spikepool.pooling import registry
+from spikepool.world import correlation, weights
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
 BLOCKS = re.findall(r"## ([^\n]+)\n.*?```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
@@ -22,16 +23,22 @@ def namespace():
 @pytest.mark.slow
 @pytest.mark.parametrize(("title", "code"), BLOCKS, ids=[title for title, _ in BLOCKS])
 def test_what_is_added_works(title, code, namespace):
+    if title == "A pooling":
+        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    if title == "A figure":
+        pytest.importorskip("matplotlib", reason="the plot extra is not installed")
     formats.known_formats()
-    before = [dict(formats.FORMATS), dict(weights.NAMED_WEIGHTS)]
+    registries = [formats.FORMATS, weights.NAMED_WEIGHTS, correlation.NAMED_CORRELATIONS, registry._REGISTRY]
+    before = [dict(one) for one in registries]
     try:
         exec(compile(code, f"extend.md, {title}", "exec"), namespace)
         assert "assert" in code
     finally:
-        for registry, kept in zip((formats.FORMATS, weights.NAMED_WEIGHTS), before, strict=True):
-            registry.clear()
-            registry.update(kept)
+        for one, kept in zip(registries, before, strict=True):
+            one.clear()
+            one.update(kept)
 
 
-def test_the_page_has_the_three_things():
-    assert [title for title, _ in BLOCKS] == ["A law", "A weighting", "A format"]
+def test_the_page_has_everything_that_can_be_added():
+    titles = ["A law", "A weighting", "A correlation", "A pooling", "A format", "A figure"]
+    assert [title for title, _ in BLOCKS] == titles

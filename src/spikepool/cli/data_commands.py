@@ -41,7 +41,7 @@ def pool(
         str,
         typer.Option(
             "--pooling",
-            help="auto, or mean, last, first, ramp, max, concat, std, flat, positions, covariance, query, queries.",
+            help="auto, or a pooling by its name, such as mean, last or query; a wrong one lists them all.",
         ),
     ] = "auto",
     task: Task = "auto",

@@ -14,8 +14,8 @@ from spikepool.kit.arrays import AnyArray
 from spikepool.kit.files import read_file, regular_file
 from spikepool.kit.memory import require_memory
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
-from spikepool.pooling.registry import FunctionPooling
-from spikepool.pooling.saving import ARRAYS, CLASSES, FORMAT, STRUCTURE, VERSION
+from spikepool.pooling.registry import SAVED, FunctionPooling
+from spikepool.pooling.saving import ARRAYS, FORMAT, STRUCTURE, VERSION
 from spikepool.pooling.selection import poolings
 
 LARGEST_STRUCTURE = 2**27  # bytes of JSON; a hundred thousand classes take a tenth of it
@@ -43,7 +43,7 @@ def _made(value: Any, arrays: dict[str, Any]) -> Any:
                 "the model uses a pooling that is not registered", value["registered"], "Register it"
             )
         return spec.fit()
-    return CLASSES[value["class"]](**{k: _made(v, arrays) for k, v in value["fields"].items()})
+    return SAVED[value["class"]](**{k: _made(v, arrays) for k, v in value["fields"].items()})
 
 
 def _labels(values: list[Any], dtype: Any) -> AnyArray:

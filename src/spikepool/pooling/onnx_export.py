@@ -123,9 +123,13 @@ class Tokens:
 
 @singledispatch
 def graph_features(pooling: Any, g: Graph, tokens: Tokens) -> str:
-    """Features (n, F) of the tokens, in the order of :meth:`Pooling.features`."""
+    """Features (n, F) of the tokens, in the order of :meth:`Pooling.features`; a pooling may bring its own `graph`."""
+    if getattr(pooling, "graph", None) is not None:
+        return str(pooling.graph(g, tokens))
     raise InvalidInputError(
-        "this pooling cannot be written as ONNX", getattr(pooling, "name", pooling), "Use one of the package's poolings"
+        "this pooling cannot be written as ONNX",
+        getattr(pooling, "name", pooling),
+        "Register it with graph=",
     )
 
 

@@ -20,13 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit.arrays import BoolArray, FloatArray
 from spikepool.pooling.token_space import CONCAT, WEIGHT_RULES, TokenSpace, rule_weights
+
+Kept = TypeVar("Kept")
 
 
 class Pooling(Protocol):
@@ -76,6 +78,14 @@ class PoolingSpec:
 
 
 _REGISTRY: dict[str, PoolingSpec] = {}
+# Classes that a saved model may hold, by name; nothing else is made on loading.
+SAVED: dict[str, type] = {}
+
+
+def saved(cls: type[Kept]) -> type[Kept]:
+    """Let models that hold this dataclass of numbers, text and arrays be saved."""
+    SAVED[cls.__name__] = cls
+    return cls
 
 
 def register(spec: PoolingSpec) -> PoolingSpec:
@@ -97,6 +107,7 @@ class FunctionPooling:
 
     name: str
     function: Callable[[FloatArray, BoolArray], FloatArray]
+    graph: Callable[[Any, Any], str] | None = None
 
     def features(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """What the function gives."""
@@ -119,9 +130,14 @@ def register_rule(
     *,
     candidate: bool = True,
     cost: float = 1.0,
+    graph: Callable[[Any, Any], str] | None = None,
 ) -> PoolingSpec:
-    """Register a fixed rule: ``function(x, observed)`` gives features (b, F) of tokens (b, T, d)."""
-    pooling = FunctionPooling(name, function)
+    """Register a fixed rule: ``function(x, observed)`` gives features (b, F) of tokens (b, T, d).
+
+    With ``graph(g, tokens)``, which adds the same features to an ONNX graph (:mod:`spikepool.pooling.onnx_export`),
+    models with it can be exported.
+    """
+    pooling = FunctionPooling(name, function, graph)
     return register(PoolingSpec(name, description, lambda *_: pooling, candidate=candidate, cost=cost))
 
 
@@ -137,6 +153,7 @@ def head_names(heads: tuple[str, ...], d: int) -> list[str]:
     return [f"{head}_{i}" for head in heads for i in range(d)]
 
 
+@saved
 @dataclass(frozen=True)
 class RulePooling:
     """Weighted sums with given weights: mean, last, first, ramp (w_t ~ t); or concat, the first three side by side."""
@@ -161,6 +178,7 @@ class RulePooling:
         return head_names(self.heads, d)
 
 
+@saved
 @dataclass(frozen=True)
 class MaxPooling:
     """The largest value of each feature over the observed tokens; zeros for a row without any."""
@@ -183,6 +201,7 @@ class MaxPooling:
         return head_names(("max",), d)
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class SpreadPooling:
     """The mean of the usable tokens and the standard deviation of each feature over them."""
@@ -239,6 +258,7 @@ def token_covariances(z: FloatArray, usable: BoolArray) -> FloatArray:
     return np.asarray(second[:, i, j])
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class CovariancePooling:
     """Mean of the usable tokens, and the covariances of their components."""

@@ -1,8 +1,8 @@
 """Save a fitted pooling as a folder: JSON for structure, safetensors for numbers, no code.
 
 ``model.json`` has the format, its version, the class, its parameters and fitted attributes, and the checksum of
-``arrays.safetensors``. An array stands in the JSON as ``{"array": name}``. Only the classes named here are made on
-loading; nothing in the files is executed.
+``arrays.safetensors``. An array stands in the JSON as ``{"array": name}``. Only classes of `SAVED` are made on loading;
+nothing in the files is executed.
 
 Fitted models for other processes and programs: a folder, or an ONNX file.
 """
@@ -26,7 +26,7 @@ from spikepool.kit.files import making_parents, replacing_folder
 from spikepool.pooling.heads import LogisticFit
 from spikepool.pooling.learned_report import Candidate, ClassScores
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import CovariancePooling, FunctionPooling, MaxPooling, RulePooling, SpreadPooling
+from spikepool.pooling.registry import SAVED, FunctionPooling, saved
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.token_space import TokenSpace
 from spikepool.ridge.gcv import RidgeFit
@@ -34,22 +34,8 @@ from spikepool.ridge.gcv import RidgeFit
 FORMAT, VERSION = MODEL_FORMAT, 1
 STRUCTURE, ARRAYS = MODEL_FILE, "arrays.safetensors"
 
-CLASSES = {
-    cls.__name__: cls
-    for cls in (
-        RidgeFit,
-        LogisticFit,
-        TokenSpace,
-        Candidate,
-        ClassScores,
-        RulePooling,
-        MaxPooling,
-        SpreadPooling,
-        CovariancePooling,
-        QueryPooling,
-        SequencePooling,
-    )
-}
+for _class in (RidgeFit, LogisticFit, TokenSpace, Candidate, ClassScores, QueryPooling, SequencePooling):
+    saved(_class)
 
 
 class _Writer:
@@ -74,7 +60,7 @@ class _Writer:
             return {"mapping": [[self.plain(k), self.plain(v)] for k, v in value.items()]}
         if isinstance(value, FunctionPooling):
             return {"registered": value.name}
-        if is_dataclass(value) and type(value).__name__ in CLASSES:
+        if is_dataclass(value) and SAVED.get(type(value).__name__) is type(value):
             given = {f.name: self.plain(getattr(value, f.name)) for f in fields(value)}
             return {"class": type(value).__name__, "fields": given}
         raise InvalidInputError("this value cannot be saved", value, "Use numbers, text, and registered poolings")
