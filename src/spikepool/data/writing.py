@@ -29,7 +29,18 @@ from spikepool.kit.files import making_parents, replacing_file, replacing_folder
 WRITTEN_BYTES = 16 * 2**20
 DTYPES = ("float16", "float32", "float64")
 ENDINGS = (".npy", ".parquet", ".pq", ".zarr")
-Attributes = dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What is written: (n, width) numbers in blocks of `step` rows, and text about them."""
+
+    blocks: Iterable[FloatArray]
+    n: int
+    width: int
+    dtype: str
+    step: int
+    attributes: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -61,19 +72,20 @@ class Output:
         attributes = {} if learned_pooling is None else {LEARNED_POOLING: learned_pooling}
         step = min(n, max(1, WRITTEN_BYTES // (width * np.dtype(self.dtype).itemsize)))
         blocks = (block.astype(self.dtype) for block in _reblocked(rows, step))
+        table = _Table(blocks, n, width, self.dtype, step, attributes)
         if self.location is not None:
             upload = _upload_zarr if self.kind == "zarr" else _upload_parquet
-            upload(self.location, blocks, n, width, self.dtype, step, attributes)
+            upload(self.location, table)
             return
         assert self.path is not None
         with making_parents(self.path):
             if self.kind == "zarr":
                 with replacing_folder(self.path) as folder:
-                    _zarr(_Folder(folder), blocks, n, width, self.dtype, step, attributes)
+                    _zarr(_Folder(folder), table)
             else:
                 with replacing_file(self.path) as temporary, temporary.open("wb") as file:
                     write = _npy if self.kind == "npy" else _parquet
-                    write(file, blocks, n, width, self.dtype, step, attributes)
+                    write(file, table)
 
 
 def check_output(out: Any, dtype: str = "float32", *, overwrite: bool = False, inputs: Iterable[Any] = ()) -> Output:
@@ -168,43 +180,32 @@ class _Folder:
         file.write_bytes(content)
 
 
-def _npy(
-    file: Any, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int, attributes: Attributes
-) -> None:
-    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (n, width)}
+def _npy(file: Any, table: _Table) -> None:
+    kind = np.lib.format.dtype_to_descr(np.dtype(table.dtype))
+    header = {"descr": kind, "fortran_order": False, "shape": (table.n, table.width)}
     np.lib.format.write_array_header_1_0(file, header)
-    for block in blocks:
+    for block in table.blocks:
         file.write(np.ascontiguousarray(block).data)
 
 
-def _parquet(
-    file: Any, blocks: Iterable[FloatArray], n: int, width: int, dtype: str, step: int, attributes: Attributes
-) -> None:
+def _parquet(file: Any, table: _Table) -> None:
     """One column ``features`` of lists of `width` numbers."""
     pa, pq = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-    kind = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), width)
-    schema = pa.schema([("features", kind)], metadata=attributes)
+    kind = pa.list_(pa.from_numpy_dtype(np.dtype(table.dtype)), table.width)
+    schema = pa.schema([("features", kind)], metadata=table.attributes)
     with pq.ParquetWriter(file, schema) as writer:
-        for block in blocks:
-            lists = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), width)
-            writer.write_table(pa.table({"features": lists}, schema), row_group_size=step)
+        for block in table.blocks:
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), table.width)
+            writer.write_table(pa.table({"features": lists}, schema), row_group_size=table.step)
 
 
-def _upload_parquet(
-    location: Location,
-    blocks: Iterable[FloatArray],
-    n: int,
-    width: int,
-    dtype: str,
-    step: int,
-    attributes: Attributes,
-) -> None:
+def _upload_parquet(location: Location, table: _Table) -> None:
     with named_errors(location.url, "write"):
         location.fs.makedirs(location.path.rpartition("/")[0], exist_ok=True)
         file = location.fs.open(location.path, "wb", autocommit=False)
     try:
         with named_errors(location.url, "write"):
-            _parquet(file, blocks, n, width, dtype, step, attributes)
+            _parquet(file, table)
             file.close()
             file.commit()
     except BaseException:
@@ -215,30 +216,22 @@ def _upload_parquet(
         raise
 
 
-def _zarr(
-    put: Callable[[str, bytes], None],
-    blocks: Iterable[FloatArray],
-    n: int,
-    width: int,
-    dtype: str,
-    step: int,
-    attributes: Attributes,
-) -> None:
+def _zarr(put: Callable[[str, bytes], None], table: _Table) -> None:
     """An (n, width) Zarr array (version 3), object by object; the metadata, without which it cannot be opened, last."""
     zarr = require("zarr", "sweeps")
     files: dict[str, Any] = {}
     array = zarr.create_array(
         zarr.storage.MemoryStore(files),
-        shape=(n, width),
-        chunks=(step, width),
-        dtype=dtype,
+        shape=(table.n, table.width),
+        chunks=(table.step, table.width),
+        dtype=table.dtype,
         dimension_names=["row", "feature"],
-        attributes=attributes,
+        attributes=table.attributes,
         config={"write_empty_chunks": True},
     )
     metadata = files.pop("zarr.json").to_bytes()
     start = 0
-    for block in blocks:
+    for block in table.blocks:
         array[start : start + len(block)] = block
         start += len(block)
         for name in [name for name in files if name.startswith("c/")]:
@@ -246,15 +239,7 @@ def _zarr(
     put("zarr.json", metadata)
 
 
-def _upload_zarr(
-    location: Location,
-    blocks: Iterable[FloatArray],
-    n: int,
-    width: int,
-    dtype: str,
-    step: int,
-    attributes: Attributes,
-) -> None:
+def _upload_zarr(location: Location, table: _Table) -> None:
     """Objects of a new array in place; of one that replaces another, under a temporary name first."""
     fs = location.fs
     old = fs.find(location.path) if fs.exists(location.path) else []
@@ -269,7 +254,7 @@ def _upload_zarr(
             fs.pipe_file(path, content)
 
     try:
-        _zarr(put, blocks, n, width, dtype, step, attributes)
+        _zarr(put, table)
         if old:
             moved = [location.path + path[len(base) :] for path in written]
             with named_errors(location.url, "write"):

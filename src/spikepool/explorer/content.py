@@ -19,7 +19,7 @@ from dash.exceptions import PreventUpdate
 from spikepool.drawing.palette import method_style
 from spikepool.errors import SpikepoolError
 from spikepool.explorer import figures
-from spikepool.explorer.layout import card, choice, figure_of, number, reading
+from spikepool.explorer.layout import card, choice, figure_of, number, reading, verdict_box
 from spikepool.explorer.state import StateError, integer_in, number_in, option_of
 from spikepool.explorer.verdict import decimal
 from spikepool.model import QueryModel
@@ -273,17 +273,7 @@ def content_page() -> html.Main:
             html.Div(
                 className="results",
                 children=[
-                    html.Div(
-                        id="content-verdict",
-                        className="verdict",
-                        role="status",
-                        children=[
-                            html.P(id="content-headline", className="headline"),
-                            html.P(id="content-details", className="details"),
-                            html.P(id="content-caution", className="caution", hidden=True),
-                            html.P(id="content-problem", className="problem", role="alert", hidden=True),
-                        ],
-                    ),
+                    verdict_box("content-"),
                     html.Dl(
                         className="readings",
                         children=[

@@ -137,6 +137,22 @@ def reading(id: str, name: str, symbol: str, key: str) -> html.Div:
     )
 
 
+def verdict_box(prefix: str = "") -> html.Div:
+    """The sentence about the present settings; `prefix` comes before its ids."""
+    return html.Div(
+        id=f"{prefix}verdict",
+        className="verdict",
+        tabIndex="-1",
+        role="status",
+        children=[
+            html.P(id=f"{prefix}headline", className="headline"),
+            html.P(id=f"{prefix}details", className="details"),
+            html.P(id=f"{prefix}caution", className="caution", hidden=True),
+            html.P(id=f"{prefix}problem", className="problem", role="alert", hidden=True),
+        ],
+    )
+
+
 EXPORTS = {"png": "PNG", "svg": "SVG", "csv": "CSV", "json": "JSON", "py": "Python code"}
 POLL_MILLISECONDS = 350
 
@@ -276,18 +292,7 @@ def _export() -> list[Any]:
 def _results(settings: Settings) -> list[Any]:
     return [
         html.P(id="link-problem", className="problem banner", role="alert", hidden=True),
-        html.Div(
-            id="verdict",
-            className="verdict",
-            tabIndex="-1",
-            role="status",
-            children=[
-                html.P(id="headline", className="headline"),
-                html.P(id="details", className="details"),
-                html.P(id="caution", className="caution", hidden=True),
-                html.P(id="problem", className="problem", role="alert", hidden=True),
-            ],
-        ),
+        verdict_box(),
         html.Dl(
             className="readings",
             children=[

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import accuracy_score, precision_recall_fscore_support, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -21,7 +21,7 @@ from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.memory import task_threads
 from spikepool.pooling.heads import STRENGTH, Head, Heads, LogisticFeatures, average_heads, head_rows, mix_heads
 from spikepool.pooling.learned_base import LearnedPooling
-from spikepool.pooling.learned_report import BY_LIKELIHOOD, ClassScores, class_scores_table
+from spikepool.pooling.learned_report import BY_LIKELIHOOD, ClassScores
 from spikepool.pooling.stacking import DEFAULT_SCALE, class_scores, fit_scale, probabilities
 
 # Rows times classes from which the folds of logistic heads are worth threads of their own.
@@ -247,8 +247,14 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
             self.head_shares_[f"logistic {pooling.name}{where}"] = share
         classes = heads.values.argmax(axis=1)
         self.accuracy_ = float(left_out @ (classes == own) / left_out.sum()) if judged else float("nan")
+        precision, recall, _, support = precision_recall_fscore_support(
+            own, classes, labels=np.arange(k), sample_weight=left_out, zero_division=np.nan
+        )
+        scores_of_classes = zip(
+            self.classes_.tolist(), support.tolist(), recall.tolist(), precision.tolist(), strict=True
+        )
         self.class_scores_: tuple[ClassScores, ...] = (
-            class_scores_table(self.classes_, own, classes, left_out) if judged else ()
+            tuple(ClassScores(*one) for one in scores_of_classes) if judged else ()
         )
         self.coef_, self.intercept_ = self._ridge.coef.T, self._ridge.intercept
         return self

@@ -264,26 +264,6 @@ class ClassScores:
     precision: float
 
 
-def class_scores_table(
-    classes: AnyArray, codes: IntArray, predicted: IntArray, weights: FloatArray
-) -> tuple[ClassScores, ...]:
-    """The scores of every class, from codes and predicted codes (n,)."""
-    K = len(classes)
-    support, claimed, right = (
-        np.bincount(where, w, minlength=K)
-        for where, w in ((codes, weights), (predicted, weights), (codes, weights * (codes == predicted)))
-    )
-    return tuple(
-        ClassScores(
-            classes[k].item() if hasattr(classes[k], "item") else classes[k],
-            float(support[k]),
-            float(right[k] / support[k]) if support[k] else float("nan"),
-            float(right[k] / claimed[k]) if claimed[k] else float("nan"),
-        )
-        for k in range(K)
-    )
-
-
 # Bins of confidence in the calibration error.
 BINS = 15
 
