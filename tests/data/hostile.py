@@ -254,6 +254,16 @@ def corpus() -> dict[str, Callable[[Path], None]]:
         "utf16.csv": raw("a,b\n1,2\n".encode("utf-16")),
         "nul.csv": raw(b"a,b\n1,\0\n"),
         "many-classes.csv": text(many),
+        "one-text.csv": text("text,label\nhello,a\n"),
+        "empty-texts.csv": text("text,label\n" + ",a\n,b\n" * 20),
+        "one-label.csv": text("text,label\n" + "".join(f"word {k},a\n" for k in range(40))),
+        "unlabelled.csv": text("text,label\n" + "".join(f"word {k},\n" for k in range(40))),
+        "long-text.csv": raw(lambda: b"text,label\n" + b"word " * 4_000_000 + b",a\nshort,b\n"),
+        "latin1-text.csv": raw("text,label\ncaf\xe9,x\n".encode("latin-1")),
+        "nul-text.csv": raw(b"text,label\na\0b,c\n"),
+        "twice.csv": text("text,text,label\na,b,c\n"),
+        "nested-text.jsonl": text('{"text": {"a": 1}, "label": "b"}\n' * 3),
+        "deep-text.jsonl": text("[" * 100_000),
         "deep.json": raw(b"[" * 1_000_000),
         "nested.json": text(json.dumps([[1, 2], [3]])),
         "object.json": text('{"y": {"a": 1}}'),
@@ -317,6 +327,9 @@ def doors(folder: Path) -> dict[str, Callable[[Path], None]]:
         "spectrum": command("spectrum", "PATH", "--all"),
         "compare": command("compare", "PATH", "PATH", "--all"),
         "labels": command("forecast", folder / "rows.npy", "--labels", "PATH"),
+        "diagnose texts": command("diagnose", "PATH", "--text-column", "text"),
+        "forecast texts": command("forecast", "PATH", "--text-column", "text", "--label-column", "label"),
+        "pool texts": command("pool", "PATH", "--text-column", "text", "--pooling", "mean", "--out", folder / "p.npy"),
     }
 
 

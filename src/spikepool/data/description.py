@@ -13,7 +13,7 @@ distributed as the smallest of m − 1 uniform variables, so that the share expe
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -139,11 +139,17 @@ def order_words(lag: float) -> str:
     )
 
 
+@lru_cache(maxsize=4)
+def _multipliers(width: int) -> NDArray[np.uint64]:
+    """Odd numbers (2, width), the same in every process."""
+    return np.random.default_rng(0).integers(1, 1 << 63, size=(2, width), dtype=np.uint64) * 2 + 1
+
+
 def row_hashes(x: FloatArray) -> NDArray[np.uint64]:
     """64-bit hashes of rows (n, ...): equal for equal rows, and for others with probability 2^-64 a pair."""
     x = np.ascontiguousarray(x, dtype=np.float64).reshape(len(x), -1)
     bits = (x + 0.0).view(np.uint64)  # + 0.0 makes −0 and 0 the same
-    multipliers = np.random.default_rng(0).integers(1, 1 << 63, size=(2, x.shape[1]), dtype=np.uint64) * 2 + 1
+    multipliers = _multipliers(x.shape[1])
     # products wrap modulo 2^64; mixing high bits down first, since floats that are round numbers end in zeros
     mixed = (bits ^ (bits >> np.uint64(29))) * multipliers[0]
     mixed ^= mixed >> np.uint64(32)

@@ -19,7 +19,15 @@ from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.memory import task_threads
-from spikepool.pooling.heads import STRENGTH, Head, Heads, LogisticFeatures, average_heads, head_rows, mix_heads
+from spikepool.pooling.heads import (
+    Head,
+    Heads,
+    LogisticFeatures,
+    average_heads,
+    head_rows,
+    mix_heads,
+    screened_strength,
+)
 from spikepool.pooling.learned_base import LearnedPooling
 from spikepool.pooling.learned_report import BY_LIKELIHOOD, ClassScores
 from spikepool.pooling.stacking import DEFAULT_SCALE, class_scores, fit_scale, probabilities
@@ -75,7 +83,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     effort : {"screened", "full"}, default="screened"
         With several layers: average logistic regressions on learned queries of three middle layers, or make the full
         comparison of poolings in the best layers, which takes about four times as long. With more than 30
-        classes the queries are stacked with the mean of the last layer instead. Without effect for one layer.
+        classes queries of two layers and the mean of the last are weighed instead. Without effect for one layer.
     empty : {"error", "zero"}, default="error"
         Rows in which nothing is observed: an error that names them, or features of zero.
     progress : bool, optional
@@ -272,7 +280,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
                 C[np.isin(np.arange(start, start + len(C)), rows)].astype(np.float32)
                 for start, C in self._feature_chunks(sources[layer], pooling)
             ]
-            strength = None if self._parts else STRENGTH
+            strength = None if self._parts else screened_strength(pooling, classes)
             again = LogisticFeatures(np.concatenate(chunks), weights[rows], strength).fit(codes[rows], classes)
             refitted.append((share, layer, pooling, again))
         return tuple(refitted)

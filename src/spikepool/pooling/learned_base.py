@@ -23,7 +23,6 @@ from spikepool.pooling.learned_report import Candidate, FittedReport
 from spikepool.pooling.learning_rows import (
     LearningRows,
     distinct_rows,
-    read_learning_rows,
     row_bytes,
     rows_in_memory,
     rule_head_weights,
@@ -53,9 +52,6 @@ LEARNING_BYTES = 2**29
 # Fewer rows than this in each fold leave nothing to compare poolings by.
 ROWS_PER_FOLD = 4
 EFFORTS = ("screened", "full")
-# Classes beyond which screened layers are combined by the stack and the heads of the mean, not averaged: with the 150
-# classes of clinc150 the average loses 3 points to logistic regression on the mean, the stack gains 3.
-MOST_CLASSES = 30
 # Numbers in the learning rows from which the folds are worth threads of their own.
 THREADED_SIZE = 1 << 22
 
@@ -234,7 +230,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
                     held.clear()
                 tokens = part if layer == last else rows_in_memory(sources[layer], rows)
                 sink = None if self.sink == "auto" else bool(self.sink)
-                held[layer] = read_learning_rows(tokens, merged, int(self.n_components), sink, streamed=streamed)
+                shares = merged / merged.sum()
+                held[layer] = LearningRows(tokens, shares, int(self.n_components), sink, streamed)
             return held[layer]
 
         def row_score(values: FloatArray) -> FloatArray:
@@ -243,11 +240,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         screened = self.effort == "screened" and len(sources) > 1 and len(names) > 1
         with task_threads(large=part.n * part.T * part.d > THREADED_SIZE, most=2) as over_tasks:
             given = (tuple(sources), rows_of, task)
-            averaged = (
-                average(*given, options, over_tasks, self.progress)
-                if screened and average and Y.shape[1] <= MOST_CLASSES
-                else None
-            )
+            averaged = average(*given, options, over_tasks, self.progress) if screened and average else None
             if averaged:
                 task, choice, heads = averaged
                 return Comparison(sources, task, choice, rows_of, streamed, heads)
@@ -279,7 +272,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         rows, part = self._with_tokens(rows, rows_in_memory(source, rows))
         weights = weights[rows]
         sink = None if self.sink == "auto" else bool(self.sink)
-        learning = read_learning_rows(part, weights, int(self.n_components), sink, streamed=len(rows) < source.n)
+        shares = weights / weights.sum()
+        learning = LearningRows(part, shares, int(self.n_components), sink, len(rows) < source.n)
         for name in ("_parts", "_heads"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
@@ -425,7 +419,9 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         given = self._parts if given is None else given
         if isinstance(X, EncodedRows):
             blocks = {layer: X.block(layer) for _, layer, _, _ in given}
-            each = [w * fit.predict(pooling.features(*blocks[layer])) for w, layer, pooling, fit in given]
+            each = [
+                w * fit.predict(FeatureRows(pooling, self.empty)(blocks[layer], 0)) for w, layer, pooling, fit in given
+            ]
             return np.asarray(sum(each[1:], each[0]))
         wanted = tuple(dict.fromkeys(layer for _, layer, _, _ in given))
         total: FloatArray | None = None

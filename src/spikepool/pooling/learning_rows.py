@@ -34,25 +34,66 @@ class LearningRows:
     ----------
     source : TokenInput
         The tokens.
+    shares : array (n,)
+        Row weights of unit sum.
+    components : int
+        Leading components that are wanted.
+    sink : bool or None
+        Whether the first token is left out; None: when it looks like a sink.
+    streamed : bool
+        Whether there are more rows than these, so that the final ridge is fitted in one pass over all.
     space : TokenSpace
-        Their leading components.
+        The leading components of the tokens.
     z : array (n, T, p)
         Tokens in components.
     observed, usable : arrays (n, T)
         Where there are tokens, and which of them learned weights may use.
-    shares : array (n,)
-        Row weights of unit sum.
-    streamed : bool
-        Whether there are more rows than these, so that the final ridge is fitted in one pass over all.
+
+    Notes
+    -----
+    Components and what follows from them are worked out when first asked for: fixed rules do without.
     """
 
     source: TokenInput
-    space: TokenSpace
-    z: FloatArray
-    observed: BoolArray
-    usable: BoolArray
     shares: FloatArray
+    components: int
+    sink: bool | None
     streamed: bool = False
+
+    @cached_property
+    def space(self) -> TokenSpace:
+        """Two passes over the tokens: norms, and components."""
+        source = self.source
+        most = MOST_STREAMED if self.streamed else MOST_FEATURES
+        wide = 0 if 2 * source.T * source.d <= most else max(1, most // source.T)
+        return fit_token_space(lambda: source.blocks(trimmed=True), source.d, self.components, self.sink, wide)
+
+    @cached_property
+    def _coordinates(self) -> tuple[FloatArray, BoolArray, BoolArray]:
+        source, space = self.source, self.space
+        observed, usable = (np.zeros((source.n, source.T), dtype=bool) for _ in range(2))
+        z = np.zeros((source.n, source.T, space.directions.shape[1]), dtype=working_type(source))
+        for start, block in source.token_blocks():
+            for within, columns, (x, part) in block.pieces(trimmed=True):
+                here = (slice(start + within, start + within + len(x)), columns)
+                observed[here], usable[here] = part, space.usable(x, part)
+                z[here] = space.coordinates(x, usable[here])
+        return z, observed, usable
+
+    @property
+    def z(self) -> FloatArray:
+        """Tokens in components."""
+        return self._coordinates[0]
+
+    @property
+    def observed(self) -> BoolArray:
+        """Where there are tokens."""
+        return self._coordinates[1]
+
+    @property
+    def usable(self) -> BoolArray:
+        """Tokens that learned weights may use."""
+        return self._coordinates[2]
 
     @cached_property
     def covariances(self) -> FloatArray:
@@ -104,24 +145,6 @@ def working_type(source: TokenInput) -> Any:
     """Single precision where the tokens have no more."""
     given = source.source.dtype if source.form.table is None else source.form.table.dtype
     return np.float32 if given.kind == "f" and given.itemsize <= 4 else np.float64
-
-
-def read_learning_rows(
-    source: TokenInput, weights: FloatArray, components: int, sink: bool | None, *, streamed: bool
-) -> LearningRows:
-    """Three passes over tokens in memory: norms, components, coordinates."""
-    most = MOST_STREAMED if streamed else MOST_FEATURES
-    wide = 0 if 2 * source.T * source.d <= most else max(1, most // source.T)
-    space = fit_token_space(lambda: source.blocks(trimmed=True), source.d, components, sink, wide)
-    observed, usable = (np.zeros((source.n, source.T), dtype=bool) for _ in range(2))
-    z = np.zeros((source.n, source.T, space.directions.shape[1]), dtype=working_type(source))
-    for start, block in source.token_blocks():
-        for within, columns, (x, part) in block.pieces(trimmed=True):
-            here = (slice(start + within, start + within + len(x)), columns)
-            observed[here], usable[here] = part, space.usable(x, part)
-            z[here] = space.coordinates(x, usable[here])
-    shares = weights / weights.sum()
-    return LearningRows(source, space, z, observed, usable, shares, streamed)
 
 
 def row_copies(source: TokenInput) -> IntArray:

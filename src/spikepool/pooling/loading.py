@@ -15,7 +15,7 @@ from spikepool.kit.files import read_file, regular_file
 from spikepool.kit.memory import require_memory
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
 from spikepool.pooling.registry import SAVED, FunctionPooling
-from spikepool.pooling.saving import ARRAYS, FORMAT, STRUCTURE, VERSION
+from spikepool.pooling.saving import ARRAYS, FORMAT, STRUCTURE, VERSION, content_digest
 from spikepool.pooling.selection import poolings
 
 LARGEST_STRUCTURE = 2**27  # bytes of JSON; a hundred thousand classes take a tenth of it
@@ -131,6 +131,8 @@ def load(folder: Any) -> Any:
             f"the model has format version {version!r:.40}; this spikepool reads up to {VERSION}",
             remedy="Update spikepool",
         )
+    if version > 1 and content.get("content_sha256") != content_digest(content):
+        raise ModelFormatError(f"{STRUCTURE} of the model is damaged: its checksum differs", str(place), "Save again")
     for name, digest in dict(content.get("files") or {}).items():
         if hashlib.sha256(read_file(place / Path(name).name, LARGEST_STRUCTURE)).hexdigest() != digest:
             raise ModelFormatError(f"{name} of the model is damaged: its checksum differs", str(place), "Save again")

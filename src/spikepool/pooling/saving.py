@@ -1,8 +1,8 @@
 """Save a fitted pooling as a folder: JSON for structure, safetensors for numbers, no code.
 
-``model.json`` has the format, its version, the class, its parameters and fitted attributes, and the checksum of
-``arrays.safetensors``. An array stands in the JSON as ``{"array": name}``. Only classes of `SAVED` are made on loading;
-nothing in the files is executed.
+``model.json`` has the format, its version, the class, its parameters and fitted attributes, and the checksums of
+the other files and of its own content. An array stands in the JSON as ``{"array": name}``. Only classes of `SAVED` are
+made on loading; nothing in the files is executed.
 
 Fitted models for other processes and programs: a folder, or an ONNX file.
 """
@@ -31,7 +31,7 @@ from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.token_space import TokenSpace
 from spikepool.ridge.gcv import RidgeFit
 
-FORMAT, VERSION = MODEL_FORMAT, 1
+FORMAT, VERSION = MODEL_FORMAT, 2
 STRUCTURE, ARRAYS = MODEL_FILE, "arrays.safetensors"
 
 for _class in (RidgeFit, LogisticFit, TokenSpace, Candidate, ClassScores, QueryPooling, SequencePooling):
@@ -101,6 +101,7 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
     data = safetensors.save(writer.arrays)
     content["sha256"] = hashlib.sha256(data).hexdigest()
     content["files"] = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in (also or {}).items()}
+    content["content_sha256"] = content_digest(content)
     with making_parents(target), replacing_folder(target) as draft:
         if target.exists():  # what else lies in the folder stays there
             shutil.copytree(target, draft, symlinks=True, dirs_exist_ok=True)
@@ -109,6 +110,12 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
         for name, text in (also or {}).items():
             (draft / name).write_bytes(text.encode())
     return target
+
+
+def content_digest(content: Mapping[str, Any]) -> str:
+    """SHA-256 of the content of ``model.json`` but for this number: as JSON with sorted keys and no spaces."""
+    rest = {name: value for name, value in content.items() if name != "content_sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 class Portable:

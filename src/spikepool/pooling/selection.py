@@ -210,6 +210,7 @@ def fit_candidate(
 
     count = int(task.folds.max()) + 1
     if spec.learned:
+        _ = rows.z, rows.covariances  # once, before threads ask for them
         *without, pooling = over_tasks(lambda k: learned_without(k if k < count else -1), count + 1)
         problems, units = [], []
         for k, fold in enumerate(without):

@@ -331,8 +331,8 @@ class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
         How layers and poolings are compared; by default with default arguments and `effort`.
     effort : {"screened", "full"}, default="screened"
         Average logistic regressions on learned queries of three middle layers, or compare all poolings in the best
-        layers, which takes about four times as long. With more than 30 classes the queries are stacked with the mean
-        of the last layer instead of averaged.
+        layers, which takes about four times as long. With more than 30 classes queries of two layers and the mean of
+        the last one are weighed by their likelihood instead.
     progress : bool, optional
         Show a progress bar; by default only for long work on a terminal.
 
