@@ -93,13 +93,19 @@ def test_many_rows_leave_some_folds_out_only_and_streamed_heads_see_all_rows(sta
     assert part.score(X, y, mask=mask) == pytest.approx(fitted.score(X, y, mask=mask), abs=0.03)
 
 
-def test_many_classes_are_stacked_and_not_averaged():
+def test_heads_of_many_classes_have_the_weights_of_largest_likelihood():
+    """Only the last layer knows the class: its mean has the weight, which an average would share with the others."""
     rng = np.random.default_rng(0)
-    y = np.arange(160) % 32
-    X = rng.normal(size=(160, 2, 3, 6)) + rng.normal(size=(32, 6))[y][:, None, None]
+    y = np.arange(192) % 32
+    X = rng.normal(size=(192, 7, 3, 8))
+    X[:, 6] += 2 * rng.normal(size=(32, 8))[y][:, None]
     fitted = sp.LearnedPoolingClassifier(max_steps=1).fit(X, y)
-    assert fitted.prediction_ != "average"
-    assert [(c.name, c.layer) for c in fitted.candidates_] == [("mean", 1), ("queries", 0), ("queries", 1)]
+    assert [(c.name, c.layer) for c in fitted.candidates_] == [("mean", 6), ("queries", 4), ("queries", 5)]
+    assert fitted.candidates_[0].weight > 0.9
+    assert fitted.accuracy_ >= fitted.candidates_[0].score - 0.02
+    noise = sp.LearnedPoolingClassifier(max_steps=1).fit(rng.normal(size=(192, 7, 3, 8)), y)
+    p = noise.predict_proba(rng.normal(size=(300, 7, 3, 8)))
+    assert log_loss(np.arange(300) % 32, p, labels=np.arange(32)) < 1.03 * np.log(32)
 
 
 def test_random_rows_pull_the_scale_to_zero():
