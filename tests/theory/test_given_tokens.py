@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import spikepool as sp
 from spikepool.theory.given_tokens import predict_exact, predict_tokens
-from spikepool.theory.population_usage import population_usage
+from spikepool.theory.population_usage import group_tokens, population_usage
 from spikepool.theory.token_usage import sample_usage
 from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum
 from spikepool.world.pooling_matrix import Projection, token_matrix
@@ -295,3 +297,17 @@ def test_tokens_of_equal_counts_are_bulk(centered):
     top = model.simulate([1.0], trials=6, k=1, rng=1).eigenvalues.mean()
     assert len(prediction.outliers) <= 3
     assert prediction.eigenvalue == pytest.approx(top, rel=0.12)  # tokens differ from draw to draw: d^(-2/3) at d = 120
+
+
+def test_more_values_of_the_weights_than_groups_are_binned_and_stay_positive(monkeypatch):
+    """Binned values made the eigenvalue that centring leaves at zero negative, and the prediction an error."""
+    p = sp.zipf_frequencies(900, 1.2)
+    a = np.random.default_rng(1).uniform(0.5, 1.5, 900)
+    model = sp.SequenceModel(
+        d=60, V=900, N=50, R=sp.prefix_correlation(12, 4), mu=1.2, frequencies=p, token_weights=a / (p @ a)
+    )
+    binned = model.predict(sp.mean_weights(12), exact=True, rng=1)
+    monkeypatch.setattr("spikepool.theory.population_usage.group_tokens", partial(group_tokens, limit=10**6))
+    whole = model.predict(sp.mean_weights(12), exact=True, rng=1)
+    assert binned.mu_population == pytest.approx(whole.mu_population, rel=1e-5)
+    assert binned.alignment == pytest.approx(whole.alignment, abs=1e-9)

@@ -43,6 +43,8 @@ class GroupedTokens:
         The vectors. Inner products are preserved.
     sizes, ranks : numpy.ndarray of shape (groups,)
         Tokens and coordinates of each group; contrasts within a group that are orthogonal to all vectors are left out.
+    spread : float
+        Largest distance of a token's value from that of its group; 0 unless values were binned.
     """
 
     diagonal: FloatArray
@@ -50,6 +52,7 @@ class GroupedTokens:
     values: FloatArray
     sizes: NDArray[np.intp]
     ranks: NDArray[np.intp]
+    spread: float
     _members: tuple[NDArray[np.intp], ...]
     _bases: tuple[FloatArray, ...]
 
@@ -105,6 +108,7 @@ def group_tokens(t: FloatArray, columns: FloatArray, limit: int = _GROUPS) -> Gr
         values,
         np.array([len(rows) for rows in members]),
         ranks,
+        float(np.abs(t - values[group]).max()),
         members,
         tuple(bases),
     )
@@ -160,6 +164,8 @@ def population_usage(
             P -= np.outer(side, side) / float(side @ side)
         M, image, ones = P @ M @ P, P @ image, P @ ones
     t, basis = np.linalg.eigh(M)
+    # binning moves no eigenvalue by more than its spread (Weyl), and centring leaves one of them at zero
+    t = np.where(np.abs(t) <= V * kappa * grouped.spread, np.maximum(t, 0.0), t)
     t, basis = non_negative(t, "usage", V * kappa * float(grouped.values.max()))[::-1], basis[:, ::-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         coordinates = np.where(t > 0, basis.T @ image / np.sqrt(t), 0.0)
