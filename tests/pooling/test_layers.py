@@ -8,8 +8,8 @@ from sklearn.metrics import log_loss
 
 import spikepool as sp
 from spikepool.errors import InvalidInputError, ShapeError
-from spikepool.pooling import heads
-from spikepool.pooling.heads import STRENGTH, score_weights
+from spikepool.pooling import logistic
+from spikepool.pooling.logistic import STRENGTH, score_weights
 from spikepool.pooling.stacking import fit_scale, probabilities
 
 
@@ -45,14 +45,14 @@ def test_the_best_layer_is_found_and_combined(stacked):
 
 def test_screened_layers_average_logistic_regressions(stacked, tmp_path, monkeypatch):
     """The scores are the scaled average of logistic regressions on queries of the middle layers, 1 and 2 of three."""
-    monkeypatch.setattr(heads, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-6)
     X, y, mask = stacked
     fitted = sp.LearnedPoolingClassifier(max_steps=5).fit(X[:240], y[:240], mask=mask[:240])
     assert (fitted.prediction_, fitted.decision_, fitted.layer_) == ("average", "queries", 1)
     assert [(c.name, c.layer) for c in fitted.candidates_] == [("mean", 2), ("queries", 1), ("queries", 2)]
     assert [c.weight for c in fitted.candidates_] == [0.0, 0.5, 0.5]
     scores = 0
-    for share, layer, pooling, _ in fitted._heads:
+    for share, layer, pooling, _ in fitted._logistic:
         C = pooling.features(np.where(mask[..., None], X[:, layer], 0.0), mask)
         S = (C - C[:240].mean(axis=0)) / C[:240].std(axis=0)
         plain = LogisticRegression(C=STRENGTH / C.shape[1], tol=1e-8, max_iter=5000).fit(S[:240], y[:240])
@@ -176,7 +176,7 @@ def test_logistic_heads_are_added_where_they_help():
     fitted = sp.LearnedPoolingClassifier(pooling="flat").fit(X, y)
     assert set(fitted.head_shares_) >= {"ridge", "logistic flat"}
     scores = fitted.head_shares_["ridge"] * fitted.scale_ * fitted._predict_values(X, None)
-    for weight, _, pooling, head in fitted._heads:
+    for weight, _, pooling, head in fitted._logistic:
         scores = scores + weight * (pooling.features(X, np.ones((400, 3), dtype=bool)) @ head.coef + head.intercept)
     p = np.exp(scores - scores.max(axis=1, keepdims=True))
     np.testing.assert_allclose(fitted.predict_proba(X), p / p.sum(axis=1, keepdims=True), atol=1e-10)

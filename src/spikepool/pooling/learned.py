@@ -19,21 +19,21 @@ from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.memory import task_threads
-from spikepool.pooling.heads import (
-    Head,
-    Heads,
-    LogisticFeatures,
-    average_heads,
-    head_rows,
-    mix_heads,
-    screened_strength,
-)
 from spikepool.pooling.learned_base import LearnedPooling
 from spikepool.pooling.learned_report import BY_LIKELIHOOD, ClassScores
+from spikepool.pooling.logistic import (
+    LogisticFeatures,
+    Mixture,
+    average_layers,
+    logistic_rows,
+    mix_logistic,
+    screened_strength,
+)
+from spikepool.pooling.registry import Part
 from spikepool.pooling.stacking import DEFAULT_SCALE, class_scores, fit_scale, probabilities
 
-# Rows times classes from which the folds of logistic heads are worth threads of their own.
-HEADS_THREADED = 1 << 14
+# Rows times classes from which the folds of logistic regressions are worth threads of their own.
+LOGISTIC_THREADED = 1 << 14
 
 
 class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore[misc]
@@ -232,57 +232,57 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         def correct(values: FloatArray, rows: IntArray) -> FloatArray:
             return np.asarray(self._decide(values) == codes[rows], dtype=np.float64)
 
-        comparison = self._compare(sources, Y, codes, groups, weights, correct, average_heads)
+        comparison = self._compare(sources, Y, codes, groups, weights, correct, average_layers)
         task, choice = comparison.task, comparison.choice
         own = np.where(task.Y[:, 0] > 0, 1, 0) if k == 2 else task.Y.argmax(axis=1)
         judged = bool(np.isfinite(choice.values).all())
         left_out = task.weights * (task.folds >= 0)
         self.scale_ = fit_scale(choice.values, own, left_out) if judged else DEFAULT_SCALE
-        heads = comparison.heads or Heads(1.0, (), probabilities(choice.values, self.scale_))
-        if comparison.heads is None and judged and len(np.unique(task.folds)) == int(self.folds):
+        mixture = comparison.mixture or Mixture(1.0, (), probabilities(choice.values, self.scale_))
+        if comparison.mixture is None and judged and len(np.unique(task.folds)) == int(self.folds):
             mean_scale = fit_scale(choice.mean.values, own, left_out)
             scores = (self.scale_ * class_scores(choice.values), mean_scale * class_scores(choice.mean.values))
-            with task_threads(large=len(own) * k > HEADS_THREADED, most=2) as over:
-                heads = mix_heads(choice, comparison.rows_of, task, own, *scores, over)
-            if heads.mean:
+            with task_threads(large=len(own) * k > LOGISTIC_THREADED, most=2) as over:
+                mixture = mix_logistic(choice, comparison.rows_of, task, own, *scores, over)
+            if mixture.mean:
                 comparison, self.scale_ = replace(comparison, choice=choice.mean_alone()), mean_scale
                 self.reason_ = BY_LIKELIHOOD
         self._finish(comparison, Y, weights)
-        self._heads = self._heads_on_all(heads.parts, sources, codes, weights) if comparison.streamed else heads.parts
-        self.head_shares_ = {"ridge": heads.ridge}
-        for share, layer, pooling, _ in heads.parts:
-            where = "" if layer is None else f" @ {layer}"
-            self.head_shares_[f"logistic {pooling.name}{where}"] = share
-        classes = heads.values.argmax(axis=1)
+        self._logistic = (
+            self._logistic_on_all(mixture.parts, sources, codes, weights) if comparison.streamed else mixture.parts
+        )
+        self.head_shares_ = {"ridge": mixture.ridge}
+        for part in mixture.parts:
+            where = "" if part.layer is None else f" @ {part.layer}"
+            self.head_shares_[f"logistic {part.pooling.name}{where}"] = part.weight
+        classes = mixture.values.argmax(axis=1)
         self.accuracy_ = float(left_out @ (classes == own) / left_out.sum()) if judged else float("nan")
-        precision, recall, _, support = precision_recall_fscore_support(
-            own, classes, labels=np.arange(k), sample_weight=left_out, zero_division=np.nan
-        )
-        scores_of_classes = zip(
-            self.classes_.tolist(), support.tolist(), recall.tolist(), precision.tolist(), strict=True
-        )
-        self.class_scores_: tuple[ClassScores, ...] = (
-            tuple(ClassScores(*one) for one in scores_of_classes) if judged else ()
-        )
+        self.class_scores_: tuple[ClassScores, ...] = ()
+        if judged and left_out.any():
+            precision, recall, _, support = precision_recall_fscore_support(
+                own, classes, labels=np.arange(k), sample_weight=left_out, zero_division=np.nan
+            )
+            columns = (values.tolist() for values in (self.classes_, support, recall, precision))
+            self.class_scores_ = tuple(map(ClassScores, *columns))
         self.coef_, self.intercept_ = self._ridge.coef.T, self._ridge.intercept
         return self
 
-    def _heads_on_all(
-        self, parts: tuple[Head, ...], sources: dict[Any, TokenInput], codes: IntArray, weights: FloatArray
-    ) -> tuple[Head, ...]:
-        """The heads in use, fitted on all rows, or on as many as take no longer than the comparison of heads."""
+    def _logistic_on_all(
+        self, parts: tuple[Part, ...], sources: dict[Any, TokenInput], codes: IntArray, weights: FloatArray
+    ) -> tuple[Part, ...]:
+        """The logistic regressions in use, fitted on all rows, or on as many as take no longer than the comparison."""
         refitted = []
-        for share, layer, pooling, fit in parts:
-            features, classes = fit.coef.shape
-            limit = head_rows(features, classes, int(self.folds))
+        for part in parts:
+            features, classes = part.model.coef.shape
+            limit = logistic_rows(features, classes, int(self.folds))
             rows = balanced_rows(codes, weights, limit, self._seed())
             chunks = [
                 C[np.isin(np.arange(start, start + len(C)), rows)].astype(np.float32)
-                for start, C in self._feature_chunks(sources[layer], pooling)
+                for start, C in self._feature_chunks(sources[part.layer], part.pooling)
             ]
-            strength = None if self._parts else screened_strength(pooling, classes)
+            strength = None if self._parts else screened_strength(part.pooling, classes)
             again = LogisticFeatures(np.concatenate(chunks), weights[rows], strength).fit(codes[rows], classes)
-            refitted.append((share, layer, pooling, again))
+            refitted.append(part._replace(model=again))
         return tuple(refitted)
 
     def _code(self, target: AnyArray, weights: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -308,10 +308,10 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         """Scores (n, K) of the classes, whose softmax are the probabilities."""
         self._require_model()
         share = self.head_shares_["ridge"]
-        if not share and self._heads:
-            return self._predict_values(X, mask, self._heads)
+        if not share and self._logistic:
+            return self._predict_values(X, mask, self._logistic)
         scores = share * self.scale_ * class_scores(self._predict_values(X, mask))
-        return scores + self._predict_values(X, mask, self._heads) if self._heads else scores
+        return scores + self._predict_values(X, mask, self._logistic) if self._logistic else scores
 
     def decision_function(self, X: Any, mask: Any = None) -> FloatArray:
         """Scores of the classes (n, K); for two classes their difference, (n,)."""

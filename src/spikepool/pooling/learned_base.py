@@ -30,7 +30,7 @@ from spikepool.pooling.learning_rows import (
     split_layers,
 )
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import Pooling, RulePooling
+from spikepool.pooling.registry import Part, Pooling, RulePooling
 from spikepool.pooling.row_functions import EncodedRows, FeatureRows, ValueRows, WeightRows
 from spikepool.pooling.saving import Portable
 from spikepool.pooling.selection import (
@@ -197,7 +197,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         score : callable
             ``score(values, rows)``: score of rows, given predicted values and their numbers.
         average : callable, optional
-            :func:`spikepool.pooling.heads.average_heads`, for layers that are screened.
+            :func:`spikepool.pooling.logistic.average_layers`, for layers that are screened.
         """
         options, seed = self._options(), self._seed()
         last = list(sources)[-1]
@@ -242,14 +242,14 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             given = (tuple(sources), rows_of, task)
             averaged = average(*given, options, over_tasks, self.progress) if screened and average else None
             if averaged:
-                task, choice, heads = averaged
-                return Comparison(sources, task, choice, rows_of, streamed, heads)
+                task, choice, mixture = averaged
+                return Comparison(sources, task, choice, rows_of, streamed, mixture)
             choice = compare(*given, names, row_score, options, over_tasks, self.progress, screened=screened)
         return Comparison(sources, task, choice, rows_of, streamed)
 
     def _finish(self, comparison: Comparison, Y: FloatArray, weights: FloatArray) -> None:
         """Fit the ridges in use on all rows, and set the attributes."""
-        if comparison.streamed and comparison.heads is None:
+        if comparison.streamed and comparison.mixture is None:
             total = float(comparison.task.weights.sum())
             comparison = replace(
                 comparison, choice=self._fit_all(comparison.choice, comparison.sources, Y, weights, total)
@@ -274,7 +274,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         sink = None if self.sink == "auto" else bool(self.sink)
         shares = weights / weights.sum()
         learning = LearningRows(part, shares, int(self.n_components), sink, len(rows) < source.n)
-        for name in ("_parts", "_heads"):  # of an earlier fit
+        for name in ("_parts", "_logistic"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
         self._pooling = poolings()[self.pooling].fit(learning, Y[rows], weights, np.arange(len(rows)), options)
@@ -312,7 +312,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         choice, best = comparison.choice, comparison.choice.best
         source = comparison.sources[best.layer]
         rows = comparison.rows_of(best.layer)
-        self._parts = tuple((weight, fit.layer, fit.pooling, fit.ridge) for weight, fit in choice.parts)
+        self._parts = tuple(Part(weight, fit.layer, fit.pooling, fit.ridge) for weight, fit in choice.parts)
         self._pooling, self._ridge = best.pooling, best.ridge
         self.layers_ = tuple(comparison.sources)
         self.layer_ = best.layer
@@ -343,7 +343,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
     def keep_layers(self) -> None:
         """Forget the layers that neither predict nor are those of `transform`: they need not be passed any more."""
-        used = {self.layer_, *(layer for _, layer, _, _ in (*self._parts, *getattr(self, "_heads", ())))}
+        used = {self.layer_, *(part.layer for part in (*self._parts, *getattr(self, "_logistic", ())))}
         self.layers_ = tuple(layer for layer in self.layers_ if layer in used)
 
     def _learning_limit(self, source: TokenInput) -> int:
@@ -418,16 +418,14 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         self._require_model()
         given = self._parts if given is None else given
         if isinstance(X, EncodedRows):
-            blocks = {layer: X.block(layer) for _, layer, _, _ in given}
-            each = [
-                w * fit.predict(FeatureRows(pooling, self.empty)(blocks[layer], 0)) for w, layer, pooling, fit in given
-            ]
+            blocks = {part.layer: X.block(part.layer) for part in given}
+            each = [p.weight * p.model.predict(FeatureRows(p.pooling, self.empty)(blocks[p.layer], 0)) for p in given]
             return np.asarray(sum(each[1:], each[0]))
-        wanted = tuple(dict.fromkeys(layer for _, layer, _, _ in given))
+        wanted = tuple(dict.fromkeys(part.layer for part in given))
         total: FloatArray | None = None
         for layer, source in self._sources(X, mask, wanted).items():
-            parts = tuple((w, pooling, fit) for w, of_layer, pooling, fit in given if of_layer == layer)
-            width = len(parts[0][2].intercept)
+            parts = tuple(part for part in given if part.layer == layer)
+            width = len(parts[0].model.intercept)
             values = map_rows(source, ValueRows(parts, self.empty), width, "predicting", self.progress)
             total = values if total is None else total + values
         assert total is not None

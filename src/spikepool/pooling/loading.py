@@ -14,7 +14,7 @@ from spikepool.kit.arrays import AnyArray
 from spikepool.kit.files import read_file, regular_file
 from spikepool.kit.memory import require_memory
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
-from spikepool.pooling.registry import SAVED, FunctionPooling
+from spikepool.pooling.registry import SAVED, FunctionPooling, Part
 from spikepool.pooling.saving import ARRAYS, FORMAT, STRUCTURE, VERSION, content_digest
 from spikepool.pooling.selection import poolings
 
@@ -79,7 +79,7 @@ def _check_fitted(estimator: Any) -> None:
     scale: Any = getattr(estimator, "scale_", 1.0)  # unused where only logistic regressions predict
     if type(scale) not in (int, float) or not np.isfinite(scale):
         raise ModelFormatError("the scale of the model is not a finite number", scale, "Save the model again")
-    if any(isinstance(pooling, FunctionPooling) for _, _, pooling, *_ in estimator._parts):
+    if any(isinstance(part.pooling, FunctionPooling) for part in estimator._parts):
         return  # a function of the user's may refuse tokens that it does not know
     T, d = estimator.n_positions_, estimator._d
     if estimator.table is not None:
@@ -142,10 +142,12 @@ def load(folder: Any) -> Any:
     try:
         arrays = safetensors.load(data)
         estimator = kinds[content["class"]](**{k: _made(v, arrays) for k, v in content["parameters"].items()})
-        for name, value in content["attributes"].items():
+        for given, value in content["attributes"].items():
+            name = "_logistic" if given == "_heads" else given  # as it was called before
             if hasattr(type(estimator), name):
                 raise ModelFormatError("an attribute of the model is a name of its class", name, "Do not use it")
-            setattr(estimator, name, _made(value, arrays))
+            made = _made(value, arrays)
+            setattr(estimator, name, tuple(Part(*p) for p in made) if name in ("_parts", "_logistic") else made)
         _check_numbers(arrays, content)
         _check_fitted(estimator)
     except ModelFormatError:

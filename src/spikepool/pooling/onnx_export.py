@@ -17,7 +17,7 @@ from spikepool.errors import InvalidInputError, require
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.files import replacing_file
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import CovariancePooling, MaxPooling, RulePooling, SpreadPooling
+from spikepool.pooling.registry import CovariancePooling, MaxPooling, Part, RulePooling, SpreadPooling
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.token_space import TokenSpace
 
@@ -222,15 +222,16 @@ def _sequence_values(pooling: SequencePooling, coef: FloatArray, g: Graph, token
 def _values(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> str:
     """Predicted values (n, k) of the ridges: the weighted sum over the stack."""
     total, intercept = "", 0.0
-    for weight, layer, pooling, ridge in estimator._parts:
-        intercept = intercept + weight * ridge.intercept
-        part = _linear(pooling, weight * ridge.coef, g, layers[layer], mask)
-        total = g.op("Add", total, part) if total else part
+    for part in estimator._parts:
+        intercept = intercept + part.weight * part.model.intercept
+        values = _linear(part, g, layers, mask)
+        total = g.op("Add", total, values) if total else values
     return g.op("Add", total, g.const(intercept))
 
 
-def _linear(pooling: Any, coef: FloatArray, g: Graph, tokens: Tokens, mask: str) -> str:
-    """Features times coefficients; zeros for a row without tokens."""
+def _linear(part: Part, g: Graph, layers: dict[Any, Tokens], mask: str) -> str:
+    """Features times weighted coefficients; zeros for a row without tokens."""
+    pooling, coef, tokens = part.pooling, part.weight * part.model.coef, layers[part.layer]
     if isinstance(pooling, SequencePooling):
         values = _sequence_values(pooling, coef, g, tokens)
     else:
@@ -238,7 +239,7 @@ def _linear(pooling: Any, coef: FloatArray, g: Graph, tokens: Tokens, mask: str)
     return g.op("Mul", values, g.cast(g.op("Greater", g.total(g.cast(mask), 1), g.const(0.5))))
 
 
-def head_graph(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> list[Any]:
+def output_graph(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> list[Any]:
     """Add the linear models on the tokens of each layer; returns the outputs of the graph."""
     helper, kinds = g.onnx.helper, g.onnx.TensorProto
     values = _values(estimator, g, layers, mask) if estimator._parts else ""
@@ -248,9 +249,9 @@ def head_graph(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -
         if values:
             scores = g.op("Concat", g.op("Neg", values), values, axis=1) if K == 2 else values
             total = g.op("Mul", scores, g.const(estimator.head_shares_["ridge"] * estimator.scale_))
-        for weight, layer, pooling, fit in estimator._heads:
-            part = _linear(pooling, weight * fit.coef, g, layers[layer], mask)
-            total = g.op("Add", total, g.op("Add", part, g.const(weight * fit.intercept)))
+        for part in estimator._logistic:
+            constant = g.const(part.weight * part.model.intercept)
+            total = g.op("Add", total, g.op("Add", _linear(part, g, layers, mask), constant))
         g.nodes.append(helper.make_node("Softmax", [total], ["probabilities"], axis=1))
         g.nodes.append(helper.make_node("ArgMax", [total], ["label"], axis=1, keepdims=0))
         outputs = [
@@ -308,7 +309,7 @@ def write_onnx(estimator: Any, path: Any, *, overwrite: bool = False) -> Path:
                 mask = g.op("And", "mask", seen)
             x = g.op("Gather", g.const(E), inside, axis=0)
         layers[layer] = Tokens(g, x, mask)
-    outputs = head_graph(estimator, g, layers, mask)
+    outputs = output_graph(estimator, g, layers, mask)
     inputs = [
         helper.make_tensor_value_info("tokens", kind, shape),
         helper.make_tensor_value_info("mask", kinds.BOOL, ["n", "T"]),

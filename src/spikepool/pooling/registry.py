@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,15 @@ class Pooling(Protocol):
 
     def feature_names(self, d: int) -> list[str]:
         """Names of the features for tokens of `d` features."""
+
+
+class Part(NamedTuple):
+    """A term of a prediction: a weight, and a linear model on the features of a pooling in a layer."""
+
+    weight: float
+    layer: Any
+    pooling: Pooling
+    model: Any  # a RidgeFit or LogisticFit
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from spikepool.data.map_merge import ChunkFunction, map_chunks
 from spikepool.data.tokens import Block
 from spikepool.data.writing import check_output
 from spikepool.kit.arrays import BoolArray, FloatArray
-from spikepool.pooling.registry import FunctionPooling, Pooling
+from spikepool.pooling.registry import FunctionPooling, Part, Pooling
 from spikepool.pooling.selection import poolings
 from spikepool.pooling.sequence import SequencePooling
 
@@ -59,21 +59,20 @@ class FeatureRows:
 
 @dataclass(frozen=True, eq=False)
 class ValueRows:
-    """The sum of what ridges (or other heads) on several poolings predict, each with its weight."""
+    """The sum of what ridges or logistic regressions on several poolings predict, each with its weight."""
 
-    parts: tuple[tuple[float, Pooling, Any], ...]
+    parts: tuple[Part, ...]
     empty: str
 
     @property
     def trims(self) -> bool:
         """Whether padding may be cut off."""
-        return all(FeatureRows(pooling, self.empty).trims for _, pooling, _ in self.parts)
+        return all(FeatureRows(part.pooling, self.empty).trims for part in self.parts)
 
     def __call__(self, block: Block, start: int) -> FloatArray:
         """(b, k) for a block whose first row is number `start`."""
         features = [
-            weight * ridge.predict(FeatureRows(pooling, self.empty)(block, start))
-            for weight, pooling, ridge in self.parts
+            part.weight * part.model.predict(FeatureRows(part.pooling, self.empty)(block, start)) for part in self.parts
         ]
         return np.asarray(sum(features[1:], features[0]))
 

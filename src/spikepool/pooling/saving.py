@@ -23,8 +23,8 @@ import numpy as np
 from spikepool.data.targets import MODEL_FILE, MODEL_FORMAT, check_target
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.files import making_parents, replacing_folder
-from spikepool.pooling.heads import LogisticFit
 from spikepool.pooling.learned_report import Candidate, ClassScores
+from spikepool.pooling.logistic import LogisticFit
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import SAVED, FunctionPooling, saved
 from spikepool.pooling.sequence import SequencePooling

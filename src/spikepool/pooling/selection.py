@@ -177,8 +177,8 @@ class Comparison:
         Learning rows of a layer.
     streamed : bool
         Whether there are more rows than the learning rows.
-    heads : Heads or None
-        Of screened layers: the logistic heads that predict.
+    mixture : Mixture or None
+        Of screened layers: the logistic regressions that predict.
     """
 
     sources: dict[Any, TokenInput]
@@ -186,7 +186,7 @@ class Comparison:
     choice: Choice
     rows_of: Callable[[Any], LearningRows]
     streamed: bool
-    heads: Any = None
+    mixture: Any = None
 
 
 def fit_candidate(

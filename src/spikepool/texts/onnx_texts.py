@@ -15,7 +15,7 @@ import numpy as np
 from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, ModelFormatError, require
 from spikepool.kit.files import replacing_file
-from spikepool.pooling.onnx_export import OPSET, Graph, Tokens, head_graph, save_graph
+from spikepool.pooling.onnx_export import OPSET, Graph, Tokens, output_graph, save_graph
 from spikepool.texts.bert import BertEncoder, bert_states
 from spikepool.texts.encoders import OnnxEncoder
 
@@ -44,7 +44,7 @@ def write_text_onnx(model: Any, encoder: Any, path: Any, *, overwrite: bool = Fa
     head = model.pooling_
     names = head.layers_ if head.layers_ != (None,) else (None,)
     tokens = {name: Tokens(g, state, mask) for name, state in zip(names, states, strict=True)}
-    outputs = head_graph(head, g, tokens, mask)
+    outputs = output_graph(head, g, tokens, mask)
     info = g.onnx.helper.make_tensor_value_info
     ids = [info(name, g.onnx.TensorProto.INT64, ["n", "T"]) for name in ("input_ids", "attention_mask")]
     properties = {"encoder_sha256": str(model.encoder_sha256_), "max_tokens": str(model.max_tokens)}

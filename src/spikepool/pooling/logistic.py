@@ -1,4 +1,4 @@
-r"""Logistic heads beside the ridge: class scores that are added, with weights found on rows left out.
+r"""Logistic regressions beside the ridge: class scores that are added, with weights found on rows left out.
 
 Ridge compares poolings in closed form, but a logistic regression on the features it chose is often the better
 classifier, most of all where classes are many. The scores f_c of the ridge, of logistic regression on the chosen
@@ -10,8 +10,8 @@ the f_c of row i being those of fits without its fold. The ridge predicts alone 
 the out-of-fold log-likelihood by one standard error, and the mean's own scores (ridge and logistic regression on the
 mean) are used alone where all others together do not raise theirs by one.
 
-Where several layers are screened (:func:`average_heads`), there is no ridge. Strongly penalised logistic regressions on
-the queries of the middle layers are averaged with equal weights, which few rows cannot overfit:
+Where several layers are screened (:func:`average_layers`), there is no ridge. Strongly penalised logistic regressions
+on the queries of the middle layers are averaged with equal weights, which few rows cannot overfit:
 
     p = softmax(a·(1/m) Σ_c f_c),      a = argmax Σ_i w_i [log p(y_i | x_i) + (r/n)²(1/K) Σ_k log p(k | x_i)],
 
@@ -39,7 +39,7 @@ from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
 from spikepool.pooling.learned_report import Candidate
 from spikepool.pooling.learning_rows import LearningRows
-from spikepool.pooling.registry import Pooling, RulePooling
+from spikepool.pooling.registry import Part, Pooling, RulePooling
 from spikepool.pooling.selection import (
     ERRORS_REQUIRED,
     SCREENED,
@@ -54,18 +54,18 @@ from spikepool.pooling.stacking import fit_scale, paired
 from spikepool.ridge.folds import Standardised
 from spikepool.ridge.gcv import RidgeFit
 
-# Screened heads: inverse penalty times the number of features, r, rows that are left out in all (with many rows some
+# Screened layers: inverse penalty times the number of features, r, rows that are left out in all (with many rows some
 # folds only train), and the standard errors of likelihood that the mean needs to join. Chosen on tweets (emotion,
 # offence, irony, hate, topic) and 20 classes of banking77; see docs/benchmarks/choose.md.
 STRENGTH, RANDOM_ROWS, ROWS_LEFT_OUT, ERRORS_TO_JOIN = 3.0, 16.0, 300, 2.0
-# Classes beyond which heads are weighed, not averaged, and the strength of queries there: with the 150 classes of
+# Classes beyond which they are weighed, not averaged, and the strength of queries there: with the 150 classes of
 # clinc150 the average loses 3 points to logistic regression on the mean. Chosen on a half of banking77 and of clinc150.
 MOST_CLASSES, MANY_STRENGTH = 30, 30.0
 # Inverse penalty on standardised features: scikit-learn's default.
 INVERSE_PENALTY, STEPS, TOLERANCE = 1.0, 200, 1e-3
-# Rows times features (at most the rows) times classes beyond which a head would take longer than comparing poolings.
+# Rows times features (at most the rows) times classes beyond which one would take longer than comparing poolings.
 MOST_WORK = 6e8
-# Largest size of the features of a head, in single precision.
+# Largest size of its features, in single precision.
 MOST_BYTES = 2**29
 # Added to the products of rows, relative to their size: the rounding of single precision, or a power of ten more.
 ROUNDING = 1e-6
@@ -149,24 +149,20 @@ def _square_root(gram: FloatArray) -> FloatArray:
             added *= 10
 
 
-# Weight, layer, pooling and fit of a head.
-Head = tuple[float, Any, Pooling, LogisticFit]
-
-
-def head_rows(features: int, classes: int, folds: int) -> int:
-    """Rows on which a head costs no more than the comparison of heads, and whose features fit into memory."""
+def logistic_rows(features: int, classes: int, folds: int) -> int:
+    """Rows on which a logistic regression costs no more than the comparison, and whose features fit into memory."""
     return int(min((folds + 1) * MOST_WORK / (features * classes), MOST_BYTES / (4 * features)))
 
 
 @dataclass(frozen=True, eq=False)
-class Heads:
-    """Weight of the ridge's scores, the logistic heads with theirs, and out-of-fold probabilities (n, K).
+class Mixture:
+    """Weight of the ridge's scores, the logistic regressions with theirs, and out-of-fold probabilities (n, K).
 
     `mean` says that the mean is used alone after all.
     """
 
     ridge: float
-    parts: tuple[Head, ...]
+    parts: tuple[Part, ...]
     values: FloatArray
     mean: bool = False
 
@@ -177,12 +173,12 @@ def two_classes_everywhere(codes: IntArray, folds: IntArray) -> bool:
 
 
 def too_large(rows: LearningRows, pooling: Pooling, K: int) -> bool:
-    """Whether a head on the features of these rows would take too long."""
+    """Whether logistic regression on the features of these rows would take too long."""
     n, width = rows.source.n, len(pooling.feature_names(rows.source.d))
     return n * min(n, width) * K > MOST_WORK or 4 * n * width > MOST_BYTES
 
 
-def logistic_head(
+def fit_logistic(
     rows: LearningRows,
     pooling: Pooling,
     without: Sequence[Pooling],
@@ -201,8 +197,8 @@ def logistic_head(
 
     def one_fold(k: int) -> tuple[IntArray, FloatArray]:
         train, test = np.flatnonzero(task.folds != k), np.flatnonzero(task.folds == k)
-        head = logistic(without[k]) if without else whole
-        return test, head.scores(train, test, codes, K)
+        one = logistic(without[k]) if without else whole
+        return test, one.scores(train, test, codes, K)
 
     left_out = np.zeros((len(codes), K))
     for test, scores in over(one_fold, int(task.folds.max()) + 1):
@@ -217,17 +213,17 @@ def screened_strength(pooling: Pooling, K: int) -> float | None:
     return None if pooling.name == "mean" else MANY_STRENGTH
 
 
-def average_heads(
+def average_layers(
     layers: Sequence[Any],
     rows_of: Callable[[Any], LearningRows],
     task: Task,
     options: Options,
     over: Callable[..., list[Any]],
     progress: bool | None = None,
-) -> tuple[Task, Choice, Heads] | None:
-    """Queries of the middle layers and the mean of the last: the rows left out, what predicts, and its heads.
+) -> tuple[Task, Choice, Mixture] | None:
+    """Queries of the middle layers and the mean of the last: the rows left out, the choice, and the mixture.
 
-    None where a head would be too large, or nothing can be judged. Parameters as
+    None where one would be too large, or nothing can be judged. Parameters as
     :func:`spikepool.pooling.selection.compare`.
     """
     spec, last = poolings()[SCREENED], layers[-1]
@@ -258,31 +254,31 @@ def average_heads(
                 *without, pooling = over(learned, used + 1)
             if too_large(rows, pooling, K):
                 return None
-            head = logistic_head(rows, pooling, without, task, codes, K, over, screened_strength(pooling, K))
-            fitted.append((layer, pooling, *head))
+            fit = fit_logistic(rows, pooling, without, task, codes, K, over, screened_strength(pooling, K))
+            fitted.append((layer, pooling, *fit))
             bar.advance()
     here = folds >= 0
 
     def scaled(shares: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Scaled weights of the heads, and the logarithms of the probabilities of their sum."""
+        """Scaled weights, and the logarithms of the probabilities of their sum."""
         total = np.tensordot(shares, np.stack([scores for *_, scores in fitted]), axes=1)
         a = fit_scale(total[here], codes[here], weights[here], RANDOM_ROWS**2 / here.sum())
         return a * shares, np.asarray(log_softmax(a * total, axis=1))
 
     at = np.arange(len(codes)), codes
     count = len(fitted)
-    single_heads = np.eye(count)
+    single_ones = np.eye(count)
     if many:
         shares = score_weights([scores[here] for *_, scores in fitted], codes[here], weights[here])
-        v, logs = scaled(shares if shares.any() else single_heads[0])
+        v, logs = scaled(shares if shares.any() else single_ones[0])
     else:
         v, logs = scaled(np.r_[0.0, np.full(count - 1, 1 / (count - 1))])
-        for other in (np.full(count, 1 / count), single_heads[0]):
+        for other in (np.full(count, 1 / count), single_ones[0]):
             u, others = scaled(other)
             gain, error = paired(others[at] - logs[at], weights, task.clusters)
             if gain > ERRORS_TO_JOIN * error:
                 v, logs = u, others
-    alone = [scaled(head)[1] for head in single_heads]
+    alone = [scaled(one)[1] for one in single_ones]
     right = [(one.argmax(axis=1) == codes) * 1.0 for one in alone]
     level = task.Y * 0 + weights @ task.Y / weights.sum()
 
@@ -303,7 +299,7 @@ def average_heads(
     best = single(int(min(parts, key=lambda c: table[c].loss)))
     gain, error = paired((logs.argmax(axis=1) == codes) - right[0], weights, task.clusters)
     choice = Choice((), best, single(0), _targets(logs), table, gain, error, "average")
-    return task, choice, Heads(0.0, tuple((float(v[c]), *fitted[c][:3]) for c in parts), np.exp(logs))
+    return task, choice, Mixture(0.0, tuple(Part(float(v[c]), *fitted[c][:3]) for c in parts), np.exp(logs))
 
 
 def _targets(logs: FloatArray) -> FloatArray:
@@ -311,7 +307,7 @@ def _targets(logs: FloatArray) -> FloatArray:
     return np.asarray(2 * np.exp(logs[:, 1:] if logs.shape[1] == 2 else logs) - 1)
 
 
-def mix_heads(
+def mix_logistic(
     choice: Choice,
     rows_of: Callable[[Any], LearningRows],
     task: Task,
@@ -319,8 +315,8 @@ def mix_heads(
     ridge: FloatArray,
     mean_ridge: FloatArray,
     over: Callable[..., list[Any]],
-) -> Heads:
-    """Fit logistic heads on the features of the best candidate and on the mean, and weigh them beside the ridge.
+) -> Mixture:
+    """Fit logistic regressions on the features of the best candidate and on the mean, and weigh them beside the ridge.
 
     Parameters
     ----------
@@ -351,13 +347,13 @@ def mix_heads(
         rows = rows_of(layer)
         if too_large(rows, pooling, K):
             continue
-        fit, left_out = logistic_head(rows, pooling, without, task, codes, K, over)
+        fit, left_out = fit_logistic(rows, pooling, without, task, codes, K, over)
         used.append((layer, pooling))
         fits.append(fit)
         scores.append(left_out)
     weights = task.judging
     if not weights.any():
-        return Heads(1.0, (), np.asarray(softmax(ridge, axis=1)))
+        return Mixture(1.0, (), np.asarray(softmax(ridge, axis=1)))
 
     def mixed(scores: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
         v = score_weights(scores, codes, weights)
@@ -369,14 +365,14 @@ def mix_heads(
         gain, error = paired(gains, weights, task.clusters)
         return gain > ERRORS_REQUIRED * error
 
-    def chosen(ridge: FloatArray, scores: Sequence[FloatArray], keep: Sequence[int]) -> tuple[FloatArray, Heads]:
+    def chosen(ridge: FloatArray, scores: Sequence[FloatArray], keep: Sequence[int]) -> tuple[FloatArray, Mixture]:
         """The ridge beside logistic regression on the poolings `keep`, or alone."""
         v, total = mixed([ridge, *scores])
         if not better(total, ridge):
-            return ridge, Heads(1.0, (), np.asarray(softmax(ridge, axis=1)))
-        heads = zip(v[1:], keep, strict=True)
-        parts = tuple((float(w), *used[c], fits[c]) for w, c in heads if w > 0)
-        return total, Heads(float(v[0]), parts, np.asarray(softmax(total, axis=1)))
+            return ridge, Mixture(1.0, (), np.asarray(softmax(ridge, axis=1)))
+        weighted = zip(v[1:], keep, strict=True)
+        parts = tuple(Part(float(w), *used[c], fits[c]) for w, c in weighted if w > 0)
+        return total, Mixture(float(v[0]), parts, np.asarray(softmax(total, axis=1)))
 
     total, shares = chosen(ridge, scores, range(len(used)))
     if best is mean:

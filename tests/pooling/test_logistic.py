@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 
 import spikepool as sp
 from spikepool.data.folds import balanced_rows, seen_elsewhere
-from spikepool.pooling import heads
-from spikepool.pooling.heads import LogisticFeatures, head_rows
+from spikepool.pooling import logistic
 from spikepool.pooling.learned_report import BY_LIKELIHOOD
+from spikepool.pooling.logistic import LogisticFeatures, logistic_rows
 
 
 def many_classes(n: int, seed: int, K: int = 12, T: int = 6, d: int = 30) -> tuple[np.ndarray, np.ndarray]:
@@ -22,8 +22,8 @@ def many_classes(n: int, seed: int, K: int = 12, T: int = 6, d: int = 30) -> tup
 @pytest.mark.parametrize("F", [10, 200])
 def test_scores_are_those_of_logistic_regression_on_standardised_features(F, monkeypatch):
     """F = 200 > n is worked out in the row space, F = 10 is not; single precision leaves .003 of scores up to 4."""
-    monkeypatch.setattr(heads, "TOLERANCE", 1e-6)
-    monkeypatch.setattr(heads, "STEPS", 2000)
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(logistic, "STEPS", 2000)
     rng = np.random.default_rng(0)
     n, K = 60, 3
     C = (rng.normal(size=(n, F)) * rng.uniform(0.5, 2, F) + 3).astype(np.float32)
@@ -58,7 +58,7 @@ def test_constant_features_have_a_row_space():
 def test_heads_are_fitted_to_all_rows_beyond_the_comparison():
     X, y = many_classes(900, 0)
     fitted = sp.LearnedPoolingClassifier(max_samples=300).fit(X, y)
-    (part,) = [part for part in fitted._heads if part[2].name == "mean"]
+    (part,) = [part for part in fitted._logistic if part[2].name == "mean"]
     share, _, _, head = part
     assert share > 0
     C = X.mean(axis=1)
@@ -70,9 +70,9 @@ def test_heads_are_fitted_to_all_rows_beyond_the_comparison():
     # with less memory the head is fitted to fewer rows
     sources, _ = fitted._read(X, y, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heads, "MOST_BYTES", 4 * 30 * 350)  # 350 rows of 30 features
-        assert head_rows(30, 12, 4) == 350
-        ((_, _, _, bounded),) = fitted._heads_on_all((part,), sources, y, np.ones(900))
+        patch.setattr(logistic, "MOST_BYTES", 4 * 30 * 350)  # 350 rows of 30 features
+        assert logistic_rows(30, 12, 4) == 350
+        ((_, _, _, bounded),) = fitted._logistic_on_all((part,), sources, y, np.ones(900))
     rows = balanced_rows(y, np.ones(900), 350, fitted._seed())
     direct = LogisticFeatures(C.astype(np.float32)[rows], np.ones(350)).fit(y[rows], 12)
     np.testing.assert_allclose(bounded.coef, direct.coef, atol=1e-3)
@@ -119,8 +119,8 @@ def test_heads_of_two_layers_are_named_saved_and_exported(tmp_path):
     X = {"a": A * np.geomspace(1, 8, d), "b": B * np.geomspace(1, 8, d)}
     fitted = sp.LearnedPoolingClassifier().fit(X, y)
     assert fitted.layer_ == "a"
-    assert {part[1] for part in fitted._heads} == {"a", "b"}
-    assert len(fitted.head_shares_) == 1 + len(fitted._heads)
+    assert {part[1] for part in fitted._logistic} == {"a", "b"}
+    assert len(fitted.head_shares_) == 1 + len(fitted._logistic)
     expected = fitted.predict_proba(X)
     fitted.save(tmp_path / "model")
     np.testing.assert_allclose(sp.load(tmp_path / "model").predict_proba(X), expected, atol=1e-12)
