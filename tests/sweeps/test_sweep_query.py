@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("xarray", reason="the sweep extra is not installed")
+xr = pytest.importorskip("xarray", reason="the sweep extra is not installed")
 
-import spikepool as sp
+import spikepool as sp  # noqa: E402
+from spikepool.sweeps import query  # noqa: E402
 
 MODEL = sp.QueryModel(d=40, N=160, T=8, L=2, mu=2.0, nu=1.2)
 
@@ -43,9 +44,44 @@ def test_a_cell_that_fails_keeps_its_error():
 def test_bad_sweeps_are_refused():
     with pytest.raises(sp.InvalidInputError, match="not a field"):
         sp.sweep(MODEL, R=[1, 2])
-    with pytest.raises(sp.InvalidInputError, match="does not take store"):
-        sp.sweep(MODEL, beta=[0.5], store="runs.zarr")
+    with pytest.raises(sp.InvalidInputError, match="does not take workers"):
+        sp.sweep(MODEL, beta=[0.5], workers=2)
     with pytest.raises(sp.ShapeError, match="empty"):
         sp.sweep(MODEL, beta=[])
     with pytest.raises(sp.SizeError):
         sp.sweep(MODEL, L=[2, 9])
+
+
+def test_a_stored_sweep_continues_where_it_was_interrupted(tmp_path, monkeypatch):
+    """The same numbers, from finished combinations that are not computed again; a damaged one is."""
+    fields = {"beta": [0.5, 1.0, 1.5], "nu": [1.0, 1.5]}
+    whole = sp.sweep(MODEL, trials=3, seed=5, **fields)
+    store, computed = tmp_path / "q", []
+    simulated = query._simulated
+
+    def until(last):
+        def count(model, trials, seed):
+            computed.append((model.beta, model.nu))
+            if len(computed) == last:
+                raise KeyboardInterrupt
+            return simulated(model, trials, seed)
+
+        return count
+
+    monkeypatch.setattr(query, "_simulated", until(4))
+    with pytest.raises(KeyboardInterrupt):
+        sp.sweep(MODEL, trials=3, seed=5, store=store, **fields)
+    assert len(list((store / "cells").iterdir())) == 3
+    (store / "cells" / "1.json").write_bytes((store / "cells" / "1.json").read_bytes()[:40])
+    monkeypatch.setattr(query, "_simulated", until(0))
+    computed.clear()
+    xr.testing.assert_identical(sp.sweep(MODEL, trials=3, seed=5, store=store, **fields), whole)
+    assert computed == [(0.5, 1.5), (1.0, 1.5), (1.5, 1.0), (1.5, 1.5)]
+    with pytest.raises(sp.SpecMismatchError, match="other arguments"):
+        sp.sweep(MODEL, trials=3, seed=6, store=store, **fields)
+    with pytest.raises(sp.InvalidInputError, match="cannot be continued"):
+        sp.sweep(MODEL.replace(kernel=np.exp), trials=0, store=tmp_path / "other", **fields)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    with pytest.raises(sp.SpecMismatchError, match="other files"):
+        sp.sweep(MODEL, trials=0, store=tmp_path / "mine", **fields)

@@ -1,19 +1,29 @@
-"""Sweeps of a query model: predictions and simulations over any of its fields."""
+"""Sweeps of a query model: predictions and simulations over any of its fields.
+
+A store is a folder with what is swept (``query.json``) and one file for each finished combination (``cells/7.json``).
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import fields as dataclass_fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
+from spikepool import __version__
+from spikepool.data.locations import is_url
+from spikepool.errors import InvalidInputError, ShapeError, SpecMismatchError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.progress import Progress
 from spikepool.kit.showing import standard_error
 from spikepool.model import QueryModel
+from spikepool.sweeps.folders import Folder, as_folder
+from spikepool.sweeps.lease import LEASE_SECONDS, exclusive
 from spikepool.world.tokens import child_seed
 
 if TYPE_CHECKING:
@@ -32,7 +42,9 @@ def sweep_query(
     *,
     trials: int = 0,
     seed: int = 0,
+    store: str | Path | None = None,
     progress: bool | None = None,
+    lease: float = LEASE_SECONDS,
 ) -> xr.Dataset:
     """Predict, and simulate where `trials` is not 0, over every combination of fields of a query model.
 
@@ -45,6 +57,10 @@ def sweep_query(
         from label to kernel.
     trials, seed : int
         Draws for every combination, and their root seed. Combination i, trial j draws from the child (i, j) of it.
+    store : path or URL, optional
+        Folder for the results. Run again with the same arguments, the sweep computes only what is missing or damaged.
+    progress, lease : optional
+        As in :func:`spikepool.sweep`.
 
     Returns
     -------
@@ -77,15 +93,27 @@ def sweep_query(
     models = [model.replace(**changes) for changes in combinations]  # bad values are refused before any work
     statistics = ("alignment_mean", "alignment_se", "eigenvalue_mean", "eigenvalue_se") if trials else ()
     columns: dict[str, list[Any]] = {name: [] for name in (*NUMBERS, *statistics, "detectable", "caution", "error")}
-    with Progress(len(models), "sweeping", show=progress) as bar:
+    with ExitStack() as held:
+        cells, still_ours = None, None
+        if store is not None:
+            folder = as_folder(store if is_url(store) else Path(store).expanduser().absolute())
+            still_ours = held.enter_context(exclusive(folder, lease))
+            spec = {name: list(axis) for name, axis in axes.items()} | {"model": _named(model, axes)}
+            cells = Cells(folder, {**spec, "trials": trials, "seed": seed, "spikepool": __version__}, set(columns))
+        bar = held.enter_context(Progress(len(models), "sweeping", show=progress))
         for i, one in enumerate(models):
-            row = dict.fromkeys(columns, np.nan) | {"detectable": False, "caution": "", "error": ""}
-            try:
-                row |= _predicted(one)
-                if trials:
-                    row |= _simulated(one, trials, child_seed(root, i))
-            except SpikepoolError as err:
-                row["error"] = str(err)
+            row = None if cells is None else cells.read(i)
+            if row is None:
+                row = dict.fromkeys(columns, np.nan) | {"detectable": False, "caution": "", "error": ""}
+                try:
+                    row |= _predicted(one)
+                    if trials:
+                        row |= _simulated(one, trials, child_seed(root, i))
+                except SpikepoolError as err:
+                    row["error"] = str(err)
+                if cells is not None and still_ours is not None:
+                    still_ours()
+                    cells.write(i, row)
             for name, column in columns.items():
                 column.append(row[name])
             bar.advance()
@@ -94,6 +122,58 @@ def sweep_query(
         coords={name: [x if x is not None else "none" for x in axis] for name, axis in axes.items()},
         attrs={"seed": seed, "trials": trials, **{n: str(getattr(model, n)) for n in FIELDS if n not in axes}},
     )
+
+
+def _named(model: QueryModel, axes: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
+    """The model's fields as text; functions have none that stays the same."""
+    for kernel in (model.kernel, *axes.get("kernel", {}).values()):
+        if not isinstance(kernel, str):
+            raise InvalidInputError(
+                "a sweep over a function as kernel cannot be continued later", kernel, "Use a named kernel, or no store"
+            )
+    return {name: repr(getattr(model, name)) for name in FIELDS if name not in axes}
+
+
+class Cells:
+    """The finished combinations of a stored sweep.
+
+    Parameters
+    ----------
+    folder : Folder
+        The store.
+    spec : dict
+        What is swept; a store of another one is refused.
+    columns : set of str
+        Names of a complete row.
+    """
+
+    def __init__(self, folder: Folder, spec: dict[str, Any], columns: set[str]) -> None:
+        self.folder, self.columns = folder, columns
+        text = json.dumps(spec, sort_keys=True, default=repr).encode()
+        (before,) = folder.read(["query.json"])
+        if before is None:
+            if folder.names():
+                raise SpecMismatchError(f"{folder} holds other files", remedy="Choose a new or empty folder")
+            folder.write("query.json", text)
+        elif before != text:
+            raise SpecMismatchError(
+                f"the store {folder} was made from other arguments",
+                before.decode(errors="replace"),
+                "Choose another store",
+            )
+
+    def read(self, index: int) -> dict[str, Any] | None:
+        """The row of a combination; None where it is missing or damaged."""
+        (content,) = self.folder.read([f"cells/{index}.json"])
+        try:
+            row = None if content is None else json.loads(content)
+        except ValueError:
+            return None
+        return row if isinstance(row, dict) and set(row) == self.columns else None
+
+    def write(self, index: int, row: dict[str, Any]) -> None:
+        """Keep the row of a combination."""
+        self.folder.write(f"cells/{index}.json", json.dumps(row).encode())
 
 
 def _predicted(model: QueryModel) -> dict[str, Any]:

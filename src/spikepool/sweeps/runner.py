@@ -55,8 +55,8 @@ def sweep(
     Parameters
     ----------
     model : SequenceModel or QueryModel
-        The fields that do not vary. A query model has its weights in its kernel and takes `trials`, `seed`, `progress`
-        and its own fields (``beta=[...], nu=[...], L=[...]``) alone; see
+        The fields that do not vary. A query model has its weights in its kernel and takes `trials`, `seed`, `store`,
+        `progress` and its own fields (``beta=[...], nu=[...], L=[...]``) alone; see
         :func:`spikepool.sweeps.query.sweep_query` for what it gives.
     weights : mapping of str to array_like or str, or sequence of str
         Pooling weights by name: T numbers, or ``"mean"``, ``"causal"``, ``"optimal"``, worked out for each R.
@@ -126,11 +126,11 @@ def sweep(
     differences are far more precise than their standard errors suggest, and points along mu are not independent.
     """
     if isinstance(model, QueryModel):
-        options = {"weights": weights, "k": k, "table_drawn": table_drawn, "store": store, "scheduler": scheduler}
+        options = {"weights": weights, "k": k, "table_drawn": table_drawn, "scheduler": scheduler}
         for name, value in (options | {"exact": exact or None, "workers": workers}).items():
             if value is not None:
                 raise InvalidInputError(f"a sweep of a QueryModel does not take {name}", value, f"Leave {name} out")
-        return sweep_query(model, fields, trials=trials, seed=seed, progress=progress)
+        return sweep_query(model, fields, trials=trials, seed=seed, store=store, progress=progress, lease=lease)
     spec = SweepSpec.from_fields(
         model, weights, fields, trials=trials, seed=seed, k=k, exact=exact, table_drawn=table_drawn
     )
