@@ -81,6 +81,9 @@ def test_a_stored_sweep_continues_where_it_was_interrupted(tmp_path, monkeypatch
         sp.sweep(MODEL, trials=3, seed=6, store=store, **fields)
     with pytest.raises(sp.InvalidInputError, match="cannot be continued"):
         sp.sweep(MODEL.replace(kernel=np.exp), trials=0, store=tmp_path / "other", **fields)
+    sp.sweep(MODEL, trials=0, store=tmp_path / "kernels", kernel={"a": "softmax", "b": "sigmoid"})
+    with pytest.raises(sp.SpecMismatchError, match="other arguments"):
+        sp.sweep(MODEL, trials=0, store=tmp_path / "kernels", kernel={"a": "softmax", "b": "linear"})
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
     with pytest.raises(sp.SpecMismatchError, match="other files"):

@@ -98,7 +98,7 @@ def sweep_query(
         if store is not None:
             folder = as_folder(store if is_url(store) else Path(store).expanduser().absolute())
             still_ours = held.enter_context(exclusive(folder, lease))
-            spec = {name: list(axis) for name, axis in axes.items()} | {"model": _named(model, axes)}
+            spec = {name: list(axis.items()) for name, axis in axes.items()} | {"model": _named(model, axes)}
             cells = Cells(folder, {**spec, "trials": trials, "seed": seed, "spikepool": __version__}, set(columns))
         bar = held.enter_context(Progress(len(models), "sweeping", show=progress))
         for i, one in enumerate(models):
@@ -126,7 +126,7 @@ def sweep_query(
 
 def _named(model: QueryModel, axes: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
     """The model's fields as text; functions have none that stays the same."""
-    for kernel in (model.kernel, *axes.get("kernel", {}).values()):
+    for kernel in axes["kernel"].values() if "kernel" in axes else (model.kernel,):
         if not isinstance(kernel, str):
             raise InvalidInputError(
                 "a sweep over a function as kernel cannot be continued later", kernel, "Use a named kernel, or no store"
