@@ -142,3 +142,24 @@ def test_classes_of_one_row_keep_the_mean(layers):
     assert fitted.decision_ == "mean"
     assert "no class is in two folds" in fitted.summary()
     assert np.isfinite(fitted.predict_proba(X)).all()
+
+
+def test_a_reference_is_logistic_regression_with_the_penalty_of_largest_likelihood():
+    """Folds left out one at a time, rows with fold −1 only train; scikit-learn on features standardised by hand."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, 120)
+    C = rng.normal(size=(120, 10)) + rng.normal(size=(3, 10))[codes]
+    folds = rng.integers(-1, 3, 120)
+    p = logistic.tuned_logistic(C, codes, folds, 3)
+    S = (C - C.mean(axis=0)) / C.std(axis=0)
+    likelihoods, expected = [], []
+    for inverse in logistic.REFERENCE_PENALTIES:
+        q = np.full((120, 3), np.nan)
+        for k in range(3):
+            model = LogisticRegression(C=inverse, tol=1e-8, max_iter=1000).fit(S[folds != k], codes[folds != k])
+            q[folds == k] = model.predict_proba(S[folds == k])
+        here = folds >= 0
+        likelihoods.append(np.log(q[here, codes[here]]).sum())
+        expected.append(q)
+    best = expected[int(np.argmax(likelihoods))]
+    np.testing.assert_allclose(p[folds >= 0], best[folds >= 0], atol=5e-3)

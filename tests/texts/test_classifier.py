@@ -312,6 +312,28 @@ def test_onnx_from_ids_agrees(saved, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_report_judges_the_classifier_and_its_references_on_rows_left_out():
+    texts, labels = corpus(160)
+    model = sp.TextClassifier(Words()).fit(texts, labels)
+    page = sp.report(texts, labels, model=model)
+    ours, mean, sides = page.choose.evaluations.values()
+    assert ours.rows == mean.rows == sides.rows == 160
+    assert ours.accuracy == pytest.approx(model.pooling_.accuracy_)
+    wrong = [one for one in ours.mistakes if labels[one["row"] - 1] != one["label"]]
+    assert not wrong
+    assert all(texts[one["row"] - 1] == one["text"] for one in ours.mistakes)
+    record = page.to_dict()["choose"]
+    assert record["evaluations"]["this classifier"]["log_loss"] == pytest.approx(ours.log_loss)
+    assert record["result"]["layer"] == model.layer_
+    shown = page.to_html()
+    for words in ("On 160 rows left out", "tuned logistic regression, mean and first token of all layers", "log loss"):
+        assert words in shown
+    assert ("Texts most confidently wrong" in shown) == bool(ours.mistakes)
+    for words in ("1 − R²", "scores added", "known as a span"):
+        assert words not in shown
+
+
+@pytest.mark.slow
 def test_a_tokenizer_of_others_is_not_replaced(saved, tmp_path):
     pytest.importorskip("onnx")
     other = '{"version": "1.0", "truncation": null}'

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from spikepool import __version__
 from spikepool.answers import sentences
-from spikepool.answers.result import Answer, DataReport
+from spikepool.answers.result import MOST_LABELS, Answer, DataReport
 from spikepool.answers.text_source import text_source
 from spikepool.data.blocks import BlockSource
 from spikepool.data.description import Caution, Description, numbered
@@ -22,6 +23,7 @@ from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
 from spikepool.kit.progress import Stages, Told
+from spikepool.pooling.learned_report import Evaluation, evaluate, leading_candidates
 from spikepool.pooling.learning_rows import split_layers
 from spikepool.pooling.selection import poolings
 from spikepool.trust.diagnosis import UncenteredWarning, diagnose
@@ -134,6 +136,9 @@ def report(
                 given = {name: _part(layer, there) for name, layer in stack.items()} if layered else _part(rows, there)
                 fitted = getattr(model, "pooling_", None)
                 choose = _choose(given, labels, _part(mask, there), _part(groups, there), regression, options, fitted)
+                if source is not None and labels is not None and not regression and choose.result is not None:
+                    kept_texts = source.texts if isinstance(there, slice) else list(compress(source.texts, there))
+                    choose = _evaluated(choose, given, labels, _part(mask, there), kept_texts)
                 pooling = choose.result
                 if layered and labels is not None and pooling is not None:
                     rows = as_array(stack[pooling.layer_])
@@ -142,7 +147,7 @@ def report(
                 features = _mean(rows, mask) if kept else np.asarray(pooling.transform(everything, mask=mask))
         facts = _described(features, labels if isinstance(there, slice) and not regression else None, groups)
         with stages.stage("trust"):
-            trust = _trust(features, groups, random_state, facts)
+            trust = _trust(features, groups, random_state, facts, plain=bool(choose.evaluations))
         if labels is None:
             plan = Answer(PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels.")
         else:
@@ -151,6 +156,8 @@ def report(
                 inputs = (_part(rows, there), _part(features, there), labels, _part(mask, there), _part(groups, there))
                 known = facts if isinstance(there, slice) else None
                 plan = _plan(*inputs, target, pooling, {**options, **kind, "description": known})
+                if choose.evaluations and plan.result is not None:
+                    plan = replace(plan, numbers=plan.result.summary(squared_error=False))
     if choose.result is None and trust.result is None and plan.result is None:
         raise InvalidInputError(f"none of the questions can be answered: {trust.notes[0]}", shape, "Check the data")
     said, trust, plan = _said_once(facts, trust, plan)
@@ -231,13 +238,67 @@ def _choose(
         verdict, advice = sentences.choose(fitted, "R²" if regression else "accuracy")
         pictures: list[Callable[[Any], Any]] = []
         if fitted.candidates_:
-            pictures.append(lambda ax: fitted.plot(ax))
-            pictures[0].height = max(3.4, 0.9 + 0.24 * len(fitted.candidates_))  # type: ignore[attr-defined]
+            shown = leading_candidates(fitted.candidates_)
+            pictures.append(_picture("draw_candidates", shown, fitted._chosen, fitted._score_name))
         if poolings()[fitted.decision_].learned or _keeps_positions(fitted):
             pictures.append(lambda ax: fitted.plot(ax, "weights"))
         return Answer(CHOOSE, verdict, advice, fitted, pictures=tuple(pictures))
 
     return _asked(CHOOSE, ask)
+
+
+def _picture(function: str, *given: Any) -> Callable[[Any], Any]:
+    """A picture by one of the functions that draw estimates."""
+
+    def draw(ax: Any) -> Any:
+        from spikepool.drawing import estimates
+
+        return getattr(estimates, function)(ax, *given)
+
+    return draw
+
+
+def _evaluated(answer: Answer, rows: Any, labels: AnyArray, mask: Any, texts: list[str]) -> Answer:
+    """The answer with the classifier and two tuned logistic regressions judged on the same rows left out."""
+    from spikepool.pooling.logistic import MOST_WORK, tuned_logistic
+
+    fitted = answer.result
+    known = getattr(fitted, "_left_out", None)
+    if known is None or len(labels) != len(texts):
+        return answer
+    learning, folds, values = known
+    here = folds >= 0
+    left_out = learning[here]
+    classes, codes = fitted.classes_, np.searchsorted(fitted.classes_, labels[learning])
+
+    def judged(p: AnyArray) -> Evaluation:
+        result = evaluate(classes, p[here], labels[left_out], [texts[i] for i in left_out])
+        rows = [{**one, "row": int(left_out[one["row"] - 1]) + 1} for one in result.mistakes]
+        return replace(result, mistakes=tuple(rows))
+
+    evaluations = {"this classifier": judged(values)}
+    layers = rows if isinstance(rows, dict) else {None: rows}
+    observed = np.ones(shape_of(layers[next(iter(layers))])[:2], dtype=bool) if mask is None else np.asarray(mask)
+    observed = observed[learning]
+    share = (observed / observed.sum(axis=1, keepdims=True)).astype(np.float32)
+    first = observed.argmax(axis=1)
+    means, firsts = [], []
+    for tokens in layers.values():
+        part = np.asarray(tokens)[learning]
+        means.append(np.einsum("ntd,nt->nd", part, share, dtype=np.float32))
+        firsts.append(part[np.arange(len(part)), first].astype(np.float32))
+    of_layer = "" if len(layers) == 1 else f" of layer {next(reversed(layers))}"
+    sides = "mean and first token" + (" of all layers" if len(layers) > 1 else "")
+    for name, C in ((f"mean{of_layer}", means[-1]), (sides, np.concatenate([*means, *firsts], axis=1))):
+        if len(C) * min(C.shape) * len(classes) <= MOST_WORK:
+            tuned = tuned_logistic(C, codes, folds, len(classes))
+            evaluations[f"tuned logistic regression, {name}"] = judged(tuned)
+    ours = evaluations["this classifier"]
+    compared = answer.pictures[:1] if fitted.candidates_ else ()
+    pictures = [*compared, _picture("draw_calibration", ours.bins)]
+    if len(ours.labels) <= MOST_LABELS:
+        pictures.append(_picture("draw_confusion", ours.labels, ours.confusion))
+    return replace(answer, pictures=tuple(pictures), evaluations=evaluations)
 
 
 def _keeps_positions(pooling: Any) -> bool:
@@ -283,11 +344,11 @@ def _said_once(facts: Description | None, *answers: Answer) -> tuple[tuple[str, 
     return tuple(facts_by_kind[kind] for kind in KINDS if kind in facts_by_kind), trust, plan
 
 
-def _trust(features: Any, groups: Any, random_state: Any, facts: Description | None) -> Answer:
+def _trust(features: Any, groups: Any, random_state: Any, facts: Description | None, *, plain: bool = False) -> Answer:
     def ask() -> Answer:
         options = {"groups": groups, "random_state": random_state, "description": facts}
         diagnosis = diagnose(features, target=SPAN_TARGET, **options)
-        verdict, advice = sentences.trust(diagnosis)
+        verdict, advice = sentences.trust(diagnosis, plain=plain)
         drawn = ("spans", "rows") if diagnosis.verdict == "coloured" else ("spectrum",)
         pictures = tuple((lambda ax, what=what: diagnosis.plot(ax, what)) for what in drawn)
         return Answer(TRUST, verdict, advice, diagnosis, notes=tuple(diagnosis.warnings), pictures=pictures)

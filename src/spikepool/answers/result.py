@@ -15,9 +15,11 @@ from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError
 from spikepool.kit.files import write_text
 from spikepool.kit.showing import Result, html_page, html_table, html_text, plain, to_json
-from spikepool.pooling.learned_report import pooling_record
+from spikepool.pooling.learned_report import Evaluation, candidate_html, pooling_record
 
 ENDINGS = (".html", ".htm", ".json")
+# Labels up to which a page has the whole confusion matrix, as a picture.
+MOST_LABELS = 12
 # What the folded section of a page with a classifier is about.
 TRUST_LINE = "principal components of the pooled features"
 
@@ -39,6 +41,10 @@ class Answer(Result, schema="answer"):
         What to know about the data, and warnings that were raised.
     pictures : tuple of callables
         Each draws one picture on the axes it is given.
+    numbers : str or None
+        What a page shows of the result in place of its printed form.
+    evaluations : dict of str to Evaluation
+        Classifiers of texts, on rows left out: the fitted one first, then references.
     """
 
     question: str
@@ -47,6 +53,8 @@ class Answer(Result, schema="answer"):
     result: Any = None
     notes: tuple[str, ...] = ()
     pictures: tuple[Callable[[Any], Any], ...] = field(default=(), repr=False)
+    numbers: str | None = field(default=None, repr=False)
+    evaluations: dict[str, Evaluation] = field(default_factory=dict, repr=False)
 
     @cached_property
     def drawings(self) -> tuple[str, ...]:
@@ -62,9 +70,12 @@ class Answer(Result, schema="answer"):
 
     def details(self) -> str:
         """The result's own printed form, or nothing."""
+        if self.numbers is not None:
+            return self.numbers
         return str(self.result.summary()) if self.result is not None else ""
 
     def _record(self) -> dict[str, Any]:
+        more = {name: result._record() for name, result in self.evaluations.items()}
         return {
             "question": self.question,
             "answered": self.result is not None,
@@ -72,6 +83,7 @@ class Answer(Result, schema="answer"):
             "advice": self.advice,
             "notes": list(self.notes),
             "result": _result_record(self.result),
+            **({"evaluations": more} if more else {}),
         }
 
     def _notes(self) -> list[str]:
@@ -188,11 +200,15 @@ def _section(name: str, answer: Answer, *, pictures: bool) -> str:
         f"<p class='verdict'>{html.escape(answer.verdict)}</p>",
         f"<p class='next'><strong>Next:</strong> {html.escape(answer.advice)}</p>",
     ]
+    if answer.evaluations:
+        parts.append(_scores(answer.evaluations))
     if pictures:
         from spikepool.drawing.palette import themed
 
         parts += [f"<div class='picture'>{themed(drawing)}</div>" for drawing in answer.drawings]
     parts += [f"<p class='muted'>Note: {html.escape(note)}</p>" for note in answer.notes]
+    if answer.evaluations:
+        parts.append(_mistakes(next(iter(answer.evaluations.values()))))
     scores = getattr(answer.result, "class_scores_", ())
     if scores:
         rows = [(str(s.label), f"{s.support:g}", f"{s.recall:.2f}", _share(s.precision)) for s in scores]
@@ -202,9 +218,39 @@ def _section(name: str, answer: Answer, *, pictures: bool) -> str:
             if len(rows) <= 30
             else f"<details><summary>Each of {len(rows)} classes</summary>{table}</details>"
         )
-    if answer.result is not None:
+    if answer.evaluations and answer.result.candidates_:
+        every = candidate_html(answer.result.candidates_, answer.result._chosen, "accuracy")
+        parts.append(f"<details><summary>All candidates</summary>{every}</details>")
+    elif answer.result is not None:
         parts.append(f"<details><summary>The numbers</summary>{html_text(answer.details())}</details>")
     return "".join(parts) + "</section>"
+
+
+def _scores(evaluations: dict[str, Evaluation]) -> str:
+    """Scores of the classifier and of the references on the same rows."""
+    rows = [
+        (name, f"{one.accuracy:.3f}", f"{one.log_loss:.3f}", f"{one.calibration_error:.3f}")
+        for name, one in evaluations.items()
+    ]
+    count = next(iter(evaluations.values())).rows
+    header = ("classifier", "accuracy", "log loss", "calibration error")
+    return html_table(header, rows, title=f"On {count:,} rows left out")
+
+
+def _mistakes(result: Evaluation) -> str:
+    """Pairs of many labels that are confused, and the most confident mistakes."""
+    parts = []
+    pairs = result.confused()
+    if pairs and len(result.labels) > MOST_LABELS:
+        parts.append(html_table(("label", "predicted as", "rows"), pairs, title="Confused most often"))
+    if result.mistakes:
+        worst = [
+            (" ".join(str(one["text"]).split())[:200], one["label"], one["prediction"], f"{one['probability']:.2f}")
+            for one in result.mistakes
+        ]
+        header = ("text", "label", "prediction", "probability")
+        parts.append(html_table(header, worst, title="Texts most confidently wrong"))
+    return "".join(parts)
 
 
 def _share(value: float) -> str:

@@ -84,10 +84,10 @@ def spectral(fitted: Any) -> tuple[str, str]:
     )
 
 
-def trust(diagnosis: Any) -> tuple[str, str]:
-    """Which components a diagnosis stands behind."""
+def trust(diagnosis: Any, *, plain: bool = False) -> tuple[str, str]:
+    """Which components a diagnosis stands behind; `plain` for readers who asked for a classifier."""
     if diagnosis.verdict == "coloured":
-        return _spans(diagnosis)
+        return _spans(diagnosis, "are reliable together" if plain else "are known as a span")
     if diagnosis.verdict == "signal":
         m, first = len(diagnosis.outliers), diagnosis.outliers[0]
         more = (
@@ -111,12 +111,12 @@ def trust(diagnosis: Any) -> tuple[str, str]:
     )
 
 
-def _spans(diagnosis: Any) -> tuple[str, str]:
+def _spans(diagnosis: Any, known_together: str) -> tuple[str, str]:
     known = [s for s in diagnosis.spans if s.interval[0] >= diagnosis.target]
     best = max(diagnosis.spans, key=lambda s: s.overlap)
     if known:
         k = known[-1].k
-        words = "The first component is known" if k == 1 else f"The top {k} components are known as a span"
+        words = "The first component is known" if k == 1 else f"The top {k} components {known_together}"
         text = f"{words}: overlap {_span(known[-1])} with the population's."
         keep = "Keep the first component" if k == 1 else f"Keep the top {k} as a whole"
     else:

@@ -31,6 +31,7 @@ class TextSource:
     notes : tuple of str
     words : str
         The source in a few words.
+    texts : list of str
     """
 
     X: Any
@@ -40,6 +41,7 @@ class TextSource:
     groups: NDArray[Any] | None
     notes: tuple[str, ...]
     words: str
+    texts: list[str]
 
 
 def text_source(
@@ -82,6 +84,7 @@ def text_source(
         groups if groups is not None else table.groups,
         (*table.notes, *notes),
         words,
+        table.texts,
     )
 
 

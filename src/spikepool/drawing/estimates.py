@@ -204,6 +204,45 @@ def draw_candidates(ax: Any, candidates: Sequence[CandidateLike], chosen: str, s
     return ax
 
 
+def draw_calibration(ax: Any, bins: Sequence[tuple[float, float, int]]) -> Any:
+    """Accuracy against average confidence of each bin; areas of the markers are proportional to its rows."""
+    ax = own_axes(ax, width=4.0, height=3.4)
+    confidence, accuracy, rows = (np.array(column) for column in zip(*bins, strict=True))
+    ax.plot([0, 1], [0, 1], color=MEAN, linewidth=0.8, linestyle="--")
+    error = np.sqrt(np.maximum(accuracy * (1 - accuracy), 0.25 / rows) / rows)
+    ax.errorbar(confidence, accuracy, yerr=error, fmt="none", color=CHOSEN, linewidth=1)
+    ax.scatter(confidence, accuracy, s=12 + 150 * rows / rows.max(), color=CHOSEN)
+    ax.set_xlim(0, 1.02)
+    ax.set_ylim(0, 1.05)
+    ax.set_xlabel("confidence (bars: one standard error; area: rows)")
+    ax.set_ylabel("accuracy, rows left out")
+    ax.set_title("Calibration")
+    return ax
+
+
+def draw_confusion(ax: Any, labels: Sequence[Any], confusion: Any) -> Any:
+    """Rows by label (down) and prediction (across); shades are shares of a label."""
+    from matplotlib.patches import Rectangle
+
+    ax = own_axes(ax, width=5.0, height=4.0)
+    counts = np.asarray(confusion)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    names = [str(label) if len(str(label)) <= 16 else f"{str(label)[:15]}…" for label in labels]
+    for i, j in np.ndindex(counts.shape):
+        if counts[i, j]:
+            ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=CHOSEN, alpha=0.08 + 0.5 * float(share[i, j])))
+            ax.text(j, i, f"{counts[i, j]:,}", ha="center", va="center", fontsize=9)
+    ax.set_xlim(-0.5, len(names) - 0.5)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    tilted = max(map(len, names)) > 4 and len(names) > 4
+    ax.set_xticks(range(len(names)), names, rotation=30 if tilted else 0, ha="right" if tilted else "center")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_xlabel("prediction")
+    ax.set_ylabel("label")
+    ax.set_title("Confusion matrix, rows left out")
+    return ax
+
+
 def draw_layers(ax: Any, candidates: Sequence[CandidateLike], layers: Sequence[Any], score_name: str) -> Any:
     """Score of the mean in each layer, and of the best candidate where a layer was compared in full."""
     ax = own_axes(ax, width=6.0, height=3.2)

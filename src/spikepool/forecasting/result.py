@@ -235,20 +235,20 @@ class Forecast(Result, schema="forecast"):
             found.append("at chance: the pilot shows no signal; more rows may, and the forecast cannot know")
         return found + [f"warning: {text}" for text in self.warnings]
 
-    def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    def _table(self, *, squared_error: bool = True) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         header: tuple[str, ...] = ("rows", self.score_name, f"{self.level * 100:.0f} % interval")
         rows: list[tuple[str, ...]] = [
             (f"{n:,}", _short(score), f"{_short(low)} to {_short(high)}")
             for n, score, (low, high) in zip(self.n, self.score, self.interval, strict=True)
         ]
-        if self.mse is not None and self.score_name != "R²":
+        if squared_error and self.mse is not None and self.score_name != "R²":
             header = (*header, "1 − R²")
             rows = [(*row, _short(mse)) for row, mse in zip(rows, self.mse, strict=True)]
         return header, rows
 
-    def summary(self) -> str:
-        """A readable table."""
-        header, rows = self._table()
+    def summary(self, *, squared_error: bool = True) -> str:
+        """A readable table, with the squared error of ridge where it has one."""
+        header, rows = self._table(squared_error=squared_error)
         first, *others = self.lines()
         target = [] if self.target is None else [self.target_line()]
         return "\n".join([first, *text_table([header, *rows], least=10, left=0), *target, *others])

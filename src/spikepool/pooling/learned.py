@@ -255,6 +255,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         for part in mixture.parts:
             where = "" if part.layer is None else f" @ {part.layer}"
             self.head_shares_[f"logistic {part.pooling.name}{where}"] = part.weight
+        # for a report: rows, folds (−1: never left out) and out-of-fold probabilities; not saved
+        self._left_out = (comparison.rows, task.folds, mixture.values) if judged else None
         classes = mixture.values.argmax(axis=1)
         self.accuracy_ = float(left_out @ (classes == own) / left_out.sum()) if judged else float("nan")
         self.class_scores_: tuple[ClassScores, ...] = ()

@@ -243,9 +243,9 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             averaged = average(*given, options, over_tasks, self.progress) if screened and average else None
             if averaged:
                 task, choice, mixture = averaged
-                return Comparison(sources, task, choice, rows_of, streamed, mixture)
+                return Comparison(sources, task, choice, rows_of, streamed, rows, mixture)
             choice = compare(*given, names, row_score, options, over_tasks, self.progress, screened=screened)
-        return Comparison(sources, task, choice, rows_of, streamed)
+        return Comparison(sources, task, choice, rows_of, streamed, rows)
 
     def _finish(self, comparison: Comparison, Y: FloatArray, weights: FloatArray) -> None:
         """Fit the ridges in use on all rows, and set the attributes."""
@@ -274,7 +274,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         sink = None if self.sink == "auto" else bool(self.sink)
         shares = weights / weights.sum()
         learning = LearningRows(part, shares, int(self.n_components), sink, len(rows) < source.n)
-        for name in ("_parts", "_logistic"):  # of an earlier fit
+        for name in ("_parts", "_logistic", "_left_out"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
         self._pooling = poolings()[self.pooling].fit(learning, Y[rows], weights, np.arange(len(rows)), options)

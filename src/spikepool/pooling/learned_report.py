@@ -97,6 +97,12 @@ def candidate_html(candidates: Sequence[Candidate], chosen: str, score_name: str
     return html_table(header, [(*row, mark) for row, mark in zip(cells, marks, strict=True)])
 
 
+def leading_candidates(candidates: Sequence[Candidate], most: int = 6) -> list[Candidate]:
+    """The mean of the comparison and the best others, those that predict first; in the order of the table."""
+    order = sorted(candidates[1:], key=lambda c: (-(c.weight > 0), c.loss))[: most - 1]
+    return [c for c in candidates if c is candidates[0] or any(c is one for one in order)]
+
+
 def pooling_record(fitted: Any) -> dict[str, Any]:
     """A fitted pooling for JSON: the choice and its layer, the gain, the candidates and the weights."""
     return {

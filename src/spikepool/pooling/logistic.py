@@ -63,6 +63,8 @@ STRENGTH, RANDOM_ROWS, ROWS_LEFT_OUT, ERRORS_TO_JOIN = 3.0, 16.0, 300, 2.0
 MOST_CLASSES, MANY_STRENGTH = 30, 30.0
 # Inverse penalty on standardised features: scikit-learn's default.
 INVERSE_PENALTY, STEPS, TOLERANCE = 1.0, 200, 1e-3
+# Inverse penalties among which the references of a report choose.
+REFERENCE_PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
 # Rows times features (at most the rows) times classes beyond which one would take longer than comparing poolings.
 MOST_WORK = 6e8
 # Largest size of its features, in single precision.
@@ -204,6 +206,26 @@ def fit_logistic(
     for test, scores in over(one_fold, int(task.folds.max()) + 1):
         left_out[test] = scores
     return whole.fit(codes, K), left_out
+
+
+def tuned_logistic(C: FloatArray, codes: IntArray, folds: IntArray, K: int) -> FloatArray:
+    """Out-of-fold probabilities (n, K) of logistic regression on features C (n, F), for comparison.
+
+    The inverse penalty is the one of ``REFERENCE_PENALTIES`` with the largest likelihood of the rows left out, those
+    with a fold of 0 or more.
+    """
+    head = LogisticFeatures(np.array(C, dtype=np.float32), np.ones(len(C)))
+    here = np.flatnonzero(folds >= 0)
+    best, highest = np.full((len(C), K), 1 / K), -np.inf
+    for head.inverse_penalty in REFERENCE_PENALTIES:
+        logs = np.zeros((len(C), K))
+        for k in range(int(folds.max()) + 1):
+            train, test = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
+            logs[test] = log_softmax(head.scores(train, test, codes, K), axis=1)
+        likelihood = float(logs[here, codes[here]].mean())
+        if likelihood > highest:
+            best, highest = np.exp(logs), likelihood
+    return np.asarray(best)
 
 
 def screened_strength(pooling: Pooling, K: int) -> float | None:

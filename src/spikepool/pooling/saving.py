@@ -89,7 +89,7 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
     parameters = estimator.get_params(deep=False)
     if not isinstance(parameters.get("random_state"), (int, type(None))):
         parameters["random_state"] = None
-    attributes = {k: v for k, v in vars(estimator).items() if k not in parameters}
+    attributes = {k: v for k, v in vars(estimator).items() if k not in parameters and k != "_left_out"}
     content = {
         "format": FORMAT,
         "version": VERSION,

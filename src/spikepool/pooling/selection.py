@@ -177,6 +177,8 @@ class Comparison:
         Learning rows of a layer.
     streamed : bool
         Whether there are more rows than the learning rows.
+    rows : array
+        Numbers of the learning rows among all.
     mixture : Mixture or None
         Of screened layers: the logistic regressions that predict.
     """
@@ -186,6 +188,7 @@ class Comparison:
     choice: Choice
     rows_of: Callable[[Any], LearningRows]
     streamed: bool
+    rows: IntArray
     mixture: Any = None
 
 
