@@ -174,14 +174,14 @@ def lognormal(n: int, rng: np.random.Generator) -> Pair:
     return np.exp(x), y
 
 
-def binary(dependence: float) -> Sampler:
+def binary(dependence: float, slope: float = 2.0) -> Sampler:
     """Eight binary columns, which may share a latent; the odds of the class are a sum over them."""
 
     def draw(n: int, rng: np.random.Generator) -> Pair:
         latent = np.sqrt(dependence) * rng.standard_normal((n, 1))
         x = (latent + np.sqrt(1 - dependence) * rng.standard_normal((n, 8)) > 0).astype(float)
         score = (x - 0.5) @ np.array([2.0, -1.5, 1.5, 1.0, -1.0, 1.0, 0.5, 0.0])
-        return x, (rng.random(n) < 1 / (1 + np.exp(-2 * score))).astype(int)
+        return x, (rng.random(n) < 1 / (1 + np.exp(-slope * score))).astype(int)
 
     return draw
 
@@ -221,6 +221,7 @@ KINDS: dict[str, tuple[Sampler, int, bool]] = {
     "flat curve": (two_gaussians(10, 2.0), 600, False),
     "eight binary columns": (binary(0.0), 200, False),
     "eight binary columns of one latent": (binary(0.3), 200, False),
+    "eight binary columns, labels nearly certain": (binary(0.0, 8.0), 200, False),
     "one positive in fourteen, macro F1": (two_gaussians(20, 2.5, 0.0, 0.07), 300, False),
     "50 features, 60 rows, discriminant analysis": (two_gaussians(50, 3.5), 60, False),
     "50 features, 400 rows, discriminant analysis": (two_gaussians(50, 2.0), 400, False),

@@ -72,6 +72,21 @@ def test_equal_rows_that_their_values_do_not_explain_are_copies():
     assert "100 of 200 rows are exact copies" in given.warnings[0]
 
 
+@pytest.mark.parametrize("times", [2, 3])
+def test_binary_rows_given_several_times_over_are_counted_once(times):
+    """Equal rows are coincidences here; that all of them come in multiples is not."""
+    X, y = binary(200, 1)
+    order = np.random.default_rng(0).permutation(200 * times)
+    given = read_pilot(np.tile(X, (times, 1))[order], np.tile(y, times)[order])
+    assert len(given.X) == 200
+    rows = np.column_stack([np.rint(given.X * given.scale), given.labels])
+    assert sorted(map(tuple, rows)) == sorted(map(tuple, np.column_stack([X, y])))
+    assert given.warnings == (f"every row is given {times} times: each is counted once",)
+    alone = read_pilot(X, y)
+    assert len(alone.X) == 200
+    assert not alone.warnings
+
+
 def test_accuracy_of_binary_features_is_that_of_new_rows():
     """Left out with their equals, 200 rows were forecast .05 too low."""
     truth = np.mean([_ridge_accuracy(*binary(400, 50 + seed)) for seed in range(6)])

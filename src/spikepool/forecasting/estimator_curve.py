@@ -119,22 +119,23 @@ class MeasuredSizes:
         """
         size, ratio, notes = int(self.n[-1]), self.amplification, []
         harm = 1.0 if bounded else (curve.scale.high - self.noise_score) / max(curve.scale.high - self.nothing, 1e-300)
-        if ratio > INTERPOLATING or (self.linear and harm > HARMFUL and curve.trend() < CLEAR):
-            seen = (
-                f"vary {ratio:.1f} times as much on new rows as on training rows"
-                if ratio > INTERPOLATING
-                else f"have {harm:.1f} times the loss of a constant prediction on new rows"
-            )
+        harmful = self.linear and harm > HARMFUL
+        seen = (
+            f"have {harm:.1f} times the loss of a constant prediction on new rows"
+            if harmful and ratio <= INTERPOLATING
+            else f"vary {ratio:.2f} times as much on new rows as on training rows"
+        )
+        if ratio > INTERPOLATING or (harmful and curve.trend() < CLEAR):
             raise SizeError(
                 f"{name} is near interpolation: its predictions of labels in random order {seen}. The learning curve "
                 "falls and rises again (double descent), which smaller sizes do not show. Rows of the largest fit",
                 size,
                 "Regularise the estimator (shrinkage, a smaller C), use fewer features, or label several times as many",
             )
-        if ratio > AMPLIFIED:
+        if ratio > AMPLIFIED or harmful:
             notes.append(
                 f"{name} is not far from interpolation at {size:,} rows: its predictions of labels in random order "
-                f"vary {ratio:.2f} times as much on new rows as on training rows, and the measured curve may be a dip"
+                f"{seen}, and the measured curve may be a dip"
             )
         if self.varied is not None and not self.varied.all():
             notes.append(

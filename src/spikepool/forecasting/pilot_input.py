@@ -165,16 +165,22 @@ def read_pilot(
     if (np.ptp(X, axis=0) == 0).all():
         raise InvalidInputError("the features are constant", X.shape, "Pass features that differ between rows")
     notes = []
+    units = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0) if standardize else 1.0
     if description is None or description.n != len(X) or standardize:
-        spread = X.std(axis=0)
-        description = Description(
-            X / np.where(spread > 0, spread, 1.0) if standardize else X, labels, None if groups is None else number
-        )
+        description = Description(X / units, labels, None if groups is None else number)
+    kept = np.arange(len(X))
+    once = _counted_once(description.copies, Y) if groups is None else kept
+    if len(once) < len(X):
+        times = len(X) // len(once)
+        notes.append(Caution("duplicates", f"every row is given {times} times: each is counted once"))
+        X, Y, number, kept = X[once], Y[once], number[once], once
+        labels = None if labels is None else labels[once]
+        description = Description(X / units, labels)
     distinct = len(description.counts)
     unlike = _recur_unlike(description.copies, Y)
     coincide = _coincide(X, description.copies, _DEPENDENT_COLUMNS if unlike else 1.0)
     draws = coincide or (unlike and distinct * _DRAWS_OF_A_FEATURE <= len(X))
-    kept = np.arange(len(X))
+    chosen = np.arange(len(X))
     if coincide and distinct * _DRAWS_OF_A_FEATURE > len(X):
         pass  # rows like any others: new ones coincide with them as often
     elif unlike:
@@ -185,15 +191,15 @@ def read_pilot(
         )
     elif not draws:
         same_row = np.unique(np.column_stack([description.copies, Y]), axis=0, return_inverse=True)[1].ravel()
-        kept = np.sort(np.unique(same_row, return_index=True)[1])
+        chosen = np.sort(np.unique(same_row, return_index=True)[1])
         copies = description.caution("duplicates")
         if copies is not None:
             notes.append(copies)
     if not draws:
-        cautions, number = _dependence(description, kept)
+        cautions, number = _dependence(description, chosen)
         notes += cautions
-    X, Y, number = X[kept], Y[kept], number[kept]
-    labels = None if labels is None else labels[kept]
+    X, Y, number, kept = X[chosen], Y[chosen], number[chosen], kept[chosen]
+    labels = None if labels is None else labels[chosen]
 
     if len(X) < FEWEST_ROWS:
         raise SizeError(f"a pilot needs at least {FEWEST_ROWS} distinct rows", len(X), "Label more rows")
@@ -263,6 +269,22 @@ def _coincide(X: FloatArray, same: IntArray, factor: float) -> bool:
             return False
     expected = chance * len(X) * (len(X) - 1) / 2
     return bool(pairs <= factor * expected + 3 * np.sqrt(expected))
+
+
+def _counted_once(same: IntArray, Y: FloatArray) -> IntArray:
+    """Rows that are left when a pilot that is given several times over is counted once.
+
+    Equal rows that are coincidences come in all numbers. Where every number of equal rows with equal targets is a
+    multiple of m > 1, and not m itself (these are merged as copies), the whole was repeated m times.
+    """
+    equal = np.unique(np.column_stack([same, Y]), axis=0, return_inverse=True)[1].ravel()
+    sizes = np.bincount(equal)
+    times = int(np.gcd.reduce(sizes))
+    if len(sizes) < FEWEST_ROWS or times == sizes.max():
+        return np.arange(len(same))
+    order = np.argsort(equal, kind="stable")
+    rank = np.arange(len(same)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.sort(order[rank < sizes[equal[order]] // times])
 
 
 def _recur_unlike(same: IntArray, Y: FloatArray) -> bool:
