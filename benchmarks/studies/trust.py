@@ -1,6 +1,6 @@
 """Controls and cost of `diagnose`: noise without a signal, dependent rows, a million rows.
 
-    python benchmarks/studies/trust.py controls  # noise without a signal, 200 draws each
+    python benchmarks/studies/trust.py controls  # noise without a signal, 100 draws each
     python benchmarks/studies/trust.py rows     --cache features  # copies, order, dependence, dominating rows
     python benchmarks/studies/trust.py scale    --store rows.zarr  # a million rows from Zarr: time and peak memory
 
@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="controls: simulate what is coloured as well")
     options = parser.parse_args()
     if options.what == "controls":
-        measure_controls(options.draws or 200, options.full, options.out or RESULTS / "trust_controls.json")
+        measure_controls(options.draws or 100, options.full, options.out or RESULTS / "trust_controls.json")
     elif options.what == "rows":
         out = options.out or RESULTS / "trust_rows.json"
         measure_rows(options.cache, options.corpus, options.draws or 10, out)
