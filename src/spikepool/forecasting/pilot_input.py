@@ -164,7 +164,7 @@ def read_pilot(
     number = fold_groups(groups, len(X))
     if (np.ptp(X, axis=0) == 0).all():
         raise InvalidInputError("the features are constant", X.shape, "Pass features that differ between rows")
-    notes = []
+    notes: list[str] = []
     units = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0) if standardize else 1.0
     if description is None or description.n != len(X) or standardize:
         description = Description(X / units, labels, None if groups is None else number)
