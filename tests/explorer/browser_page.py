@@ -1,7 +1,9 @@
 """What the browser tests do with a page: open it, choose, and wait until its numbers are the library's."""
 
 import re
+import threading
 import time
+from contextlib import suppress
 from urllib.parse import parse_qs, urlsplit
 
 import spikepool as sp
@@ -43,6 +45,16 @@ def solved(query):
         return solve_query(query) if query else None
     except StateError:
         return None
+
+
+def run_until_closed(server):
+    """Serve in a thread, which ends with an error of its socket when the server is closed."""
+
+    def run():
+        with suppress(OSError):
+            server.run()
+
+    threading.Thread(target=run, daemon=True).start()
 
 
 def agree(page, **expected):

@@ -1,5 +1,4 @@
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 pytest.importorskip("dash", reason="the explorer needs dash")
 
-from browser_page import agree
+from browser_page import agree, run_until_closed
 
 from spikepool.explorer import Settings, create_app
 
@@ -31,8 +30,7 @@ def site(application):
     from waitress.server import create_server
 
     server = create_server(application.app.server, host="127.0.0.1", port=0, threads=8)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
+    run_until_closed(server)
     yield SimpleNamespace(url=f"http://127.0.0.1:{server.effective_port}", **vars(application))
     server.close()
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from browser_page import run_until_closed
 
 from spikepool.errors import InvalidInputError
 from spikepool.explorer import Settings, create_app
@@ -294,7 +295,6 @@ def test_serve_checks_the_port(port):
 def test_connections_that_send_a_byte_now_and_then_are_closed(application, monkeypatch):
     """More of them than the server may hold: each is closed in time, and the page is answered afterwards."""
     import socket
-    import threading
     import time
     from urllib.request import urlopen
 
@@ -305,7 +305,7 @@ def test_connections_that_send_a_byte_now_and_then_are_closed(application, monke
     monkeypatch.setattr(security, "REQUEST_SECONDS", 1.0)
     server = create_server(application.app.server, host="127.0.0.1", port=0, threads=4, connection_limit=12)
     security.refuse_slow_requests(server)
-    threading.Thread(target=server.run, daemon=True).start()
+    run_until_closed(server)
     slow = [socket.create_connection(("127.0.0.1", server.effective_port), timeout=5) for _ in range(11)]
     for link in slow:
         link.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
