@@ -357,7 +357,7 @@ def minimise_on_simplex(objective: Objective, start: FloatArray) -> tuple[float,
     return float(objective(w)[0]), np.asarray(w)
 
 
-class Tie(NamedTuple):
+class _Tie(NamedTuple):
     """Different weights, and how far their loss is from the smallest in standard deviations of a training set."""
 
     weights: FloatArray
@@ -373,14 +373,14 @@ class Tie(NamedTuple):
         )
 
 
-def _ties(at: Callable[[FloatArray], ProfileLoss], w: FloatArray, rivals: list[FloatArray], n: int) -> list[Tie]:
+def _ties(at: Callable[[FloatArray], ProfileLoss], w: FloatArray, rivals: list[FloatArray], n: int) -> list[_Tie]:
     """The rivals that single runs may find instead of w, the most likely first, one for each value of the loss."""
     best = at(w)
-    ties: dict[float, Tie] = {}
+    ties: dict[float, _Tie] = {}
     for other in rivals:
         if np.abs(other - w).sum() / 2 > _DIFFERENT:
             loss = at(other)
             distance = float((loss.value - best.value) / np.sqrt((loss.scatter + best.scatter) / n + 1e-300))
             if distance < _TIE:
-                ties.setdefault(round(loss.value, 9), Tie(other, distance))
+                ties.setdefault(round(loss.value, 9), _Tie(other, distance))
     return sorted(ties.values(), key=lambda tie: tie.distance)
