@@ -260,7 +260,7 @@ def _picture(function: str, *given: Any) -> Callable[[Any], Any]:
 
 def _evaluated(answer: Answer, rows: Any, labels: AnyArray, mask: Any, texts: list[str]) -> Answer:
     """The answer with the classifier and two tuned logistic regressions judged on the same rows left out."""
-    from spikepool.pooling.logistic import MOST_WORK, tuned_logistic
+    from spikepool.pooling.logistic import MOST_WORK, tuned_logistic, two_classes_everywhere
 
     fitted = answer.result
     known = getattr(fitted, "_left_out", None)
@@ -290,7 +290,7 @@ def _evaluated(answer: Answer, rows: Any, labels: AnyArray, mask: Any, texts: li
     of_layer = "" if len(layers) == 1 else f" of layer {next(reversed(layers))}"
     sides = "mean and first token" + (" of all layers" if len(layers) > 1 else "")
     for name, C in ((f"mean{of_layer}", means[-1]), (sides, np.concatenate([*means, *firsts], axis=1))):
-        if len(C) * min(C.shape) * len(classes) <= MOST_WORK:
+        if len(C) * min(C.shape) * len(classes) <= MOST_WORK and two_classes_everywhere(codes, folds):
             tuned = tuned_logistic(C, codes, folds, len(classes))
             evaluations[f"tuned logistic regression, {name}"] = judged(tuned)
     ours = evaluations["this classifier"]
