@@ -240,6 +240,7 @@ def test_an_emptied_field_goes_back(tab):
 @pytest.mark.slow
 def test_a_shared_link_brings_everything_back(tab, browser):
     page = tab.page
+    visit(tab, SMALL.replace("w=causal", "w=custom&custom=3,2,0.125,1,0,0.5"))
     state = agree(page, w="custom").state
     page.click("#copy-link")
     page.wait_for_function("() => document.querySelector('#copy-note').textContent.includes('copied')")
