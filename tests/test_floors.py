@@ -97,6 +97,7 @@ def test_every_package_has_a_layer():
     assert len(list(PACKAGE.glob("*.py"))) <= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", sorted(set(MODULES) - TOP))
 def test_imports_go_down(module):
     assert faults(module, MODULES[module].read_text(encoding="utf-8"), MODULES) == []

@@ -186,6 +186,7 @@ def test_alignment_is_monotone_in_mu_and_samples(world, factor):
         assert m.replace(N=math.ceil(m.N * factor)).predict(w).alignment >= base - 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(worlds(table="class_centered"), st.integers(1, 10))
 def test_alignment_is_monotone_in_the_vocabulary_of_class_centred_tables(world, factor):

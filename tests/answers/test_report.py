@@ -38,6 +38,7 @@ def test_the_parts_are_those_of_the_library(digits, found):
     assert f"{curve.accuracy[0]:.3f} with {curve.n[0]:,} rows" in found.plan.verdict
 
 
+@pytest.mark.slow
 def test_a_learned_pooling_does_not_flatter_the_forecast():
     """Features whose weights have seen the labels of the pilot look better than they will be."""
     rng = np.random.default_rng(0)
@@ -70,6 +71,7 @@ def test_text_json_and_notebook_say_the_same(found):
     assert back["choose"]["result"]["decision"] == found.choose.result.decision_
 
 
+@pytest.mark.slow
 def test_the_page_is_self_contained(found, tmp_path):
     path = found.save(tmp_path / "page.html")
     page = path.read_text()
@@ -85,6 +87,7 @@ def test_the_page_is_self_contained(found, tmp_path):
     assert len(found.plot().axes) >= 3
 
 
+@pytest.mark.slow
 def test_features_leave_nothing_to_choose(digits):
     X, y = digits
     found = sp.report(X.reshape(len(X), -1), y)
@@ -94,6 +97,7 @@ def test_features_leave_nothing_to_choose(digits):
     assert found.plan.result.target is None
 
 
+@pytest.mark.slow
 def test_without_labels_nothing_is_planned(digits):
     X, _ = digits
     found = sp.report(X, mask=np.ones(X.shape[:2], dtype=bool))
@@ -103,6 +107,7 @@ def test_without_labels_nothing_is_planned(digits):
     assert found.to_html().count("<svg") >= 2
 
 
+@pytest.mark.slow
 def test_a_real_target_is_a_regression(digits):
     X, y = digits
     noise = np.random.default_rng(0).normal(size=len(y))

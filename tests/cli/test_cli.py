@@ -57,6 +57,7 @@ def test_help_and_citation(run):
     assert run("--version", "predict")[1].startswith("spikepool ")
 
 
+@pytest.mark.slow
 def test_shell_completion_is_offered():
     done = subprocess.run(
         [sys.executable, "-c", "from spikepool.cli import main; main()"],

@@ -139,6 +139,7 @@ def test_report_is_one_command(files, tmp_path):
     assert "10 classes" in page
 
 
+@pytest.mark.slow
 def test_report_as_json(run, files, tmp_path):
     code, out, _ = run(
         "report", files / "tokens.npy", "-y", files / "y.npy", "--json", "--target", 0.9, "--out", tmp_path / "r.json"

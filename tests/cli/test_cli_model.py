@@ -32,6 +32,7 @@ def test_a_picture_or_a_page_is_written(run, tmp_path, command, suffix):
         assert 'src="http' not in text
 
 
+@pytest.mark.slow
 def test_json_stays_json_beside_a_picture(run, tmp_path):
     code, said, _ = run("predict", *SMALL, "--json", "--out", tmp_path / "p.svg")
     assert code == 0
@@ -144,6 +145,7 @@ def test_a_query_is_predicted_and_simulated(run, tmp_path):
     assert run(*QUERY, "--beta", "1", "--best")[0] == 2
 
 
+@pytest.mark.slow
 def test_the_best_slope_of_a_query(run):
     code, said, _ = run(*QUERY, "--best", "--kernel", "softmax", "--json")
     assert code == 0

@@ -28,6 +28,7 @@ mu = [1.0, 2.0]
 """
 
 
+@pytest.mark.slow
 def test_sweep_runs_a_specification_and_resumes(tmp_path, run):
     (tmp_path / "spec.toml").write_text(SPEC)
     arguments = ("sweep", tmp_path / "spec.toml", "--store", tmp_path / "a.zarr", "--workers", 0)

@@ -63,6 +63,7 @@ def test_every_weight_in_one_table(run, model, tmp_path):
     assert found["embed_tokens.weight"]["frobenius"] == pytest.approx(np.linalg.norm(planted()), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_values_for_a_spreadsheet(run, model):
     _, out, _ = run("spectrum", model, "--all", "--json")
     weights = {entry["name"]: entry for entry in json.loads(out)["weights"]}
@@ -120,6 +121,7 @@ def test_names_are_found_beside_the_model(run, model, tmp_path):
     assert "301 tokens" in err
 
 
+@pytest.mark.slow
 def test_a_weight_that_is_no_table_has_no_tokens_and_no_outlying_direction(run, model):
     code, out, _ = run("spectrum", model, "--tensor", "layers.0.up.weight", "--transpose")
     assert code == 0

@@ -140,6 +140,7 @@ def test_rows_stay_one_for_one_and_empty_texts_have_no_prediction(folder, capsys
     assert not (folder / "blank-out.csv").exists()
 
 
+@pytest.mark.slow
 def test_no_column_is_dropped(folder):
     for name, text in (
         ("two.csv", "text,id,text\nRain?,1,Soup?\n"),

@@ -197,6 +197,7 @@ def test_small_floats_are_read(kind, run, tmp_path):
         np.testing.assert_array_equal(eight_bit_values(kind), expected)
 
 
+@pytest.mark.slow
 def test_a_gate_against_a_recorded_baseline(run, tmp_path):
     model = {"w": noise(300, 80), "v": noise(200, 60)}
     first = save(tmp_path / "a.safetensors", model)

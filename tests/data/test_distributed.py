@@ -94,6 +94,7 @@ def test_an_error_of_ours_arrives_with_its_name(client, stored, tmp_path):
         sp.SpectralPooling().fit(tmp_path / "damaged.zarr")
 
 
+@pytest.mark.slow
 def test_pooled_features_are_written_from_workers(client, stored, tmp_path):
     pooling = sp.SpectralPooling().fit(X, mask=MASK)
     sp.write_pooled(pooling, stored / "x.zarr", tmp_path / "c.zarr", mask=stored / "mask.zarr", dtype="float64")

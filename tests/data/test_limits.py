@@ -20,6 +20,7 @@ def test_spread_rows_ascend_in_runs_over_all_of_them():
     assert np.histogram(rows, bins=10, range=(0, 100_000))[0].tolist() == [200] * 10
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_forecast_of_many_rows_uses_a_part_and_says_so(monkeypatch, tmp_path):
     n = 3000

@@ -213,6 +213,7 @@ DISK_WRITERS = {
 POOLING_BIG = sp.SpectralPooling("mean").fit(BIG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DISK_WRITERS)
 @pytest.mark.parametrize("fault", ["full", "read-only"])
 def test_a_full_or_read_only_disk_keeps_the_old_target(name, fault, small_disk):

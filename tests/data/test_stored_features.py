@@ -41,6 +41,7 @@ def stored_forms(tmp_path, array):
     }
 
 
+@pytest.mark.slow
 def test_a_diagnosis_of_stored_rows_is_that_of_the_array(tmp_path):
     expected = sp.diagnose(C)
     for name, form in stored_forms(tmp_path, C).items():
@@ -101,6 +102,7 @@ def test_a_diagnosis_reads_each_chunk_once_a_pass(monkeypatch):
     assert set(loads.values()) == {2}
 
 
+@pytest.mark.slow
 def test_learned_pooling_reads_a_store_three_times(monkeypatch):
     """Three passes, whatever the number of chunks: one for the rows it learns on, two for the fit on all of them."""
     ids, _, X, mask = sequences(n=300)

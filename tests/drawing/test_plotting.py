@@ -109,6 +109,7 @@ def test_invalid_input_is_named(ax, call, error):
         call(ax)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extension", ["png", "svg", "pdf"])
 def test_saved_files_are_reproducible(tmp_path, extension):
     written = []
@@ -138,6 +139,7 @@ def test_settings_of_the_caller_are_left_alone():
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_no_pyplot_and_no_display_needed():
     code = (
         "import sys; from spikepool.drawing import plotting; assert 'matplotlib' not in sys.modules; "

@@ -39,6 +39,7 @@ def test_lines_and_markers_are_the_numbers():
         assert ax.get_xlabel() == "mu"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "panels", "along"),
     [

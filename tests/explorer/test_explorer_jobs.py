@@ -153,6 +153,7 @@ def test_time_is_limited():
         runner.close()
 
 
+@pytest.mark.slow
 def test_a_job_nobody_asks_about_is_stopped():
     runner = make(idle_seconds=1.0)
     try:

@@ -25,6 +25,7 @@ def test_at_the_threshold_is_a_verdict_of_its_own(w):
     assert "At the threshold" in verdict(solve_query("w=mean")).headline
 
 
+@pytest.mark.slow
 def test_draws_at_the_threshold_scatter_and_draws_beyond_it_do_not():
     """Where the page says 'at the threshold', single draws scatter by a third of their mean or more."""
     panels = solve_query("d=120&V=600&N=240&T=8&corr=prefix&L=3&mu=1&w=mean&table=class_centered")

@@ -14,6 +14,7 @@ def categories(n, seed, chances):
     return np.eye(len(chances))[c], (rng.random(n) < chances[c]).astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::spikepool.forecasting.pilot_input.ForecastWarning")
 def test_categories_are_draws_and_not_copies():
     """Ridge on enough rows guesses the likelier label of each category, which is right in E max(p, 1 − p)."""
@@ -87,6 +88,7 @@ def test_binary_rows_given_several_times_over_are_counted_once(times):
     assert not alone.warnings
 
 
+@pytest.mark.slow
 def test_accuracy_of_binary_features_is_that_of_new_rows():
     """Left out with their equals, 200 rows were forecast .05 too low."""
     truth = np.mean([_ridge_accuracy(*binary(400, 50 + seed)) for seed in range(6)])

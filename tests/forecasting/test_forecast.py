@@ -178,6 +178,7 @@ def test_rows_and_labels_may_be_stored(digits, tmp_path):
     np.testing.assert_allclose(sp.forecast(dask.from_array(X, chunks=(30, 64)), y, n=[400]).accuracy, f.accuracy)
 
 
+@pytest.mark.slow
 def test_tokens_are_pooled_by_a_fit_to_the_pilot():
     rng = np.random.default_rng(9)
     tokens, y = rng.standard_normal((150, 6, 20)), rng.integers(0, 2, 150)

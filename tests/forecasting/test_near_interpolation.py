@@ -45,6 +45,7 @@ def test_a_weak_penalty_whose_measured_curve_rises_is_warned_of():
     assert any("not far from interpolation" in text for text in f.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_log_losses_of_neighbours_are_large_and_not_near_interpolation():
     """Five neighbours that all have the other label cost 36: a large loss from noise, from few neighbours."""
@@ -53,6 +54,7 @@ def test_log_losses_of_neighbours_are_large_and_not_near_interpolation():
     assert not any("interpolation" in text for text in f.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_shrinkage_takes_the_same_model_away_from_interpolation():
     x, y = two_classes(1, 60, 50, 2.0)

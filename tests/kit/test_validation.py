@@ -25,6 +25,7 @@ BAD = [
 CASES = [(f"{f.__name__}-{i}", f, a, v) for f, a, values in BAD for i, v in enumerate(values)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "arguments", "value"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_bad_values_are_named(function, arguments, value):
     with pytest.raises(errors.InvalidInputError) as caught:

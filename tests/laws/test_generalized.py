@@ -132,6 +132,7 @@ def test_total_mass_and_cdf(case):
     assert law.cdf(0.0) == pytest.approx(law.atom, abs=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_moments_ppf_and_stieltjes_agree_with_the_density(case):
     a, t, delta = CASES[case]
@@ -188,6 +189,7 @@ def test_edges_against_a_direct_search_for_critical_points():
     np.testing.assert_allclose(np.sort(edges), law.intervals().ravel(), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_spectrum_of_matrices_and_operators():
     """The same law from atoms, a dense matrix, a sparse matrix and, by quadrature, an operator too large to hold."""
     values = np.linspace(0.5, 2.0, 60)

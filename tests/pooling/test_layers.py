@@ -84,6 +84,7 @@ def test_few_rows_without_a_signal_have_equal_probabilities(K):
     assert np.mean(losses) < 1.03 * np.log(K)
 
 
+@pytest.mark.slow
 def test_many_rows_leave_some_folds_out_only_and_streamed_heads_see_all_rows(stacked):
     X, y, mask = (np.concatenate([part] * 4) for part in stacked)
     X = X + 1e-3 * np.random.default_rng(1).normal(size=X.shape)
@@ -220,6 +221,7 @@ def test_the_scale_maximises_the_likelihood():
     np.testing.assert_allclose(probabilities(two, 1.3)[:, 1], 1 / (1 + np.exp(-2.6 * two[:, 0])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "queries", "flat"])
 def test_rows_of_weight_two_are_rows_that_come_twice(pooling):
     rng = np.random.default_rng(0)

@@ -322,6 +322,7 @@ def test_padding_on_either_side_gives_the_same_fit(marked, pooling):
     np.testing.assert_array_equal(a.predict(X, mask=right), b.predict(moved, mask=left))
 
 
+@pytest.mark.slow
 def test_large_data_are_learned_on_a_subset_but_fitted_on_all(prefix):
     ids, table, y = prefix
     learned = sp.LearnedPoolingClassifier(table=table, max_samples=200).fit(ids, y)

@@ -18,6 +18,7 @@ def sequences(n, T, d, dtype, seed=0):
     return X, np.arange(T) < rng.integers(1, T + 1, n)[:, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_reading_holds_less_than_twice_the_input(dtype):
     X, mask = sequences(800, 32, 384, dtype)

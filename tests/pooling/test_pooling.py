@@ -81,6 +81,7 @@ def test_float32_tables_agree_with_their_dense_array(world):
     assert_same(fitted(ids, table=small), fitted(small[ids]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.int16, np.uint8, np.uint64])
 def test_ids_of_any_integer_type_are_looked_up(world, kind):
     ids, table, X = world
@@ -292,6 +293,7 @@ def test_feature_names_and_pandas_output(world):
     assert list(pooling.get_feature_names_out()) == list(frame.columns)
 
 
+@pytest.mark.slow
 def test_pipeline_and_grid_search(world):
     ids, table, _ = world
     y = ids[:, 0] % 2
@@ -363,6 +365,7 @@ def test_an_attention_sink_is_named_and_masking_it_gives_the_weights_without_it(
     assert found == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.slow
 def test_gains_of_a_few_percent_are_not_taken():
     sample = sp.SequenceModel(d=30, V=60, N=4000, R=sp.markov_correlation(8, 0.5), mu=2.0).sample(rng=0)
     X = sample.table.T[sample.tokens]

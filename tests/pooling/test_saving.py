@@ -88,6 +88,7 @@ def test_onnx_gives_the_same_probabilities(fitted, tmp_path):
         model.predict_proba(X, mask=holes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["two classes", "regression", "table", "layers"])
 def test_other_kinds_of_models_travel(kind, tmp_path):
     onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")

@@ -60,6 +60,7 @@ def test_a_sink_behind_left_padding_is_found():
     assert (space.usable(left, seen).sum(axis=1) == seen.sum(axis=1) - 1).all()
 
 
+@pytest.mark.slow
 def test_a_sink_hides_nothing_from_a_query():
     """The message is in tokens whose content marks them; a constant first token of enormous norm must not matter."""
     rng = np.random.default_rng(0)

@@ -29,6 +29,7 @@ def leaves(value, path=""):
         yield path, value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(KEPT))
 def test_result_is_the_kept_one(name):
     if name == "sweeps":

@@ -82,6 +82,7 @@ def test_registry_is_complete_and_selection_names_mistakes():
         select([16])
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_the_stated_bias_bounds_the_alignment_at_the_threshold_and_shrinks_with_size():
     """At mu_samp the limit is 0; finite matrices have a mean alignment of order d^(-1/3)."""

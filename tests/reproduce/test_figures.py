@@ -76,6 +76,7 @@ def test_the_file_gives_the_same_verdict_and_picture(computed, number, tmp_path)
     ElementTree.parse(path)
 
 
+@pytest.mark.slow
 def test_a_missing_line_or_another_number_is_seen(computed):
     """The baseline would find what a look at the picture finds."""
 

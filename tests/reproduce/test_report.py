@@ -82,6 +82,7 @@ def report(tmp_path_factory):
     return make_report(specs, Settings(seed=5), tmp_path_factory.mktemp("report"))
 
 
+@pytest.mark.slow
 def test_every_outcome_is_told_apart(report):
     assert [entry.status for entry in report.entries] == [
         "agrees",

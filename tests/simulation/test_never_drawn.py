@@ -124,6 +124,7 @@ class TestCompletion:
                 np.testing.assert_allclose(values, expected, rtol=1e-9)
                 np.testing.assert_allclose(alignments, aligned, atol=1e-9)
 
+    @pytest.mark.slow
     def test_the_singular_values_are_those_of_a_gaussian_matrix(self):
         """Moments of the whole spectrum, over draws: what entries one by one would not show."""
         m = model(d=100, V=160, N=200)
@@ -260,6 +261,7 @@ class TestProducts:
 
 
 class TestRoute:
+    @pytest.mark.slow
     def test_small_and_large_sizes_meet(self, monkeypatch):
         """Across the size at which a Krylov space takes over from a dense decomposition: the same law."""
         from spikepool.simulation import top_pairs as module

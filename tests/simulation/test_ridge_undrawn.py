@@ -41,6 +41,7 @@ def test_scores_are_those_of_the_classifier_on_the_completed_table(options):
         np.testing.assert_allclose(found, classifier.decision_function(C[n:]), atol=1e-7 * np.abs(found).max())
 
 
+@pytest.mark.slow
 def test_without_convergence_the_table_is_completed(monkeypatch):
     usual = sp.simulate_ridge(world(), W, [1e-4, 1.0], n_train=100, n_test=500, trials=30, rng=0)
     monkeypatch.setattr(ridge_undrawn, "KRYLOV_LIMIT", 5)
@@ -49,6 +50,7 @@ def test_without_convergence_the_table_is_completed(monkeypatch):
     assert np.all(np.abs(usual.mean(axis=0) - dense.mean(axis=0)) < 4 * error)
 
 
+@pytest.mark.slow
 def test_accuracy_is_that_of_the_drawn_route():
     m = world(d=120, V=200)
     lazy = sp.simulate_ridge(m, W, n_train=250, n_test=2000, trials=60, rng=0)

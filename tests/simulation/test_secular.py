@@ -77,6 +77,7 @@ def awkward_problems(draw):
     return theta * scale, U, G * scale, c * scale, mus, draw(st.integers(1, min(n, 4)))
 
 
+@pytest.mark.slow
 @given(awkward_problems())
 def test_awkward_spectra(problem):
     theta, U, G, c, mus, k = problem

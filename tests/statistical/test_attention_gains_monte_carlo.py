@@ -106,6 +106,7 @@ def test_strong_signals_and_any_exponent_of_the_score(tau, mu, L, scaling):
     assert found.alignment == pytest.approx(drawn.alignment.mean(), abs=4 * drawn.alignment.std(ddof=1) / 4 + 0.002)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [1.5, 3.0])
 def test_the_spread_of_kappa_over_sequences_belongs_to_the_law(tau):
     """One softmax row per sequence over twenty tokens: weights that vary by sequence, against draws of plain numpy."""

@@ -75,6 +75,7 @@ def test_every_spike_of_four_unequal_classes(R, draw, centered):
         assert abs(alignments[i] - outlier.alignment) < 3 * alignment_error[i] + bias
 
 
+@pytest.mark.slow
 def test_the_models_own_simulation_agrees_with_the_definition():
     d, V, N = 120, 200, 240
     w = sp.mean_weights(10)

@@ -146,6 +146,7 @@ def test_mean_outlier_without_centring():
         check(p, values[:, k], alignments[:, k], d, index=k, name=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_corpus_with_unequal_classes(share):
     """Token ids of a made-up corpus: an odd vocabulary, classes of unequal size, uneven usage, any weights."""

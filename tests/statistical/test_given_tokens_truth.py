@@ -165,6 +165,7 @@ def test_outliers_are_followed_to_their_population_limit(exponent):
     assert agreement[[o.kind for o in p.outliers].index("signal")].max() > 0.6
 
 
+@pytest.mark.slow
 def test_population_fields_of_a_corpus_with_unequal_classes():
     """Against 60,000 sequences drawn from the frequencies and class correlations of the corpus."""
     d, V, N, T, mu = 200, 301, 500, 6, 2.5

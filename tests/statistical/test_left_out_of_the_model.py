@@ -42,6 +42,7 @@ def test_the_error_of_an_exact_accuracy_covers_another_set_of_usages():
     assert np.std([p.accuracy for p in found], ddof=1) == pytest.approx(np.sqrt(np.mean(errors**2)), rel=0.6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.2])
 def test_unequal_classes(share):
     model = sp.SequenceModel(d=150, V=250, N=400, R=R, mu=2.0)

@@ -234,6 +234,7 @@ def test_a_real_dask_cluster_gives_the_same_dataset(tmp_path, reference, dask_cl
     xr.testing.assert_identical(run(problem(), store=store, workers=0), reference)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("spikepool.sweeps.cluster.CONNECT_SECONDS", 1)
     with pytest.raises(sp.SweepError, match="no Dask scheduler answers"):

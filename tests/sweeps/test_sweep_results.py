@@ -82,6 +82,7 @@ def test_the_vocabulary_outlier_is_reported_when_not_centred():
     assert float(ds.vocabulary_eigenvalue.item()) == by_kind["mean"]
 
 
+@pytest.mark.slow
 def test_simulations_are_the_models(reference):
     """Bit for bit those of simulate_grid on the cell's stream; up to rounding those of model.simulate."""
     spec = problem()
@@ -266,6 +267,7 @@ def test_failed_cells_are_tried_again_when_asked(tmp_path, monkeypatch):
     xr.testing.assert_identical(again, sp.sweep(small_model(), **(arguments | {"store": None})))
 
 
+@pytest.mark.slow
 def test_the_route_is_part_of_the_spec_and_stores_do_not_mix_routes(tmp_path):
     """A store begun with drawn tables is not continued without, nor the other way round."""
     arguments = {"weights": ["mean"], "mu": [1.0, 2.0], "trials": 2, "workers": 0}

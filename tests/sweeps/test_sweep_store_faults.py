@@ -105,6 +105,7 @@ def test_every_damaged_file_is_noticed(finished, tmp_path, damage):
         file.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_store_with_much_damage_is_computed_again_to_the_same_bits(finished, tmp_path):
     spec, original, dataset = finished
     for seed in range(3):
@@ -281,6 +282,7 @@ def test_a_folder_without_permission(finished, tmp_path):
 # -- two drivers -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_driver_is_refused_and_a_killed_one_blocks_nobody(finished, tmp_path):
     spec, _, dataset = finished
     path = tmp_path / "a.zarr"

@@ -119,6 +119,7 @@ def test_blocks_of_different_lengths_meet(tmp_path):
     assert found.changes.max() < 1e-10
 
 
+@pytest.mark.slow
 def test_what_a_comparison_says():
     found = sp.compare_tables(table(1), table(2), repetitions=19)
     back = json.loads(json.dumps(found.to_dict(), allow_nan=False))

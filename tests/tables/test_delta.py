@@ -223,6 +223,7 @@ def test_changes_that_were_named_wrongly(seed):
     assert (found.kind, found.rank) == ("low rank", 70)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directions", [0, 1, 4])
 def test_noise_with_heavy_tails_has_no_directions_of_its_own(directions):
     """Student noise with 3 degrees of freedom; the cut-off was chosen on the seeds 0 to 7."""

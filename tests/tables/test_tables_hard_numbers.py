@@ -14,6 +14,7 @@ def table(seed=0, shape=(400, 60)):
     return np.random.default_rng(seed).standard_normal(shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", [1, 3])
 def test_a_direction_that_one_half_of_the_rows_does_not_have(empty):
     X = table()

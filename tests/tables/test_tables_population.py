@@ -41,6 +41,7 @@ def test_scale_does_not_matter():
     np.testing.assert_allclose(a.atoms, b.atoms * 1e6, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_bartlett_has_the_law_of_drawn_rows():
     rng = np.random.default_rng(1)
     atoms = np.geomspace(0.5, 4, 12)

@@ -22,6 +22,7 @@ def planted():
     return E, sp.TableSpectrum(repetitions=19, tokenizer=[f"w{i}" for i in range(1200)]).fit(E)
 
 
+@pytest.mark.slow
 def test_eigenvalues_are_those_of_the_centred_table(planted):
     E, fit = planted
     exact = sample_eigenvalues(E)
@@ -68,6 +69,7 @@ def test_p_values_are_fair_and_notice_a_table_that_is_not_one_sample():
     assert "not a test" in fit.verdict_
 
 
+@pytest.mark.slow
 def test_same_seed_same_answer(planted):
     E, fit = planted
     again = clone(fit).fit(E)
@@ -198,6 +200,7 @@ def test_parameters_are_checked(parameters):
         sp.TableSpectrum(**{"null_draws": 0, "repetitions": 0, **parameters}).fit(E)
 
 
+@pytest.mark.slow
 def test_wide_table_and_low_rank():
     rng = np.random.default_rng(7)
     fit = sp.TableSpectrum(null_draws=1, repetitions=19).fit(rng.standard_normal((80, 120)))

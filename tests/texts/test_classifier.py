@@ -84,6 +84,7 @@ def test_labels_probabilities_and_features(fitted):
     assert fitted.layer_ in fitted.layers_
 
 
+@pytest.mark.slow
 def test_the_same_as_encoding_and_pooling_by_hand():
     texts, labels = corpus()
     encoder = Words()
@@ -199,6 +200,7 @@ def test_many_threads_predict_the_same(fitted):
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.slow
 def test_regressor_and_functions():
     texts, labels = corpus(120)
     y = np.where(labels == "sun", 1.0, -1.0) + 0.1 * np.random.default_rng(0).normal(size=len(texts))
@@ -216,6 +218,7 @@ def test_regressor_and_functions():
     assert plain.encoder_sha256_ is None
 
 
+@pytest.mark.slow
 def test_copies_and_pickles_open_the_encoder_again(minilm):
     texts, labels = corpus(48)
     model = sp.TextClassifier(layers=[1]).fit(texts, labels)
@@ -232,6 +235,7 @@ def saved(tmp_path_factory):
     return model, model.save(tmp_path_factory.mktemp("saved") / "model")
 
 
+@pytest.mark.slow
 def test_saved_and_loaded(saved):
     model, folder = saved
     texts, _ = corpus(30, seed=5)
@@ -262,6 +266,7 @@ def test_a_changed_file_is_refused(saved, tmp_path, name):
         sp.load(tmp_path / "m")
 
 
+@pytest.mark.slow
 def test_another_encoder_is_refused(saved, tmp_path):
     from spikepool.texts.encoders import encoder_folder
 

@@ -153,6 +153,7 @@ def toy_rows(n):
     return [(" ".join(rng.choice(words[y], 4)), y) for y in labels]
 
 
+@pytest.mark.slow
 def test_report_from_a_file_of_texts(tmp_path):
     rows = toy_rows(120)
     rows[7] = (rows[7][0], "")

@@ -33,6 +33,7 @@ def test_three_and_four_scores_against_gauss_hermite():
         assert softmax_square(0.3, k) == pytest.approx(mass @ ((e / e.sum(axis=0)) ** 2).sum(axis=0), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_limits_of_the_softmax():
     k = np.array([1, 2, 7, 1000, 10**6])
     assert np.allclose(softmax_square(0.0, k), 1 / k, rtol=1e-15)
@@ -58,6 +59,7 @@ def test_short_sequences_have_no_random_weight(T):
     assert (found.alpha, found.kappa) == pytest.approx((1.0, 1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("T", "tau"), [(5, 2.0), (10, 4.0), (64, 1.0)])
 def test_quadrature_and_monte_carlo_agree(T, tau):
     for R in (sp.prefix_correlation(T, 3), sp.markov_correlation(T, -0.5)):

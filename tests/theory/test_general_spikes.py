@@ -58,6 +58,7 @@ def test_inverse_recovers_strength_and_alignment(theta):
         signal.invert(signal.bulk.support()[1] * 0.99)
 
 
+@pytest.mark.slow
 def test_rank_three_orthogonal_signals_do_not_see_each_other():
     bulk, thetas = free_product_bulk(), (2.5, 2.5001, 9.0)
     together = GeneralSpikes(bulk, Measure(np.ones(3), np.eye(3)), latent_measure(*thetas))

@@ -142,6 +142,7 @@ def test_tokens_of_a_model_give_the_prediction_of_the_model(centered, table):
     assert again.eigenvalue == pytest.approx(q.eigenvalue, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_noise_as_law_diagonal_or_matrix():
     m, w = model(), sp.causal_weights(10)
     tokens, _ = draw_tokens(m, 1)

@@ -198,6 +198,7 @@ def test_usual_slope_maximises_the_ratio_of_means():
     assert query(kernel="sigmoid", beta=None, overlap=0.5).slope == NU * 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_what_the_query_misses_is_an_outlier_of_its_own():
     """The part of k off the query, at sizes where it lies beyond the edge: 3 standard errors and 6/d."""
@@ -275,6 +276,7 @@ def test_the_gate_is_not_below_softmax_at_its_best(m, V):
         assert gate.predict().alignment > gate.replace(beta=None).predict().alignment + 0.02
 
 
+@pytest.mark.slow
 def test_required_samples_is_where_the_prediction_reaches_the_target():
     model = query(kernel="sigmoid", beta=None)
     n = model.required_samples(alignment=0.7)

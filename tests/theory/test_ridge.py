@@ -214,6 +214,7 @@ def test_ranking_puts_the_best_weights_first():
     assert ranked[0].accuracy >= paper_model(1.0).ridge_accuracy(WEIGHTS["optimal"])
 
 
+@pytest.mark.slow
 def test_exact_accuracy_tends_to_the_closed_form_as_weights_spread_out():
     """The prefix of 40 among 160 positions: 1/kappa = 160 tokens in each sequence."""
     model = sp.SequenceModel(d=200, V=320, N=400, R=sp.prefix_correlation(160, 40), mu=0.1)

@@ -138,6 +138,7 @@ def test_bulk_law_ends_at_the_edge():
     assert p.bulk.mean() == pytest.approx(p.kappa, rel=1e-3)  # the signal's directions are left out
 
 
+@pytest.mark.slow
 def test_planning_agrees_with_predictions():
     m = model(z=1.0, mu=2.0)
     m = m.replace(token_weights=weightings(m.frequencies, 3.0, m.N)["derived"])

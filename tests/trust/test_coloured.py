@@ -94,6 +94,7 @@ def test_planning_is_what_more_rows_bring(found):
         found.expected_spans(10**6)
 
 
+@pytest.mark.slow
 def test_same_seed_same_numbers_and_any_orientation(found):
     again = sp.diagnose(rows(400), target=0.9, random_state=0)
     assert again.to_dict() == found.to_dict()
@@ -104,6 +105,7 @@ def test_same_seed_same_numbers_and_any_orientation(found):
         assert one.interval == pytest.approx(other.interval, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_exact_copies_count_once():
     x = rows(250)
     plain = sp.diagnose(x, random_state=0)
@@ -135,6 +137,7 @@ def test_near_copies_order_and_dominating_rows_are_flagged():
     assert sp.diagnose(x).warnings == ()
 
 
+@pytest.mark.slow
 def test_groups_count_for_fewer_rows():
     rng = np.random.default_rng(3)
     centres, group = rows(150, 7), np.repeat(np.arange(150), 4)
@@ -160,6 +163,7 @@ def test_effective_rows_between_groups_and_rows():
     assert group_likeness(y, float((y**2).sum()), np.ones(50, dtype=int)) == 0.0
 
 
+@pytest.mark.slow
 def test_what_the_halves_do_not_bear_out_is_refused():
     # a flat top: the first fifty components have no order, whatever the sample says
     tau = np.where(np.arange(200) < 100, 8.0, 0.05)

@@ -77,6 +77,7 @@ def test_warns_when_the_mean_is_the_top_component():
     assert report.outliers[0].alignment == pytest.approx(centred.outliers[0].alignment, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_bulk_that_is_not_pooled_noise_is_called_a_poor_fit():
     variances = np.where(np.arange(200) < 100, 0.05, 8.0)
     report = sp.diagnose(RNG.standard_normal((800, 200)) * np.sqrt(variances))

@@ -154,6 +154,7 @@ class TestFewFeatures:
         for x in (digits.sum(axis=1), digits.sum(axis=2), iris, StandardScaler().fit_transform(load_wine().data)):
             assert sp.diagnose(x).verdict in ("coloured", "poor fit")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("n", "d"), [(60, 4), (300, 16), (3000, 8)])
     def test_equal_variances_are_noise(self, n, d):
         verdicts = [sp.diagnose(np.random.default_rng(s).standard_normal((n, d))).verdict for s in range(8)]

@@ -196,6 +196,7 @@ def test_equal_variances_that_explain_the_rows_leave_no_spans():
         assert "equal variances" in found.reason
 
 
+@pytest.mark.slow
 def test_equal_variances_of_heavy_tailed_columns_leave_no_spans():
     """Lognormal columns of equal variance had got overlaps: their eigenvalues scatter more than those of draws."""
     for seed in (13, 19):

@@ -47,6 +47,7 @@ def random_realisable(T, seed):
     return (S.T * rng.dirichlet(np.full(len(S), 0.5))) @ S
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(T=st.integers(2, 9), seed=st.integers(0, 10**6))
 def test_mixture_reproduces_every_realisable_correlation_exactly(T, seed):
