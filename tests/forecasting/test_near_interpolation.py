@@ -36,7 +36,7 @@ def test_double_descent_is_refused(model, scoring):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_weak_penalty_whose_measured_curve_rises_is_warned_of():
-    """One pilot of forty: log losses of .12, .08 and .06 were forecast for 4.0, .54 and .45, without a word."""
+    """One pilot of forty: log losses of .12, .08 and .06 were forecast for 4.0, .54 and .45, without a warning."""
     rng = np.random.default_rng([zlib.crc32(b"50 features, 60 rows, weak penalty, log loss"), 130])
     y = (rng.random(60) < 0.5).astype(int)
     x = rng.standard_normal((60, 50))

@@ -12,7 +12,7 @@ from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 
 
 def group_numbers(groups: Any, n: int, *, fewest: int = 1, why: str = "") -> IntArray:
-    """Numbers (n,) of the user's groups, of which at least `fewest` are needed; `why` says so in the error."""
+    """Numbers (n,) of the user's groups, of which at least `fewest` are needed; `why` is the reason in the error."""
     given = np.asarray(groups)
     if given.shape != (n,):
         raise ShapeError(f"groups must have one entry for each of the {n} rows", given.shape, "Pass shape (n,)")
