@@ -168,7 +168,10 @@ class TableComparison(Result, schema="compare"):
             for name, fit in named.items()
         ]
         overlaps = [(str(o.k), o.coordinates, o.tokens, _degrees(o.largest_angle), o.chance) for o in self.overlaps]
-        moved = [(f"row {t.row}" if t.token is None else t.token, t.change, t.cosine) for t in self.moved]
+        moved = [
+            (f"row {t.row}" if t.token is None else f"{t.token!r} (row {t.row})", t.change, t.cosine)
+            for t in self.moved
+        ]
         return [
             ("Two tables", HEADER, spectra),
             ("Overlap of the leading spaces (1: equal)", OVERLAP_HEADER, overlaps),
