@@ -1,5 +1,7 @@
 """Sweeps of a query model: the numbers of predict and simulate, over its own fields."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -73,10 +75,12 @@ def test_a_stored_sweep_continues_where_it_was_interrupted(tmp_path, monkeypatch
         sp.sweep(MODEL, trials=3, seed=5, store=store, **fields)
     assert len(list((store / "cells").iterdir())) == 3
     (store / "cells" / "1.json").write_bytes((store / "cells" / "1.json").read_bytes()[:40])
+    wrong = json.loads((store / "cells" / "2.json").read_text()) | {"edge": "1.0"}
+    (store / "cells" / "2.json").write_text(json.dumps(wrong))
     monkeypatch.setattr(query, "_simulated", until(0))
     computed.clear()
     xr.testing.assert_identical(sp.sweep(MODEL, trials=3, seed=5, store=store, **fields), whole)
-    assert computed == [(0.5, 1.5), (1.0, 1.5), (1.5, 1.0), (1.5, 1.5)]
+    assert computed == [(0.5, 1.5), (1.0, 1.0), (1.0, 1.5), (1.5, 1.0), (1.5, 1.5)]
     with pytest.raises(sp.SpecMismatchError, match="other arguments"):
         sp.sweep(MODEL, trials=3, seed=6, store=store, **fields)
     with pytest.raises(sp.InvalidInputError, match="cannot be continued"):

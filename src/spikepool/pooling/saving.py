@@ -1,7 +1,7 @@
 """Save a fitted pooling as a folder: JSON for structure, safetensors for numbers, no code.
 
 ``model.json`` has the format, its version, the class, its parameters and fitted attributes, and the checksums of
-the other files and of its own content. An array stands in the JSON as ``{"array": name}``. Only classes of `SAVED` are
+its content and of the other files. An array stands in the JSON as ``{"array": name}``. Only classes of `SAVED` are
 made on loading; nothing in the files is executed.
 
 Fitted models for other processes and programs: a folder, or an ONNX file.

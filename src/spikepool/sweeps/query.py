@@ -35,6 +35,9 @@ NUMBERS = (
     *("signal_alignment", "query_eigenvalue", "mu_population", "mu_sample"),
 )
 
+# Types of a row's other values.
+KINDS: dict[str, type] = {"detectable": bool, "caution": str, "error": str}
+
 
 def sweep_query(
     model: QueryModel,
@@ -169,7 +172,9 @@ class Cells:
             row = None if content is None else json.loads(content)
         except ValueError:
             return None
-        return row if isinstance(row, dict) and set(row) == self.columns else None
+        if not isinstance(row, dict) or set(row) != self.columns:
+            return None
+        return row if all(isinstance(value, KINDS.get(name, float)) for name, value in row.items()) else None
 
     def write(self, index: int, row: dict[str, Any]) -> None:
         """Keep the row of a combination."""
