@@ -37,8 +37,43 @@ from spikepool.world.sequences import SequenceWorld
 from spikepool.world.tokens import pooling_weights
 
 
-class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
-    __doc__ = SequenceWorld.__doc__
+class SequenceModel(SequenceWorld):
+    """Sequences of tokens from a fixed two-class embedding table.
+
+    Column v of the table is ``s_v * mu * u + z_v`` with balanced signs s and noise z of unit variance; position t of
+    a sequence draws a sign with positional correlation R, then a token of that class. Pooling with weights w
+    gives ``c = sum_t w_t e_{x_t}`` and the covariance ``S = C C'/N``.
+
+    Parameters
+    ----------
+    d, V, N : int
+        Embedding dimension, vocabulary size (even), number of sequences.
+    R : array_like of shape (T, T)
+        Positional correlation; T is read from it. Unit diagonal unless ``latent="gaussian"``.
+    mu : float
+        Norm of the hidden signal.
+    table : {"sampled", "class_centered"}
+        ``"sampled"``: the model as the paper states it; the sample mean of the noise in each class then differs
+        from zero. ``"class_centered"``: noise centred within each class, for which the paper's printed formulas hold.
+    centered : bool
+        Whether the sample mean of the columns of C is subtracted before S is formed.
+    latent : {"signs", "gaussian"}
+        ``"gaussian"``: the latent of a sequence is N(0, R) and real-valued, tokens are drawn from the whole
+        vocabulary, and ``C = mu u a' + Z W``; R may then have any diagonal.
+    noise : {"gaussian", "rademacher", "uniform", "laplace", "student-t"}
+        Law of the entries of z in simulations, scaled to unit variance; limits do not depend on it.
+    noise_df : float
+        Degrees of freedom of ``noise="student-t"``; above 4.
+    frequencies : array_like of shape (V,), optional
+        Token frequencies; tokens of a class are drawn in proportion to them. Uniform when not given. Token
+        v belongs to class ``+1`` when v is even, ``−1`` when it is odd.
+    covariance : array_like of shape (d,) or (d, d), optional
+        Covariance A of the noise, or the diagonal of it; identity when not given.
+    direction : array_like of shape (d,), optional
+        The direction u (normalised). When not given, simulations draw it uniformly.
+    token_weights : array_like of shape (V,), optional
+        Weight a_v of each token, at least 0: a sequence pools to ``c = sum_t w_t a(x_t) e_{x_t}``. Ones when not given.
+    """
 
     def predict(self, w: ArrayLike, *, exact: bool = False, rng: Any = None) -> Prediction:
         """Bulk, outliers and alignments of S for pooling weights `w`.
@@ -154,8 +189,24 @@ class SequenceModel(SequenceWorld):  # noqa: D101 - the docstring is the world's
         return learned_attention.learned_weights(self, ridge=ridge, n_train=n_train, label=label, **options)
 
 
-class ClassModel(ClassWorld):  # noqa: D101
-    __doc__ = ClassWorld.__doc__
+class ClassModel(ClassWorld):
+    """Sequences of tokens from an embedding table with K classes.
+
+    Parameters
+    ----------
+    d, V, N : int
+        Embedding dimension, vocabulary size, number of sequences.
+    R : array_like of shape (T, T)
+        Probability that two positions share their class draw: unit diagonal, entries in [0, 1], PSD.
+    means : array_like of shape (p, K), p <= d
+        Class means as columns, in any orthonormal coordinates of a p-dimensional subspace.
+    shares : array_like of shape (K,), optional
+        Share pi_k of the vocabulary, and of the positions, that belongs to class k; equal when not given.
+    table : {"sampled", "class_centered"}
+        As in :class:`spikepool.SequenceModel`.
+    centered : bool
+        Whether the sample mean of the columns of C is subtracted before S is formed.
+    """
 
     def predict(self, w: ArrayLike, *, class_covariance: ArrayLike | None = None) -> class_theory.ClassPrediction:
         """Bulk and every spike's outlier; see :func:`spikepool.theory.classes.predict_classes`."""

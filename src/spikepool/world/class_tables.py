@@ -33,23 +33,7 @@ _RANK_TOLERANCE = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class ClassWorld(PooledSizes):
-    """Sequences of tokens from an embedding table with K classes.
-
-    Parameters
-    ----------
-    d, V, N : int
-        Embedding dimension, vocabulary size, number of sequences.
-    R : array_like of shape (T, T)
-        Probability that two positions share their class draw: unit diagonal, entries in [0, 1], PSD.
-    means : array_like of shape (p, K), p <= d
-        Class means as columns, in any orthonormal coordinates of a p-dimensional subspace.
-    shares : array_like of shape (K,), optional
-        Share pi_k of the vocabulary, and of the positions, that belongs to class k; equal when not given.
-    table : {"sampled", "class_centered"}
-        As in :class:`spikepool.SequenceModel`.
-    centered : bool
-        Whether the sample mean of the columns of C is subtracted before S is formed.
-    """
+    """The data of :class:`spikepool.ClassModel`, whose docstring has the parameters; checked when it is made."""
 
     d: int
     V: int

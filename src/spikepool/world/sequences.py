@@ -56,42 +56,7 @@ NOISES = ("gaussian", "rademacher", "uniform", "laplace", "student-t")
 
 @dataclass(frozen=True, eq=False)
 class SequenceWorld(PooledSizes):
-    """Sequences of tokens from a fixed two-class embedding table.
-
-    Column v of the table is ``s_v * mu * u + z_v`` with balanced signs s and noise z of unit variance; position t of
-    a sequence draws a sign with positional correlation R, then a token of that class. Pooling with weights w
-    gives ``c = sum_t w_t e_{x_t}`` and the covariance ``S = C C'/N``.
-
-    Parameters
-    ----------
-    d, V, N : int
-        Embedding dimension, vocabulary size (even), number of sequences.
-    R : array_like of shape (T, T)
-        Positional correlation; T is read from it. Unit diagonal unless ``latent="gaussian"``.
-    mu : float
-        Norm of the hidden signal.
-    table : {"sampled", "class_centered"}
-        ``"sampled"``: the model as the paper states it; the sample mean of the noise in each class then differs
-        from zero. ``"class_centered"``: noise centred within each class, for which the paper's printed formulas hold.
-    centered : bool
-        Whether the sample mean of the columns of C is subtracted before S is formed.
-    latent : {"signs", "gaussian"}
-        ``"gaussian"``: the latent of a sequence is N(0, R) and real-valued, tokens are drawn from the whole
-        vocabulary, and ``C = mu u a' + Z W``; R may then have any diagonal.
-    noise : {"gaussian", "rademacher", "uniform", "laplace", "student-t"}
-        Law of the entries of z in simulations, scaled to unit variance; limits do not depend on it.
-    noise_df : float
-        Degrees of freedom of ``noise="student-t"``; above 4.
-    frequencies : array_like of shape (V,), optional
-        Token frequencies; tokens of a class are drawn in proportion to them. Uniform when not given. Token
-        v belongs to class ``+1`` when v is even, ``−1`` when it is odd.
-    covariance : array_like of shape (d,) or (d, d), optional
-        Covariance A of the noise, or the diagonal of it; identity when not given.
-    direction : array_like of shape (d,), optional
-        The direction u (normalised). When not given, simulations draw it uniformly.
-    token_weights : array_like of shape (V,), optional
-        Weight a_v of each token, at least 0: a sequence pools to ``c = sum_t w_t a(x_t) e_{x_t}``. Ones when not given.
-    """
+    """The data of :class:`spikepool.SequenceModel`, whose docstring has the parameters; checked when it is made."""
 
     d: int
     V: int
