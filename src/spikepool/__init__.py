@@ -92,7 +92,17 @@ def __getattr__(name: str) -> Any:
     if value is not None:
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'spikepool' has no attribute {name!r}")
+    raise AttributeError(f"module 'spikepool' has no attribute {name!r}{_like(name)}")
+
+
+def _like(name: str) -> str:
+    """Names that contain this one or are spelled like it, as the end of a sentence."""
+    import difflib
+
+    lower = {known.lower(): known for known in _REACHABLE if not known.endswith("Error")}
+    near = [known for low, known in lower.items() if name.lower() in low]
+    near = near or [lower[low] for low in difflib.get_close_matches(name.lower(), lower)]
+    return f". Did you mean {', '.join(sorted(near)[:4])}?" if near and not name.startswith("_") else ""
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,13 @@ import numpy as np
 
 def _shorten(value: Any) -> str:
     """One-line rendering of `value`, short enough for an error message."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, np.ndarray) and value.ndim > 1:
+        text = f"an array of shape {value.shape}"
+    elif isinstance(value, np.ndarray):
         with np.printoptions(threshold=6, edgeitems=2, precision=6):
             text = f"array of shape {value.shape}: {value}"
     else:
@@ -29,7 +35,7 @@ class SpikepoolError(Exception):
     Parameters
     ----------
     problem : str
-        What was wrong, as a clause without a final full stop.
+        What was wrong, as a clause without a final full stop. A clause that ends with "is" is completed by the value.
     value : optional
         The offending value; rendered on one line.
     remedy : str, optional
@@ -46,7 +52,7 @@ class SpikepoolError(Exception):
         self.__dict__.update(details)
         message = problem
         if value is not SpikepoolError._missing:
-            message += f" (got {_shorten(value)})"
+            message += f" {_shorten(value)}" if problem.endswith(" is") else f" (got {_shorten(value)})"
         if remedy:
             message += f". {remedy}"
         # names in files may hold control characters, which must not reach a terminal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import weakref
 from collections import deque
@@ -58,13 +59,19 @@ def real_array(value: ArrayLike, name: str) -> FloatArray:
     return numbers
 
 
-def finite_array(value: Any, name: str, *, ndim: int | None = None, empty: bool = False) -> FloatArray:
-    """`value` as a float64 array without NaN or infinities; of `ndim` dimensions when given."""
+def finite_array(
+    value: Any, name: str, *, ndim: int | None = None, empty: bool = False, remedy: str | None = None
+) -> FloatArray:
+    """`value` as a float64 array without NaN or infinities; of `ndim` dimensions when given.
+
+    `remedy` says what to pass where the number of dimensions is wrong.
+    """
     if isinstance(value, float) and ndim is None and math.isfinite(value):
         return np.array(value)  # by far the most frequent case, and most of the time of a prediction
     array = real_array(value, name)
     if ndim is not None and array.ndim != ndim:
-        raise ShapeError(f"{name} must have {ndim} dimension(s), not {array.ndim}", array, "Reshape the array")
+        wanted = "one dimension" if ndim == 1 else f"{ndim} dimensions"
+        raise ShapeError(f"{name} must have {wanted}", array, remedy or f"Pass an array with {wanted}")
     if not empty and array.size == 0:
         raise ShapeError(f"{name} is empty", array, "Pass at least one value")
     if not np.isfinite(array).all():
@@ -143,6 +150,17 @@ def choice(value: Any, name: str, options: tuple[str, ...]) -> str:
     return value
 
 
+def fields(model: Any, changes: dict[str, Any]) -> dict[str, Any]:
+    """`changes` if every name is a field of the dataclass `model`."""
+    known = [field.name for field in dataclasses.fields(model)]
+    for name in changes:
+        if name not in known:
+            near = {field.lower(): field for field in known}.get(name.lower())
+            remedy = f"Write {near}" if near else f"Choose among {', '.join(known)}"
+            raise InvalidInputError(f"{type(model).__name__} has no such field", name, remedy)
+    return changes
+
+
 def flag(value: Any, name: str) -> bool:
     """`value` as a bool; nothing else counts as true or false."""
     if not isinstance(value, (bool, np.bool_)):
@@ -161,9 +179,12 @@ def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:
     """
     if isinstance(value, np.ndarray) and not value.flags.writeable and any(m() is value for m in tuple(_PROVEN)):
         return value
-    matrix = finite_array(value, name, ndim=2)
+    remedy = f"Pass one ({'T, T' if name == 'R' else 'n, n'}) matrix"
+    if name == "R":
+        remedy += ", such as spikepool.prefix_correlation(T=10, L=3)"
+    matrix = finite_array(value, name, ndim=2, remedy=remedy)
     if matrix.shape[0] != matrix.shape[1]:
-        raise ShapeError(f"{name} must be square", matrix, "Pass a (T, T) matrix")
+        raise ShapeError(f"{name} must be square", matrix, remedy)
     scale = max(1.0, float(np.abs(matrix).max()))
     asymmetry = float(np.abs(matrix - matrix.T).max())
     if asymmetry > IDENTITY_TOLERANCE * scale:

@@ -152,7 +152,7 @@ class QueryWorld:
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **check.fields(self, changes))
 
     def weights(self, scores: FloatArray) -> FloatArray:
         """Weights (n, T) of tokens with these scores (n, T)."""

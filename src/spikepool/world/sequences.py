@@ -204,7 +204,7 @@ class SequenceWorld(PooledSizes):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; everything is checked, but no matrix is proved twice."""
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **check.fields(self, changes))
 
     def signal_strength(self, w: ArrayLike) -> float:
         """Strength theta of the signal's spike: alpha·mu², plus alpha·delta for the class means of a sampled table."""
