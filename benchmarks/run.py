@@ -28,7 +28,6 @@ HERE = Path(__file__).resolve().parent
 NOT_HERE = ("needs ", "FileNotFoundError", "ModuleNotFoundError", "ImportError", "spikepool.errors.MissingDependency")
 # Arguments of a short run, for scripts whose default takes more than a minute; the others run as they are.
 QUICK: dict[str, str] = {
-    "explorer_load": "--seconds 6 --sessions 4 --draws 1",
     "explorer_slider": "--moves 3",
     "large": "--size 128k --scale 0.05",
     "many_rows": "--rows 4000",

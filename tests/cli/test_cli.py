@@ -301,9 +301,10 @@ def test_explore_passes_its_options(run, monkeypatch):
     explorer = pytest.importorskip("spikepool.explorer")
     called = {}
     monkeypatch.setattr(explorer, "serve", lambda **options: called.update(options), raising=False)
-    assert run("explore", "--port", 8051, "--no-browser", "--host", "127.0.0.1")[0] == 0
-    assert called.pop("settings").base_path == "/"
-    assert called == {"host": "127.0.0.1", "port": 8051, "open_browser": False, "token": None}
+    assert run("explore", "--port", 8051, "--no-browser")[0] == 0
+    assert called == {"port": 8051, "open_browser": False}
+    for gone in ("--host", "--token-file", "--base-path", "--allowed-host"):
+        assert run("explore", gone, "x")[0] == 2
 
 
 def test_figures_can_be_listed(run):

@@ -11,17 +11,17 @@ pytest.importorskip("dash", reason="the explorer needs dash")
 
 from browser_page import agree, run_until_closed
 
-from spikepool.explorer import Settings, create_app
+from spikepool.explorer import Limits, create_app
 
 
 @pytest.fixture(scope="module")
 def application():
     """An app with small limits, and its Flask test client."""
-    settings = Settings(max_trials=20)
-    app = create_app(settings)
-    services = app.server.extensions["spikepool"]
-    yield SimpleNamespace(app=app, services=services, client=app.server.test_client(), settings=settings)
-    services.close()
+    limits = Limits(trials=20)
+    app = create_app(limits)
+    worker = app.server.extensions["spikepool"]
+    yield SimpleNamespace(app=app, worker=worker, client=app.server.test_client(), limits=limits)
+    worker.close()
 
 
 @pytest.fixture(scope="module")

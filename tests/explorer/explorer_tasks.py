@@ -1,4 +1,4 @@
-"""Jobs for the tests of the job runner; in a module of their own because worker processes import them by name."""
+"""Jobs for the tests of the worker; in a module of their own because worker processes import them by name."""
 
 import os
 import signal
@@ -26,14 +26,5 @@ def surprise(payload, report):
     raise RuntimeError("secret detail")
 
 
-def not_a_number(payload, report):
-    return {"value": float("nan")}
-
-
 def suicide(payload, report):
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def glutton(payload, report):
-    hoard = bytearray(payload["bytes"])
-    return {"length": len(hoard)}

@@ -62,12 +62,12 @@ def test_a_simulation_can_be_cancelled_and_blocks_nothing(tab):
     enter(page, "#mu", "0.9")
     agree(page, mu=0.9)
     assert page.is_disabled("#simulate")
-    running = [job for job in tab.site.services.jobs._jobs.values() if not job.finished.is_set()]
+    running = [job for job in tab.site.worker._jobs.values() if job.status == "running"]
     assert len(running) == 1
     page.click("#cancel")
     page.wait_for_function("() => document.querySelector('#simulation-note').textContent === 'Cancelled.'")
-    assert running[0].status == "cancelled"
-    assert running[0].process is None
+    assert running[0].status == "stopped"
+    assert not running[0].process.is_alive()
     page.wait_for_selector("#simulate:not([disabled])")
     assert page.get_attribute("#progress", "value") == "0"
 
@@ -78,8 +78,8 @@ def test_a_simulation_beyond_the_limits_is_explained(tab):
     visit(tab, "d=4000&V=200000&N=1000")
     page.click("#simulate")
     page.wait_for_function("() => document.querySelector('#simulation-note').textContent.includes('too large')")
-    assert f"at most {tab.site.settings.max_simulation_cells:,}" in page.inner_text("#simulation-note")
-    assert all(job.finished.is_set() for job in tab.site.services.jobs._jobs.values())
+    assert f"at most {tab.site.limits.cells:,}" in page.inner_text("#simulation-note")
+    assert all(job.status != "running" for job in tab.site.worker._jobs.values())
     assert page.is_enabled("#simulate")
 
 
@@ -118,8 +118,8 @@ def test_both_widths_in_both_themes(browser, site, tmp_path, width, height, sche
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
         page.click("#theme-button")
         page.wait_for_function(f"() => ({ground})().some((v, i) => Math.abs(v - {before}[i]) > 100)")
-        page.goto(f"{site.url}/glossary")
-        page.wait_for_selector(".glossary dt")
+        page.goto(f"{site.url}/content")
+        page.wait_for_selector("#content-page:not([hidden]) .headline:not(:empty)")
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
     finally:
         context.close()

@@ -10,7 +10,8 @@ import pytest
 
 from spikepool.drawing import palette
 from spikepool.explorer import figures
-from spikepool.explorer.routes import to_csv, to_json, to_python
+from spikepool.explorer.export import to_csv, to_json, to_python
+from spikepool.explorer.export_figure import draw, figure_of
 from spikepool.explorer.simulate import check_simulation, simulate_task
 from spikepool.explorer.theory import solve_query
 
@@ -123,14 +124,14 @@ def test_draws_are_checked(application, trials):
     from spikepool.errors import SizeError
 
     with pytest.raises(SizeError, match="draws"):
-        check_simulation(solve_query("").state, trials, application.settings)
+        check_simulation(solve_query("").state, trials, application.limits)
 
 
 def test_large_simulations_are_refused(application):
     from spikepool.errors import SizeError
 
     with pytest.raises(SizeError, match="too large"):
-        check_simulation(solve_query("d=4000&N=2000000").state, 1, application.settings)
+        check_simulation(solve_query("d=4000&N=2000000").state, 1, application.limits)
 
 
 @pytest.mark.slow
@@ -158,21 +159,13 @@ def test_downloads(application, simulated):
 
 @pytest.mark.slow
 def test_figure_is_drawn_with_the_simulation(simulated):
-    import base64
-
-    from spikepool.explorer.routes import figure_task
-
     query, result, _ = simulated
-    task = {"query": query, "format": "svg", "simulated": result}
-    with_points = base64.b64decode(figure_task(task, lambda *_: None)["bytes"])
-    without = base64.b64decode(figure_task({**task, "simulated": None}, lambda *_: None)["bytes"])
-    assert len(with_points) > len(without)
+    panels = solve_query(query)
+    assert len(draw(panels, "svg", result)) > len(draw(panels, "svg"))
 
 
 def test_the_exported_figure_has_the_colours_of_every_other_figure(panels):
-    from spikepool.explorer.routes import _draw
-
-    legend = _draw(panels, None).axes[1].get_legend()
+    legend = figure_of(panels, None).axes[1].get_legend()
     drawn = {text.get_text(): line.get_color() for text, line in zip(legend.texts, legend.legend_handles, strict=True)}
     styles = {**palette.METHODS, "custom": palette.METHODS["learned"]}
     assert drawn == {name: styles[name].color for name in panels.curves}

@@ -114,7 +114,7 @@ def test_malformed_states_are_explained(application, callbacks):
             assert len(started["simulation-note"]["children"]) > 10
             assert client.get(f"/export/spikepool.csv?state={quote(text)}").status_code == 400
             assert client.get(f"/?{quote(text)}").status_code == 200
-    assert not application.services.jobs.counts()
+    assert not application.worker._jobs
 
 
 def test_odd_values_in_callbacks_are_no_server_error(application, callbacks):
@@ -128,4 +128,4 @@ def test_odd_values_in_callbacks_are_no_server_error(application, callbacks):
         answer = application.client.post(CALLBACK, json=body)
         assert answer.status_code in (200, 204), body
         job = (answer.get_json(silent=True) or {}).get("response", {}).get("job", {}).get("data")
-        application.services.jobs.cancel(job)
+        application.worker.stop(job)

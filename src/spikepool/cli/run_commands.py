@@ -1,7 +1,4 @@
-"""Commands that run for a while: sweep and reproduce.
-
-The command that serves the explorer.
-"""
+"""Commands that run for a while: sweep, reproduce and explore."""
 
 from __future__ import annotations
 
@@ -146,32 +143,10 @@ def reproduce(
 
 
 def explore(
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port to listen on.", min=0, max=65535)] = 8050,
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 picks one.", min=0, max=65535)] = 8050,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--token-file",
-            help="File with the access token; else SPIKEPOOL_TOKEN, else one is made where it is needed.",
-        ),
-    ] = None,
-    base_path: Annotated[str, typer.Option("--base-path", help="Path of the page behind a proxy: /spikepool/.")] = "/",
-    allowed_host: Annotated[
-        list[str] | None, typer.Option("--allowed-host", help="Name by which a proxy asks; may be repeated.")
-    ] = None,
 ) -> None:
-    """Serve the interactive explorer.
+    """Serve the interactive explorer to this machine."""
+    from spikepool.explorer import serve
 
-    A token is never an argument: other users of the machine can read the arguments of a process.
-    """
-    import os
-
-    from spikepool.explorer import Settings, serve
-    from spikepool.kit.files import read_file
-
-    token = os.environ.get("SPIKEPOOL_TOKEN") or None
-    if token_file is not None:
-        token = read_file(token_file, 4096).decode("utf-8", "replace").strip()
-    settings = Settings(base_path=base_path, allowed_hosts=tuple(allowed_host or ()))
-    serve(host=host, port=port, open_browser=browser, token=token, settings=settings)
+    serve(port=port, open_browser=browser)

@@ -1,9 +1,9 @@
-"""The explorer: sliders, live theory, simulation on demand, and a page for one's own data.
+"""The explorer: sliders, live theory, and simulation on demand.
 
-``spikepool explore`` runs it. Everything is served from this machine; nothing is sent anywhere else.
+``spikepool explore`` runs it. It is served to this machine only; nothing is sent anywhere else.
 """
 
 from spikepool.explorer.app import create_app, serve
-from spikepool.explorer.security import Settings
+from spikepool.explorer.worker import Limits
 
-__all__ = ["Settings", "create_app", "serve"]
+__all__ = ["Limits", "create_app", "serve"]

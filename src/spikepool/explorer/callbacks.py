@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from typing import Any
@@ -13,15 +12,13 @@ from dash.exceptions import PreventUpdate
 
 from spikepool.errors import SpikepoolError
 from spikepool.explorer import figures
-from spikepool.explorer.jobs import Job
-from spikepool.explorer.services import Services
-from spikepool.explorer.simulate import check_simulation, simulate_task
+from spikepool.explorer.simulate import check_simulation, finished_simulation, simulate_task
 from spikepool.explorer.state import FAMILIES, StateError, parse_query, shortest
 from spikepool.explorer.state import State as PageState
 from spikepool.explorer.theory import Panels, solve
 from spikepool.explorer.verdict import captions, verdict
+from spikepool.explorer.worker import Limits, Worker
 
-_LOGGER = logging.getLogger(__name__)
 NUMBERS = tuple(family.parameter for family in FAMILIES.values())
 SLIDERS = ("mu", "T", *NUMBERS, "d", "V", "N")
 CONTROLS = ("mu", "w", "T", "corr", *NUMBERS, "R", "d", "V", "N", "table", "centered", "plane")
@@ -30,12 +27,12 @@ PANELS = ("spectrum", "alignment", "phase", "weights")
 GRAPHS = PANELS[:3]
 
 
-def register(app: dash.Dash, services: Services) -> None:
+def register(app: dash.Dash, worker: Worker, limits: Limits) -> None:
     """Attach every callback to `app`."""
     _register_page_script(app)
     _register_state(app)
-    _register_theory(app, services)
-    _register_simulation(app, services)
+    _register_theory(app, worker)
+    _register_simulation(app, worker, limits)
 
 
 def _register_page_script(app: dash.Dash) -> None:
@@ -115,7 +112,7 @@ def _still_or_moved(panels: Panels, theme: str, simulated: dict[str, Any] | None
     return moved
 
 
-def _register_theory(app: dash.Dash, services: Services) -> None:
+def _register_theory(app: dash.Dash, worker: Worker) -> None:
     def update(query: object, theme: object, job_id: object, drawn: object) -> list[Any]:
         if query is None:
             raise PreventUpdate
@@ -125,7 +122,7 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
             panels = solve(parse_query(query))
         except SpikepoolError as err:
             return [*[no_update] * (kept + 4), "verdict tone-problem", str(err), False, {"error": True}, no_update]
-        simulated = services.simulation(job_id, panels.state.query())
+        simulated = finished_simulation(worker, job_id, panels.state.query())
         sentence = verdict(panels)
         bars = {
             "weights": panels.weights[panels.state.w].tolist(),
@@ -170,33 +167,28 @@ def _register_theory(app: dash.Dash, services: Services) -> None:
     )(update)
 
 
-def _running(job: Job) -> bool:
-    return job.status in ("waiting", "running")
-
-
-def _working(job: Job, verb: str) -> str:
-    """Where a job stands, and since when: a long step must not look like a standstill."""
-    if job.status == "waiting":
-        return "Waiting for a free worker…"
-    return f"{verb}{': ' if job.note else ''}{job.note} ({time.monotonic() - job.started:.0f} s)"
-
-
-def _register_simulation(app: dash.Dash, services: Services) -> None:
+def _register_simulation(app: dash.Dash, worker: Worker, limits: Limits) -> None:
     def simulation(_s: object, _c: object, _t: object, query: object, draws: object, job_id: object) -> list[Any]:
         if ctx.triggered_id == "simulate":
-            return _start_simulation(services, query, draws, job_id)
+            try:
+                job = worker.start(simulate_task, simulation_payload(query, draws, limits))
+            except SpikepoolError as err:
+                return [None, True, False, True, "0", str(err), no_update]
+            return [job.id, False, True, False, "0", "Starting…", no_update]
         if ctx.triggered_id == "cancel":
-            services.jobs.cancel(job_id)
+            worker.stop(job_id)
             return [None, True, False, True, "0", "Cancelled.", no_update]
-        job = services.jobs.find(job_id)
-        if job is None:
+        found = worker.find(job_id)
+        if found is None:
             return [None, True, False, True, "0", "The server no longer knows this simulation.", no_update]
-        if _running(job):
-            return [no_update, False, True, False, f"{job.progress:.4f}", _working(job, "Simulating"), no_update]
-        if job.result is None:
-            return [None, True, False, True, "0", job.error or "Failed.", no_update]
-        note = f"Done: {job.result['trials']} draws in {job.result['seconds']:.1f} s; shown over the theory."
-        return [None, True, False, True, "1", note, job.id]
+        if found.status == "running":
+            # with the seconds so far: a long step must not look like a standstill
+            note = f"Simulating: {found.note or 'starting'} ({time.monotonic() - found.started:.0f} s)"
+            return [no_update, False, True, False, f"{found.progress:.4f}", note, no_update]
+        if found.result is None:
+            return [None, True, False, True, "0", found.error, no_update]
+        note = f"Done: {found.result['trials']} draws in {found.result['seconds']:.1f} s; shown over the theory."
+        return [None, True, False, True, "1", note, found.id]
 
     app.callback(
         Output("job", "data"),
@@ -216,13 +208,8 @@ def _register_simulation(app: dash.Dash, services: Services) -> None:
     )(simulation)
 
 
-def _start_simulation(services: Services, query: object, draws: object, previous: object) -> list[Any]:
-    services.jobs.cancel(previous)
-    try:
-        state = parse_query(query)
-        trials = check_simulation(state, draws, services.settings)
-        payload = {"query": state.query(), "trials": trials, "seed": secrets.randbelow(2**31)}
-        job = services.jobs.submit(simulate_task, payload)
-    except SpikepoolError as err:
-        return [None, True, False, True, "0", str(err), no_update]
-    return [job.id, False, True, False, "0", "Starting…", no_update]
+def simulation_payload(query: object, draws: object, limits: Limits) -> dict[str, Any]:
+    """What the worker needs for a simulation of the state in `query`."""
+    state = parse_query(query)
+    trials = check_simulation(state, draws, limits)
+    return {"query": state.query(), "trials": trials, "seed": secrets.randbelow(2**31)}

@@ -19,9 +19,9 @@ from dash.exceptions import PreventUpdate
 from spikepool.drawing.palette import method_style
 from spikepool.errors import SpikepoolError
 from spikepool.explorer import figures
-from spikepool.explorer.layout import card, choice, figure_of, number, reading, verdict_box
 from spikepool.explorer.state import StateError, integer_in, number_in, option_of
 from spikepool.explorer.verdict import decimal
+from spikepool.explorer.widgets import card, choice, figure_of, number, reading, verdict_box
 from spikepool.model import QueryModel
 from spikepool.theory.query import QueryPrediction, top_alignment
 from spikepool.world.query import KERNELS

@@ -1,7 +1,4 @@
-"""The page: controls on the left, the verdict and the panels on the right.
-
-Building blocks of the page: labelled controls, hints, cards.
-"""
+"""The page: controls on the left, the verdict and the panels on the right."""
 
 from __future__ import annotations
 
@@ -10,154 +7,14 @@ from typing import Any
 from dash import dcc, html
 
 from spikepool import __version__
-from spikepool.explorer.glossary import TERMS
-from spikepool.explorer.security import Settings
 from spikepool.explorer.state import FAMILIES, MAX_MATRIX_SIZE
-
-# positions of a logarithmic slider; a step is two or three per cent
-LOG_STEPS = 400
-
-
-def hint(key: str, about: str) -> html.Span:
-    """A question mark that explains a symbol on hover and focus, and leads to its entry in the glossary."""
-    text = TERMS[key].text
-    link = html.A(
-        "?",
-        href=f"glossary#{key}",
-        target="_blank",
-        className="hint-button",
-        **{"aria-label": f"About {about}: {text}"},
-    )
-    return html.Span(
-        className="hint",
-        children=[link, html.Span(text, className="hint-text", role="tooltip", **{"aria-hidden": "true"})],
-    )
-
-
-def number(
-    id: str,
-    name: str,
-    symbol: str,
-    *,
-    slider: tuple[float, float],
-    step: float = 1,
-    log: bool = False,
-    key: str | None = None,
-) -> Any:
-    """A slider and a field for one number, kept in step by the page's script; `key` of the glossary, or the id."""
-    spec = {
-        "id": id,
-        "low": slider[0],
-        "high": slider[1],
-        "step": step,
-        "log": log,
-        "even": id == "V",
-        "steps": LOG_STEPS,
-    }
-    ends = {"min": 0, "max": LOG_STEPS, "step": 1} if log else {"min": slider[0], "max": slider[1], "step": step}
-    return html.Div(
-        className="control",
-        id=f"{id}-control",
-        children=[
-            html.Div(
-                className="control-head",
-                children=[
-                    html.Label([html.Span(name), html.Var(symbol)], htmlFor=id),
-                    hint(key or id, name),
-                    # Read when the typing pauses, so that 13 is not read as 1 first. No limits here: Dash would
-                    # silently put back the old number, the server says what is wrong with the new one.
-                    dcc.Input(id=id, type="number", step="any", className="field", debounce=0.35),
-                ],
-            ),
-            html.Label(f"{name}, slider", htmlFor=f"{id}-slider", className="unseen"),
-            dcc.Input(id=f"{id}-slider", type="range", className="slider", **ends),
-            dcc.Store(id=f"{id}-spec", data=spec),
-        ],
-    )
-
-
-def choice(id: str, name: str, options: dict[str, str], *, key: str | None = None) -> html.Div:
-    """A group of radio buttons drawn as one segmented control."""
-    return html.Div(
-        className="control",
-        id=f"{id}-control",
-        role="group",
-        **{"aria-label": name},
-        children=[
-            html.Div(
-                className="control-head", children=[html.Span(name, className="group-name"), hint(key or id, name)]
-            ),
-            dcc.RadioItems(
-                id=id,
-                options=[{"label": label, "value": value} for value, label in options.items()],
-                className="segments",
-                inline=True,
-            ),
-        ],
-    )
-
-
-def card(id: str, title: str, body: list[Any], *, extra: list[Any] | None = None) -> html.Section:
-    """A panel with a title and a caption that says what is seen."""
-    return html.Section(
-        className="card",
-        id=f"{id}-card",
-        **{"aria-labelledby": f"{id}-title"},
-        children=[
-            html.Div(className="card-head", children=[html.H2(title, id=f"{id}-title"), *(extra or [])]),
-            *body,
-            html.P(id=f"{id}-caption", className="caption", **{"aria-live": "off"}),
-        ],
-    )
-
-
-def graph(id: str) -> dcc.Graph:
-    """A chart that follows the width of its card."""
-    return dcc.Graph(
-        id=id,
-        className="graph",
-        responsive=True,
-        config={"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False},
-    )
-
-
-def figure_of(id: str, title: str) -> html.Div:
-    """A chart in a frame; the number under it is what the chart says in one word."""
-    return html.Div(className="frame", role="img", id=f"{id}-frame", children=[graph(id)], **{"aria-label": title})
-
-
-def reading(id: str, name: str, symbol: str, key: str) -> html.Div:
-    """One number of the strip below the verdict."""
-    return html.Div(
-        className="reading",
-        children=[
-            html.Dt([html.Span(name), html.Var(symbol), hint(key, name)]),
-            html.Dd("–", id=id),
-        ],
-    )
-
-
-def verdict_box(prefix: str = "") -> html.Div:
-    """The sentence about the present settings; `prefix` comes before its ids."""
-    return html.Div(
-        id=f"{prefix}verdict",
-        className="verdict",
-        tabIndex="-1",
-        role="status",
-        children=[
-            html.P(id=f"{prefix}headline", className="headline"),
-            html.P(id=f"{prefix}details", className="details"),
-            html.P(id=f"{prefix}caution", className="caution", hidden=True),
-            html.P(id=f"{prefix}problem", className="problem", role="alert", hidden=True),
-        ],
-    )
-
+from spikepool.explorer.widgets import card, choice, figure_of, hint, number, reading, verdict_box
+from spikepool.explorer.worker import Limits
 
 EXPORTS = {"png": "PNG", "svg": "SVG", "csv": "CSV", "json": "JSON", "py": "Python code"}
-POLL_MILLISECONDS = 350
 
 
-def page(settings: Settings, *more: Any) -> html.Div:
+def page(limits: Limits, *more: Any) -> html.Div:
     """The whole layout; `more` are pages beside the first."""
     return html.Div(
         className="app",
@@ -172,19 +29,19 @@ def page(settings: Settings, *more: Any) -> html.Div:
             dcc.Store(id="drawn"),
             dcc.Store(id="job"),
             dcc.Store(id="shown-job"),
-            dcc.Interval(id="tick", interval=POLL_MILLISECONDS, disabled=True),
+            dcc.Interval(id="tick", interval=350, disabled=True),
             _header(),
             html.Main(
                 id="explore-page",
                 className="explore",
                 children=[
                     html.Div(className="controls", role="form", children=_controls()),
-                    html.Div(className="results", children=_results(settings)),
+                    html.Div(className="results", children=_results(limits)),
                 ],
             ),
             *more,
             html.Footer(
-                [f"spikepool {__version__}", html.Span(" · "), "Nothing you enter leaves this server."],
+                [f"spikepool {__version__}", html.Span(" · "), "Nothing you enter leaves this machine."],
                 className="footer",
             ),
         ],
@@ -202,7 +59,6 @@ def _header() -> html.Header:
                 children=[
                     html.A("Explore", href="./", id="explore-link", **{"aria-current": "page"}),
                     html.A("Content", href="content", id="content-link"),
-                    html.A("Glossary", href="glossary", target="_blank"),
                 ],
             ),
             html.Button(
@@ -256,7 +112,7 @@ def _controls() -> list[Any]:
     ]
 
 
-def _simulation(settings: Settings) -> list[Any]:
+def _simulation(limits: Limits) -> list[Any]:
     return [
         html.Div(
             className="buttons",
@@ -264,8 +120,8 @@ def _simulation(settings: Settings) -> list[Any]:
                 html.Label(["Draws"], htmlFor="draws"),
                 hint("draws", "draws"),
                 dcc.Input(
-                    id="draws", type="number", min=1, max=settings.max_trials, step=1,
-                    value=min(8, settings.max_trials), className="field short",
+                    id="draws", type="number", min=1, max=limits.trials, step=1,
+                    value=min(8, limits.trials), className="field short",
                 ),
                 html.Button("Simulate", id="simulate", type="button", className="button primary"),
                 html.Button("Cancel", id="cancel", type="button", className="button", disabled=True),
@@ -289,7 +145,7 @@ def _export() -> list[Any]:
     ]
 
 
-def _results(settings: Settings) -> list[Any]:
+def _results(limits: Limits) -> list[Any]:
     return [
         html.P(id="link-problem", className="problem banner", role="alert", hidden=True),
         verdict_box(),
@@ -307,7 +163,7 @@ def _results(settings: Settings) -> list[Any]:
         html.Div(
             className="actions",
             children=[
-                html.Section([html.H2("Check by simulation"), *_simulation(settings)], className="card"),
+                html.Section([html.H2("Check by simulation"), *_simulation(limits)], className="card"),
                 html.Section([html.H2("Share and export"), *_export()], className="card"),
             ],
         ),

@@ -1,7 +1,4 @@
-"""A real simulation of the present state, drawn over the theory.
-
-Histograms of eigenvalues, with bins that resolve the bulk whatever lies beyond it.
-"""
+"""A simulation of the present state, drawn over the theory: alignments of all weightings, and one whole spectrum."""
 
 from __future__ import annotations
 
@@ -12,18 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.errors import SizeError
-from spikepool.explorer.jobs import Report
-from spikepool.explorer.security import Settings
 from spikepool.explorer.state import State, parse_query
 from spikepool.explorer.theory import solve
+from spikepool.explorer.worker import Limits, Report, Worker
 from spikepool.kit.showing import standard_error
 
-# bins over the bulk; outliers beyond it get bins of the same width, up to the second number in all
-BULK_BINS = 60
-MOST_BINS = 600
 
-
-def histogram(eigenvalues: NDArray[np.float64], edge: float) -> dict[str, list[float]]:
+def histogram(
+    eigenvalues: NDArray[np.float64], edge: float, *, bulk_bins: int = 60, most_bins: int = 600
+) -> dict[str, list[float]]:
     """Density of the eigenvalues that are not rounding zeros, as a share of all of them.
 
     An atom at zero is left out, as it is from the density of the bulk law.
@@ -34,40 +28,44 @@ def histogram(eigenvalues: NDArray[np.float64], edge: float) -> dict[str, list[f
         All eigenvalues of a covariance.
     edge : float
         Right edge of the bulk.
+    bulk_bins, most_bins : int
+        Bins over the bulk, which keep their width for outliers beyond it, up to the second number in all.
     """
     values = np.asarray(eigenvalues, dtype=np.float64)
     top = float(values.max())
     positive = values[values > 1e-10 * max(top, 1e-300)]
     if len(positive) == 0 or not edge > 0:
         return {"edges": [0.0, 1.0], "density": [0.0]}
-    width = max(edge / BULK_BINS, top / MOST_BINS)
+    width = max(edge / bulk_bins, top / most_bins)
     edges = np.arange(int(np.ceil(top / width)) + 2) * width
     counts, edges = np.histogram(positive, bins=edges)
     return {"edges": edges.tolist(), "density": (counts / (len(values) * width)).tolist()}
 
 
-# besides the present mu, a few more show the whole curve; they cost next to nothing on the same draws
-CURVE_MUS = 9
-
-
-def check_simulation(state: State, trials: object, settings: Settings) -> int:
-    """The number of trials, when this server allows the simulation."""
-    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= settings.max_trials:
-        raise SizeError(f"draws must be a whole number from 1 to {settings.max_trials}", trials)
+def check_simulation(state: State, trials: object, limits: Limits) -> int:
+    """The number of trials, when the simulation is within `limits`."""
+    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= limits.trials:
+        raise SizeError(f"draws must be a whole number from 1 to {limits.trials}", trials)
     cells = state.d * (state.V + state.N)
-    if cells > settings.max_simulation_cells:
+    if cells > limits.cells:
         raise SizeError(
-            f"this simulation is too large for this server: d (V + N) may be at most {settings.max_simulation_cells:,}",
+            f"this simulation is too large: d (V + N) may be at most {limits.cells:,}",
             f"{cells:,}",
             "Lower d, V or N; the ratios d/V and d/N are what matters",
         )
     return trials
 
 
-def simulated_mus(state: State) -> list[float]:
-    """The present mu first, then a grid along the axis that keeps clear of it."""
+def finished_simulation(worker: Worker, id: object, query: str) -> dict[str, Any] | None:
+    """The result of this id, if it simulated exactly this state."""
+    job = worker.find(id)
+    return job.result if job is not None and job.result is not None and job.result["query"] == query else None
+
+
+def simulated_mus(state: State, more: int = 9) -> list[float]:
+    """The present mu, then `more` along the axis that keep clear of it; they cost next to nothing on the same draws."""
     top = float(solve(state).mu[-1])
-    grid = np.linspace(0, top, CURVE_MUS + 2)[1:-1].tolist()
+    grid = np.linspace(0, top, more + 2)[1:-1].tolist()
     return [state.mu, *(mu for mu in grid if abs(mu - state.mu) > 0.02 * top)]
 
 

@@ -1,7 +1,4 @@
-"""The verdict: what the numbers mean, in plain words.
-
-One sentence under each panel: what is seen, with the numbers of the moment.
-"""
+"""What the numbers of a state mean, in words: the verdict, and a caption under each panel."""
 
 from __future__ import annotations
 

@@ -172,20 +172,15 @@
     if (latest && id in specs) ask(queryOf({ ...latest, [id]: fromSlider(slider.value, specs[id]) }).query);
   }
 
-  /* where the page is served: "/", or the path that a proxy gave it */
-  function folder() {
-    return window.location.pathname.replace(/[^/]*$/, "");
-  }
-
   own.exports = function (query, job) {
     if (!query) return Array(5).fill(same());
     const tail = "?state=" + encodeURIComponent(query) + (job ? "&job=" + encodeURIComponent(job) : "");
-    return ["png", "svg", "csv", "json", "py"].map((kind) => folder() + "export/spikepool." + kind + tail);
+    return ["png", "svg", "csv", "json", "py"].map((kind) => "/export/spikepool." + kind + tail);
   };
 
   own.copyLink = async function (clicks) {
     if (!clicks) return same();
-    const link = window.location.origin + folder() + "?" + asked;
+    const link = window.location.origin + "/?" + asked;
     try {
       await navigator.clipboard.writeText(link);
       return "Link copied.";
