@@ -63,7 +63,6 @@ EXACT = {
 ANSWERS = {
     "diagnose": lambda s: sp.diagnose(ROWS, random_state=s),
     "forecast": lambda s: sp.forecast(ROWS, LABELS, random_state=s),
-    "LearningCurveForecast": lambda s: sp.LearningCurveForecast(random_state=s).fit(ROWS, LABELS).predict([200]),
     "report": lambda s: sp.report(ROWS, LABELS, random_state=s),
     "TableSpectrum": lambda s: sp.TableSpectrum(random_state=s, progress=False).fit(TABLE).edge_,
     "LearnedPoolingClassifier": lambda s: sp.LearnedPoolingClassifier(random_state=s).fit(TOKENS, LABELS).coef_,

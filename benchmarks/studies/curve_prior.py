@@ -3,7 +3,6 @@
     pip download lcdb==0.1.0 --no-deps && tar xzf lcdb-0.1.0.tar.gz
     python benchmarks/studies/curve_prior.py fit --lcdb lcdb-0.1.0/lcdb       # prints the constants, a few minutes
     python benchmarks/studies/curve_prior.py table --lcdb lcdb-0.1.0/lcdb     # errors and coverage of both halves
-    python benchmarks/studies/curve_prior.py rounds --lcdb lcdb-0.1.0/lcdb    # `rounds` on 200 curves of the other half
 
 LCDB (Mohr et al. 2022) holds learning curves of 20 learners on 246 datasets; its data are not shipped. A dataset
 belongs to the half that the hash of its number says. The prior knows the family of the learner
@@ -27,7 +26,6 @@ import pandas as pd
 from scipy.optimize import least_squares
 from scipy.special import logsumexp, ndtr, ndtri
 
-import spikepool as sp
 from spikepool.forecasting import damped_slope as curve_process
 from spikepool.forecasting.damped_slope import FAMILIES, learner_family, point_errors
 from spikepool.forecasting.score_scale import ScoreScale
@@ -233,63 +231,14 @@ def table(folder: Path, count: int) -> None:
     print("\nmedian error in points: process / best law = ratio, coverage of 90 %")
 
 
-def rounds(folder: Path, count: int) -> None:
-    """Follow the plan of three rounds on real curves: the target is the true score at 4 times n0.
-
-    After every round the score at the planned size is measured (five repeats, between the sizes of the database by
-    interpolation in log n) and the plan made again. A plan beyond the last size of the database, where the target is
-    met, ends there.
-    """
-    curves, rng = [c for c in load_curves(folder) if c["half"] == "set-aside"], np.random.default_rng(3)
-    met, totals, once, upper, refused = [], [], [], [], 0
-    for i in rng.permutation(len(curves)):
-        c = curves[i]
-        x0 = float(rng.choice(STARTS[:3]))
-        use = c["x"] <= x0
-        if use.sum() < 4 or c["x"][use][-1] != x0 or c["x"][-1] < x0 + 4 or not (c["x"] == x0 + 2).any():
-            continue
-        target = float(c["full"][c["x"] == x0 + 2][0])
-        if target < c["full"][use].max() + 0.01:  # nothing to label for
-            continue
-        n, scores, start = c["n"][use], c["scores"][use], int(c["n"][use][-1])
-        here, done = start, False
-        for left in (3, 2, 1):
-            f = sp.forecast_curve(n, scores, target=target, estimator=c["learner"])
-            try:
-                plan = f.rounds(rounds=left)
-            except sp.UnreachableError:
-                break
-            if left == 3:
-                once.append((plan.one_shot or 64 * start) / start)
-                upper.append(min(f.required_samples[2] or np.inf, 64 * start) / start)
-            here = plan.next_total
-            done = here >= c["n"][-1] or np.interp(np.log(here), np.log(c["n"]), c["full"]) >= target
-            if done:
-                break
-            seen = [np.interp(np.log(here), np.log(c["n"]), column) for column in c["scores"].T]
-            n, scores = np.append(n, here), np.vstack([scores, seen])
-        if here == start:  # said to be out of reach
-            refused += 1
-            continue
-        met.append(done)
-        totals.append(here / start)
-        if len(met) == count:
-            break
-    print(f"{len(met)} curves, {refused} more refused as out of reach: target met {np.mean(met):.3f}")
-    print("rows over those at hand, median (mean):", end="")
-    for name, values in (("rounds", totals), ("one order of the same probability", once), ("upper end", upper)):
-        print(f" {name} {np.median(values):.1f} ({np.mean(values):.1f})", end=";")
-    print(f" fewer than the upper end {np.mean(np.less(totals, upper)):.3f}")
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="table", choices=("fit", "table", "rounds"))
+    parser.add_argument("what", nargs="?", default="table", choices=("fit", "table"))
     parser.add_argument("--lcdb", type=Path, help="folder with database-accuracy.csv")
     parser.add_argument("--count", type=int, help="observed curves that are used; 9000, 3010 and 200 by default")
     options = parser.parse_args()
     if options.lcdb is None:
         raise SystemExit("needs the learning curves of LCDB: pip download --no-deps lcdb==0.1.0, unpack, pass --lcdb")
     warnings.simplefilter("ignore")
-    run, usual = {"fit": (fit, 9000), "table": (table, 3010), "rounds": (rounds, 200)}[options.what]
+    run, usual = {"fit": (fit, 9000), "table": (table, 3010)}[options.what]
     run(options.lcdb, options.count or usual)

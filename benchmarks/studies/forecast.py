@@ -31,6 +31,7 @@ from scipy.optimize import least_squares
 
 import spikepool as sp
 from forecast_tasks import load_task, tasks
+from spikepool.forecasting.result import required_rows
 from spikepool.ridge.gcv import fit_ridge
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -100,12 +101,11 @@ def measure_task(name: str, half: str, truth: dict, repeats: int, features: Path
             rng = np.random.default_rng([repeat, pilot, zlib.crc32(name.encode())])
             rows = rng.permutation(len(y))[:pilot]
             start = time.process_time()
-            fitted = sp.LearningCurveForecast("classification", random_state=repeat).fit(X[rows], y[rows])
-            f = fitted.forecast(asked)
+            f = sp.forecast(X[rows], y[rows], n=asked, task="classification", random_state=repeat)
             seconds = time.process_time() - start
             laws = power_laws(f.measured_n.astype(float), f.measured_score, np.array(asked, dtype=float))
             required = [
-                {"true": n, "found": fitted.forecast(asked, target=goal).required_samples}
+                {"true": n, "found": required_rows(f.curve, f.curve.goal(goal), f.pilot_rows)}
                 for n, goal in zip(asked[1:3], right[1:3], strict=False)
                 if goal - right[0] >= LEAST_RISE and goal < 1
             ]

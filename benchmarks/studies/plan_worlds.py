@@ -2,11 +2,16 @@
 
     python benchmarks/studies/plan_worlds.py measure --half development  # about ten minutes on one core
     python benchmarks/studies/plan_worlds.py measure --half set-aside
+    python benchmarks/studies/plan_worlds.py measure --half both --data corpora --features features  # texts as well
     python benchmarks/studies/plan_worlds.py table
+    python benchmarks/studies/plan_worlds.py targets  # rows for a target: how often their range holds the truth
 
 A kind belongs to the half that the hash of its name says. Constants are chosen on the development half; the other half
 is for reporting. The truth at n rows is the accuracy (or R²) of ridge with a penalty by generalised cross-validation on
 new rows, averaged over training sets; it is kept beside the records and used again.
+
+Kinds of texts need a folder with banking77.csv.gz, trec.csv.gz and others (columns text and label), which are read and
+not copied. A quarter of their rows is tested on, pilots and training sets are drawn from the others.
 """
 
 from __future__ import annotations
@@ -20,11 +25,16 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
+from sklearn.neighbors import KNeighborsClassifier
 
 import spikepool as sp
+from forecast_tasks import load_corpus, load_features
 from spikepool.ridge.gcv import fit_ridge
 
 RESULTS = Path(__file__).parents[1] / "results" / "plan_worlds.jsonl"
@@ -186,6 +196,91 @@ def binary(dependence: float, slope: float = 2.0) -> Sampler:
     return draw
 
 
+def topics(classes: int, words: int = 500, length: float = 12.0) -> Sampler:
+    """Tf-idf of texts whose words come from 25 topics, which the classes mix differently."""
+    fixed = np.random.default_rng(classes + words)
+    background = 1 / ranks(words) / (1 / ranks(words)).sum()
+    rate = 0.6 * fixed.dirichlet(np.full(25, 0.15), classes) @ fixed.dirichlet(np.full(words, 0.05), 25)
+    rate += 0.4 * background
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        y = rng.integers(0, classes, n)
+        return TfidfTransformer().fit_transform(rng.poisson(length * rate[y])).toarray(), y
+
+    return draw
+
+
+def unequal_classes(classes: int, d: int, size: float) -> Sampler:
+    """Gaussian classes of one shape with frequencies 1/rank."""
+    centres = size * np.random.default_rng(classes * d).standard_normal((classes, d))
+    share = 1 / ranks(classes) / (1 / ranks(classes)).sum()
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        y = rng.choice(classes, n, p=share)
+        return centres[y] + rng.standard_normal((n, d)), y
+
+    return draw
+
+
+def imputed(sample: Sampler, share: float) -> Sampler:
+    """Entries that are missing at random, replaced by the mean of their column."""
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        x, y = sample(n, rng)
+        x[rng.random(x.shape) < share] = np.nan
+        return np.where(np.isnan(x), np.nanmean(x, axis=0), x), y
+
+    return draw
+
+
+def exponential_targets(sample: Sampler, scale: float) -> Sampler:
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        x, y = sample(n, rng)
+        return x, np.exp(scale * y)
+
+    return draw
+
+
+def patients(n: int, rng: np.random.Generator) -> Pair:
+    """Ten shuffled rows of each patient, with a patient's own level in 60 features and one label each."""
+    g = np.arange(n) // 10
+    count = int(g.max()) + 1
+    y = rng.integers(0, 2, count)
+    own = rng.standard_normal((count, 60))
+    own[:, 0] += 0.8 * (y - 0.5)
+    order = rng.permutation(n)
+    return (own[g] + rng.standard_normal((n, 60)))[order], y[g][order]
+
+
+def given(x: np.ndarray, y: np.ndarray) -> tuple[Sampler, Pair]:
+    """Draws without replacement from three quarters of the rows of a data set, and the others."""
+    order = np.random.default_rng(2027).permutation(len(y))
+    tested, drawn = np.split(order, [len(y) // 4])
+
+    def draw(n: int, rng: np.random.Generator) -> Pair:
+        rows = rng.choice(drawn, n, replace=False)
+        return x[rows], y[rows]
+
+    return draw, (x[tested], y[tested])
+
+
+def digits_standardised() -> Pair:
+    x, y = load_digits(return_X_y=True)
+    return (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12), y
+
+
+def texts(corpus: str, data: Path, words: int = 500) -> Pair:
+    """Tf-idf of the most frequent words."""
+    rows, labels = load_corpus(corpus, data)
+    x = TfidfVectorizer(max_features=words).fit_transform(rows).toarray()
+    return x, np.unique(labels, return_inverse=True)[1]
+
+
+def encoded(corpus: str, data: Path, features: Path) -> Pair:
+    x, labels = load_features(corpus, "minilm", features, data)
+    return x.astype(np.float64), np.unique(labels, return_inverse=True)[1]
+
+
 # name: (sampler, pilot's rows, regression)
 KINDS: dict[str, tuple[Sampler, int, bool]] = {
     "two Gaussians, 300 features, distance 3": (two_gaussians(300, 3.0), 600, False),
@@ -231,6 +326,39 @@ KINDS: dict[str, tuple[Sampler, int, bool]] = {
     "regression, 60 rows": (regression(40, 1.0, 1.0), 60, True),
     "regression, curved": (regression(60, 0.5, 0.5, 0.5), 300, True),
     "regression, t noise": (regression(100, 0.7, 0.7, 0.0, 3), 300, True),
+    "topics, tf-idf, twenty classes, 200 rows of 500": (topics(20), 200, False),
+    "topics, tf-idf, six classes, 200 rows of 500": (topics(6), 200, False),
+    "topics, tf-idf, seventy classes, 300 rows of 500": (topics(70), 300, False),
+    "twenty unequal classes": (unequal_classes(20, 60, 0.5), 300, False),
+    "ten unequal classes, 150 features": (unequal_classes(10, 150, 0.3), 300, False),
+    "three Gaussians, a third of the entries imputed": (imputed(gaussian_classes(3, 60, 0.3), 0.33), 300, False),
+    "150 rows of 1,000 features, five classes": (gaussian_classes(5, 1000, 0.12, 0.5), 150, False),
+    "150 rows of 1,000 features, logistic": (logistic(1000, 0.5, 3.0), 150, False),
+    "random labels, one in five": (noisy(two_gaussians(60, 1.0, 0.0, 0.2), 1.0), 300, False),
+    "regression, lognormal targets": (exponential_targets(regression(60, 0.5, 0.5), 0.9), 300, True),
+    "regression, 150 rows of 1,000 features": (regression(1000, 1.0, 0.7), 150, True),
+    "regression, t noise of 2.5 degrees": (regression(60, 0.5, 0.5, 0.0, 2.5), 300, True),
+    "patients of ten rows, shuffled": (patients, 400, False),
+    "topics, tf-idf, six classes, logistic regression": (topics(6), 200, False),
+    "neighbours, three Gaussians": (gaussian_classes(3, 20, 0.5), 200, False),
+    "random forest, curved boundary": (curved, 200, False),
+}
+# Kinds whose rows depend on each other, and that no forecast from rows alone can know.
+DEPENDENT = ("groups of four, random labels", "patients of ten rows, shuffled")
+# Kinds of given rows: name: (rows of a folder of corpora and a folder of encoded texts, pilot's rows).
+GIVEN: dict[str, tuple[Callable[[Path, Path], Pair], int]] = {
+    "digits, standardised": (lambda data, features: digits_standardised(), 120),
+    "banking77, tf-idf, 200 rows of 500": (lambda data, features: texts("banking77", data), 200),
+    "banking77, tf-idf, 500 rows of 500": (lambda data, features: texts("banking77", data), 500),
+    "questions, tf-idf, 200 rows of 500": (lambda data, features: texts("trec", data), 200),
+    "questions, tf-idf, 500 rows of 500": (lambda data, features: texts("trec", data), 500),
+    "subjectivity, tf-idf, 200 rows of 500": (lambda data, features: texts("subj", data), 200),
+    "clinc150, tf-idf, 400 rows of 500": (lambda data, features: texts("clinc150", data), 400),
+    "counterfactuals, tf-idf, 300 rows of 500": (lambda data, features: texts("amcd", data), 300),
+    "banking77, MiniLM, 300 rows of 384": (lambda data, features: encoded("banking77", data, features), 300),
+    "questions, MiniLM, 200 rows of 384": (lambda data, features: encoded("trec", data, features), 200),
+    "questions, tf-idf, logistic regression": (lambda data, features: texts("trec", data), 200),
+    "banking77, tf-idf, logistic regression": (lambda data, features: texts("banking77", data), 300),
 }
 
 
@@ -240,6 +368,11 @@ MODELS = {
     "50 features, 60 rows, discriminant analysis": (LinearDiscriminantAnalysis(), "accuracy"),
     "50 features, 400 rows, discriminant analysis": (LinearDiscriminantAnalysis(), "accuracy"),
     "50 features, 60 rows, weak penalty, log loss": (LogisticRegression(C=1000, max_iter=300), "neg_log_loss"),
+    "topics, tf-idf, six classes, logistic regression": (LogisticRegression(C=10), "accuracy"),
+    "questions, tf-idf, logistic regression": (LogisticRegression(C=10), "accuracy"),
+    "banking77, tf-idf, logistic regression": (LogisticRegression(C=10), "accuracy"),
+    "neighbours, three Gaussians": (KNeighborsClassifier(7), "accuracy"),
+    "random forest, curved boundary": (RandomForestClassifier(30, random_state=0), "accuracy"),
 }
 
 
@@ -252,12 +385,12 @@ def true_score(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, y_new: np.ndarra
     return float((fit.predict(x_new).argmax(axis=1) == y_new).mean())
 
 
-def truth_of(name: str, known: dict) -> list[float]:
+def truth_of(name: str, kind: tuple[Sampler, int, bool], tested: Pair | None, known: dict) -> list[float]:
     """Scores at 1, 2, 4 and 8 times the pilot."""
     if name not in known:
-        sample, pilot, numbers = KINDS[name]
+        sample, pilot, numbers = kind
         rng = np.random.default_rng(zlib.crc32(name.encode()))
-        x_new, y_new = sample(TESTED_NUMBERS if numbers else TESTED, rng)
+        x_new, y_new = tested if tested is not None else sample(TESTED_NUMBERS if numbers else TESTED, rng)
         if name in MODELS:
             model, scoring = MODELS[name]
 
@@ -274,15 +407,26 @@ def truth_of(name: str, known: dict) -> list[float]:
     return known[name]
 
 
-def measure(draws: int, half: str, out: Path, only: str, seeds: int) -> None:
+def load_kind(name: str, data: Path | None, features: Path) -> tuple[tuple[Sampler, int, bool], Pair | None]:
+    """Sampler, pilot's rows and task of a kind, and the rows that are tested on where these are given."""
+    if name in KINDS:
+        return KINDS[name], None
+    load, pilot = GIVEN[name]
+    sample, tested = given(*load(data or Path("data"), features))
+    return (sample, pilot, False), tested
+
+
+def measure(draws: int, half: str, out: Path, only: str, seeds: int, data: Path | None, features: Path) -> None:
     done = {(c["kind"], c["seed"]) for c in map(json.loads, out.read_text().splitlines())} if out.exists() else set()
     truths = out.with_suffix(".truth.json")
     known = json.loads(truths.read_text()) if truths.exists() else {}
-    for name, (sample, pilot, numbers) in KINDS.items():
+    for name in (*KINDS, *(GIVEN if data is not None else ("digits, standardised",))):
         missing = [seed for seed in range(seeds, seeds + draws) if (name, seed) not in done]
         if half not in (half_of(name), "both") or only not in name or not missing:
             continue
-        truth = truth_of(name, known)
+        kind, tested = load_kind(name, data, features)
+        sample, pilot, numbers = kind
+        truth = truth_of(name, kind, tested, known)
         truths.write_text(json.dumps(known))
         for seed in missing:
             x, y = sample(pilot, np.random.default_rng([zlib.crc32(name.encode()), seed]))
@@ -294,7 +438,7 @@ def measure(draws: int, half: str, out: Path, only: str, seeds: int) -> None:
                         x,
                         y,
                         n=[pilot * m for m in (1, *MULTIPLES)],
-                        target=truth[2] if model is None else None,
+                        target=truth[2] if truth[2] > 0 else None,
                         task="regression" if numbers else "classification",
                         estimator=model,
                         scoring=scoring,
@@ -326,7 +470,7 @@ def table(out: Path) -> list[str]:
     """Kinds with the worst coverage first, at 2, 4 and 8 times the pilot."""
     cells = [json.loads(line) for line in out.read_text().splitlines()]
     rows = []
-    for name in KINDS:
+    for name in (*KINDS, *GIVEN):
         mine = [c for c in cells if c["kind"] == name]
         refused = sum(c.get("refused", False) for c in mine)
         mine = [c for c in mine if not c.get("refused", False)]
@@ -373,8 +517,18 @@ if __name__ == "__main__":
     parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")
     parser.add_argument("--only", default="", help="kinds whose name contains this")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--data", type=Path, help="folder of the corpora; kinds of texts are left out without it")
+    parser.add_argument("--features", type=Path, default=Path("features"), help="folder of encoded texts")
     options = parser.parse_args()
     if options.what == "measure":
-        measure(options.draws, options.half, options.out, options.only, options.first_seed)
+        measure(
+            options.draws,
+            options.half,
+            options.out,
+            options.only,
+            options.first_seed,
+            options.data,
+            options.features,
+        )
     else:
         print("\n".join(table(options.out)))

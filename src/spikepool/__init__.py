@@ -39,7 +39,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "pooling.row_functions": ("write_pooled",),
     "pooling.learned": ("LearnedPoolingClassifier", "LearnedPoolingRegressor"),
     "trust.diagnosis": ("diagnose", "Diagnosis"),
-    "forecasting.forecast": ("forecast", "LearningCurveForecast"),
+    "forecasting.forecast": ("forecast",),
     "forecasting.curve_points": ("forecast_curve",),
     "forecasting.result": ("Forecast",),
     "texts.encoding": ("encode",),

@@ -35,7 +35,6 @@ from spikepool.errors import UnresolvedPointWarning as UnresolvedPointWarning
 from spikepool.errors import UnsafeFormatError as UnsafeFormatError
 from spikepool.errors import WeightsError as WeightsError
 from spikepool.forecasting.curve_points import forecast_curve as forecast_curve
-from spikepool.forecasting.forecast import LearningCurveForecast as LearningCurveForecast
 from spikepool.forecasting.forecast import forecast as forecast
 from spikepool.forecasting.result import Forecast as Forecast
 from spikepool.laws.atomic import AtomicLaw as AtomicLaw

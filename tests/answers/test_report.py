@@ -32,8 +32,7 @@ def test_the_parts_are_those_of_the_library(digits, found):
     features = fitted.transform(X)
     assert found.trust.result.verdict == sp.diagnose(features, target=0.9).verdict
     again = sp.LearnedPoolingClassifier(pooling=fitted.decision_)
-    with pytest.warns(UserWarning, match="ridge on the features of one pooling"):
-        curve = sp.forecast(X, y, pooling=again, target=0.95)
+    curve = sp.forecast(X, y, estimator=again, target=0.95)
     np.testing.assert_allclose(found.plan.result.accuracy, curve.accuracy)
     assert f"{curve.accuracy[0]:.3f} with {curve.n[0]:,} rows" in found.plan.verdict
 

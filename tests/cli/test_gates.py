@@ -244,7 +244,6 @@ def test_a_baseline_is_a_regular_file(run, tmp_path, first):
     for path in (tmp_path / "pipe", "/dev/zero"):
         assert run("spectrum", first, "--all", "--baseline", path, "--fail-if", "outliers_change>2")[0] == 2
         assert run("predict", "-w", path)[0] == 2
-        assert run("forecast-curve", path)[0] == 2
         assert run("spectrum", first, "--tokenizer", path)[0] == 2
 
 

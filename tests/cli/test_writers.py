@@ -41,7 +41,6 @@ WRITERS = {
     "plan": (("plan", *SMALL), "--out", "p.html", ("R.csv", "w.csv")),
     "query": (("query", "--d", 40, "--N", 80, "-k", "linear"), "--out", "q.svg", ()),
     "sweep": (("sweep", "spec.toml", "--workers", 0), "--out", "s.pdf", ("spec.toml",)),
-    "forecast-curve": (("forecast-curve", "curve.csv"), "--out", "c.png", ("curve.csv",)),
     "diagnose": (("diagnose", "features.npy", "--groups", "groups.txt"), "--out", "d.html", ("features.npy",)),
     "forecast": (("forecast", "features.npy", "-y", "y.npy", "--n", 80), "--out", "f.svg", ("features.npy", "y.npy")),
     "spectrum": (("spectrum", "a.safetensors"), "--out", "s.html", ("a.safetensors",)),
@@ -103,7 +102,6 @@ def folder(tmp_path_factory):
     np.savetxt(place / "R.csv", np.eye(T), delimiter=",")
     (place / "w.csv").write_text("0.5,0.3,0.2\n")
     (place / "spec.toml").write_text(SPEC)
-    (place / "curve.csv").write_text("n,score\n50,0.6\n100,0.7\n200,0.75\n400,0.79\n")
     table = rng.standard_normal((200, 40)).astype(np.float32)
     for name, scale in (("a", 1.0), ("b", 1.01)):
         safetensors.save_file({"wte.weight": np.float32(scale) * table}, place / f"{name}.safetensors")
@@ -223,20 +221,6 @@ def test_labels_beside_the_output_are_not_a_note(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("ending", ["parquet", "zarr"])
-def test_features_of_learned_weights_say_so_themselves(ending, run, folder, monkeypatch, tmp_path):
-    monkeypatch.chdir(folder)
-    for pooling, twice in (("query", True), ("mean", False)):
-        out = tmp_path / f"{pooling}.{ending}"
-        assert run("pool", "tokens.npy", "-y", "y.npy", "--pooling", pooling, "--out", out)[0] == 0
-        moved = out.rename(tmp_path / f"moved-{pooling}.{ending}")
-        code, text, err = run("forecast", moved, "-y", "y.npy", "--n", 80, "--json")
-        assert code == 0, err
-        assert any("used twice" in line for line in json.loads(text)["warnings"]) is twice
-        assert any("used twice" in line for line in sp.forecast(moved, folder / "y.npy", n=[80]).warnings) is twice
-
-
 def test_an_export_is_never_written_into_its_model(run, folder, monkeypatch):
     monkeypatch.chdir(folder)
     start = content(folder)
@@ -254,7 +238,6 @@ OTHERS = {
     "compare --delta": ("compare", "a.safetensors", "b.safetensors", "--delta"),
     "compare --all --delta": ("compare", "a.safetensors", "b.safetensors", "--all", "--delta"),
     "evaluate": ("evaluate", "text-model", "texts.csv"),
-    "forecast-curve --rounds": ("forecast-curve", "curve.csv", "--target", 0.9, "--rounds", 2),
 }
 JSON = {
     name: command

@@ -120,7 +120,6 @@ MAKERS = {
     "TextRegressor": lambda: sp.TextRegressor(letters).fit(words()[0], np.arange(60) % 5 + 0.5),
     "Diagnosis": lambda: sp.diagnose(table()),
     "Forecast": lambda: sp.forecast(*digits(tokens=False)),
-    "LearningCurveForecast": lambda: sp.LearningCurveForecast().fit(*digits(tokens=False)),
     "DataReport": lambda: sp.report(table(), np.arange(120) % 2),
     "Answer": lambda: sp.report(table()).trust,
     "TableSpectrum": lambda: sp.TableSpectrum(**QUICK).fit(table()),

@@ -7,13 +7,10 @@ import warnings
 import numpy as np
 import pytest
 from generated_pilots import accuracy_at, classes
-from sklearn.base import clone
-from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeClassifierCV
 from sklearn.model_selection import ShuffleSplit, learning_curve
 
 import spikepool as sp
-from spikepool.forecasting.pilot_input import ForecastWarning
 from spikepool.ridge.gcv import fit_ridge
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.forecasting.pilot_input.ForecastWarning")
@@ -136,14 +133,14 @@ def test_global_random_state_is_untouched(digits):
 
 
 def test_required_rows_lie_on_the_80_percent_band(digits, digits_forecast):
-    """Within a factor of four they are stated; the ends are where the ends of the band are the target."""
+    """The ends are where the ends of the band are the target; the words have the range and no single number."""
     low, best, high = digits_forecast.required_samples
-    assert 200 == low <= best <= high <= 800  # not below the pilot's 200
+    assert 200 == low <= best <= high  # not below the pilot's 200
     X, y = digits
     at = sp.forecast(X[:200], y[:200], n=[best, high], level=0.8)
     assert at.accuracy[0] == pytest.approx(0.92, abs=2e-3)
     assert at.interval[1, 0] == pytest.approx(0.92, abs=2e-3)
-    assert f"About {float(f'{best:.2g}'):,.0f} rows are needed (80 %: 200 to " in str(digits_forecast)
+    assert f". 200 to {float(f'{high:.2g}'):,.0f} rows are needed (80 % range)" in str(digits_forecast)
 
 
 def test_a_target_beyond_the_limit_is_not_reached():
@@ -178,77 +175,7 @@ def test_rows_and_labels_may_be_stored(digits, tmp_path):
     np.testing.assert_allclose(sp.forecast(dask.from_array(X, chunks=(30, 64)), y, n=[400]).accuracy, f.accuracy)
 
 
-@pytest.mark.slow
-def test_tokens_are_pooled_by_a_fit_to_the_pilot():
-    rng = np.random.default_rng(9)
-    tokens, y = rng.standard_normal((150, 6, 20)), rng.integers(0, 2, 150)
-    tokens[:, 0, :4] += 1.5 * (2 * y - 1)[:, None]
-    pooling = sp.SpectralPooling("causal").fit(tokens[:50])
-    before = pooling.weights_.copy()
-    f = sp.forecast(tokens, y, n=[600], pooling=pooling)
-    np.testing.assert_array_equal(pooling.weights_, before)  # the caller's is not refitted
-    by_hand = sp.forecast(clone(pooling).fit(tokens).transform(tokens), y, n=[600])
-    np.testing.assert_allclose(f.accuracy, by_hand.accuracy)
-    mask = np.ones((150, 6), dtype=bool)
-    mask[:, 5] = False
-    masked = sp.forecast(tokens, y, n=[600], pooling=sp.SpectralPooling("mean"), mask=mask)
-    shorter = sp.forecast(tokens[:, :5].mean(axis=1), y, n=[600])
-    np.testing.assert_allclose(masked.measured_score, shorter.measured_score)
-    reduced = sp.forecast(tokens.reshape(150, -1), y, n=[600], pooling=PCA(5))
-    assert reduced.dimension == 5
-
-
-def test_a_pooling_that_learns_says_that_it_goes_on_learning():
-    rng = np.random.default_rng(9)
-    tokens, y = rng.standard_normal((120, 6, 10)), rng.integers(0, 2, 120)
-    tokens[:, 0, :4] += 1.5 * (2 * y - 1)[:, None]
-    with pytest.warns(ForecastWarning, match="more rows may teach it better weights"):
-        learned = sp.forecast(tokens, y, n=[600], pooling=sp.LearnedPoolingClassifier())
-    assert any("better weights" in note for note in learned.warnings)
-    assert not sp.forecast(tokens, y, n=[600], pooling=sp.SpectralPooling("mean")).warnings
-
-
-class Cheat(PCA):
-    """A pooling that learns the labels of the rows it is fitted to by heart."""
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
-    def fit(self, X, y=None):
-        self.known_ = {row.tobytes(): label for row, label in zip(X, y, strict=True)}
-        return self
-
-    def transform(self, X):
-        learned = np.array([self.known_.get(row.tobytes(), 0.5) for row in X])
-        return np.column_stack([learned, X])
-
-
-def test_a_pooling_that_saw_the_labels_does_not_flatter():
-    rng = np.random.default_rng(10)
-    X, y = rng.standard_normal((200, 10)), rng.integers(0, 2, 200)
-    assert sp.forecast(Cheat().fit(X, y).transform(X), y).measured_score[0] == 1.0
-    honest = sp.forecast(X, y, pooling=Cheat())
-    assert honest.verdict == "at chance"
-    assert honest.measured_score[0] < 0.65
-
-
 # faces
-
-
-def test_estimator_gives_the_same_forecast(digits, digits_forecast):
-    X, y = digits
-    fitted = sp.LearningCurveForecast().fit(X[:200], y[:200])
-    np.testing.assert_allclose(fitted.predict([100, 200, 400, 800]), digits_forecast.accuracy)
-    assert fitted.forecast(target=0.92).required_samples == digits_forecast.required_samples
-    assert clone(sp.LearningCurveForecast(level=0.8)).level == 0.8
-    narrow = sp.LearningCurveForecast(level=0.5).fit(X[:200], y[:200]).forecast([400])
-    assert np.ptp(narrow.interval[0]) < np.ptp(digits_forecast.interval[2])
-    from sklearn.exceptions import NotFittedError
-
-    with pytest.raises(NotFittedError):
-        sp.LearningCurveForecast().predict([100])
 
 
 def test_result_shows_itself(digits_forecast):

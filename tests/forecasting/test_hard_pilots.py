@@ -170,8 +170,6 @@ def test_bad_input_is_named(digits):
         sp.forecast(X, y, task="ranking")
     with pytest.raises(sp.ShapeError, match="mask"):
         sp.forecast(X, y, mask=np.ones((100, 3)))
-    with pytest.raises(sp.InvalidInputError, match="pooling"):
-        sp.forecast(X, y, pooling="mean")
     with pytest.raises(sp.InvalidInputError, match="ordered"):
         sp.forecast(X, np.array([1, "a"] * 50, dtype=object))
 

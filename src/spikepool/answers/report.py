@@ -373,11 +373,11 @@ def _plan(
     def ask() -> Answer:
         spec = poolings().get(getattr(pooling, "decision_", ""))
         if spec is not None and (spec.learned or spec.keeps_positions):
-            # weights that have seen the labels would flatter the forecast: they are refitted within its folds, and the
+            # weights that have seen the labels would flatter the forecast: they are learned anew at every size, and the
             # choice that was made is handed over, so that nothing is compared twice
             again = clone(pooling).set_params(pooling=pooling.decision_)
             refit = {**options, "description": None}
-            curve = forecast(rows, labels, target=target, pooling=again, mask=mask, groups=groups, **refit)
+            curve = forecast(rows, labels, target=target, estimator=again, mask=mask, groups=groups, **refit)
         else:
             curve = forecast(features, labels, target=target, groups=groups, **options)
         verdict, advice = sentences.plan(curve)

@@ -167,12 +167,12 @@ def plan(result: Any) -> tuple[str, str]:
     gain = float(score[there] - score[0]) * (1 if result.higher_is_better else -1)
     promise = f"{rows[there] / rows[0]:.2g} times as many rows promise {100 * gain:+.1f} points"
     if result.target is not None:
-        _, best, high = result.required_samples
+        high = result.required_samples[2]
         if high is not None and high <= result.pilot_rows:
             return text, "The rows at hand are enough for the target."
         if not result.allows_target:
             return text, f"Change the features or the model to reach the target; {promise}."
-        if best is None:
+        if high is None:
             return text, "Label as many rows again and repeat the forecast before ordering more for the target."
     if gain < LITTLE_GAIN:
         return (

@@ -13,7 +13,6 @@ import typer
 from spikepool import __version__
 from spikepool.cli import (
     compare_command,
-    curve_command,
     data_commands,
     model_commands,
     query_command,
@@ -82,7 +81,6 @@ for module in (
     text_commands,
     spectrum_command,
     compare_command,
-    curve_command,
     model_commands,
     query_command,
     run_commands,

@@ -200,10 +200,6 @@ def forecast(
     standardize: Annotated[
         bool, typer.Option("--standardize", help="Give every feature the same variance before the ridge.")
     ] = False,
-    pooling: Annotated[
-        str | None,
-        typer.Option("--pooling", help="Pool tokens (n, T, d) in folds first: auto, mean, queries, ...; see pool."),
-    ] = None,
     estimator: Annotated[
         str | None,
         typer.Option("--estimator", help=f"Forecast another model than ridge: {', '.join(ESTIMATORS)}."),
@@ -222,7 +218,7 @@ def forecast(
 
     out = checked_out(out, overwrite, (features, *beside.files()))
     sizes = None if rows is None else [int(value) for value in opt.parse_numbers(rows, "--n")]
-    table = opt.read_rows(features, "features" if pooling is None else "tokens", texts, beside, unlabelled="drop")
+    table = opt.read_rows(features, "features", texts, beside, unlabelled="drop")
     if table.y is None:
         raise InvalidInputError("this needs labels", remedy="Pass --labels FILE, or --label-column for the same file")
     with _warnings_as_lines(as_json):
@@ -235,7 +231,6 @@ def forecast(
             groups=table.groups,
             estimator=None if estimator is None else _named_estimator(estimator, table.y, task, seed),
             scoring=scoring,
-            pooling=None if pooling is None else _pooling_estimator(table.y, pooling, task, seed),
             mask=table.mask,
             standardize=standardize,
             random_state=seed,

@@ -138,14 +138,12 @@ def draw_forecast(forecast: Any, ax: Any = None) -> Any:
     )
     ax.axvline(forecast.pilot_rows, color="0.6", lw=0.8, ls=":")
     if forecast.target is not None:
-        first, best, last = forecast.required_samples
+        first, _, last = forecast.required_samples
         label = f"target {forecast.target:g}" + ("" if forecast.allows_target else ": not reached")
         ax.axhline(forecast.target, color=TARGET, lw=1, ls="--", label=label)
         right = forecast.curve_n[-1] if last is None else last
         if first is not None and right > forecast.pilot_rows:  # else the rows at hand are enough
             ax.plot([first, right], [forecast.target] * 2, color=TARGET, lw=4, alpha=0.35, solid_capstyle="butt")
-        if best is not None and right > forecast.pilot_rows:  # rows that are not determined have a range and no point
-            ax.plot([best], [forecast.target], "D", color=TARGET, ms=6)
     ax.set_xscale("log")
     ax.set(xlabel="labelled rows", ylabel=f"{forecast.score_name} on new rows")
     ax.set_xlim(forecast.curve_n[0] * 0.9, forecast.curve_n[-1] * 1.1)

@@ -291,11 +291,6 @@ class LearningCurve:
         """Rows of the pilot."""
         return float(self.pilot.rows)
 
-    def draw(self, n: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-        """Curves (count, len(n)) of transformed scores that might be the true one: the band's, each at one quantile."""
-        centre, _, high = self.band(n, 0.9)
-        return np.asarray(centre + rng.standard_normal((count, 1)) * (high - centre) / ndtri(0.95))
-
     def to_score(self, transformed: FloatArray) -> FloatArray:
         """Accuracy or R² from the transformed scale."""
         return np.asarray(ndtr(transformed) if self.classification else 1 - np.exp(-transformed))

@@ -166,17 +166,6 @@ class CurvePosterior:
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray((low + high) / 2)
 
-    def draw(self, count: int, rng: np.random.Generator) -> FloatArray:
-        """Curves (count, m) drawn from the posterior."""
-        chosen = rng.choice(len(self.weights), count, p=self.weights)
-        curves = np.empty((count, self.mean.shape[1]))
-        for c in np.unique(chosen):
-            values, vectors = np.linalg.eigh(self.covariance[c])
-            root = vectors * np.sqrt(np.maximum(values, 0.0))
-            of_component = chosen == c
-            curves[of_component] = self.mean[c] + rng.standard_normal((int(of_component.sum()), len(root))) @ root.T
-        return curves
-
 
 def prior(family: str | None) -> list[tuple[float, float, float]]:
     """Scales, dampings and weights for a family of learners; the mean over the families when it is unknown."""
@@ -308,10 +297,6 @@ class ProcessCurve:
     def limit(self) -> float:
         """Score at the largest size that is looked at."""
         return float(self.scale.to_score(self.band([self.rows * MULTIPLES[-1]], 0.9)[0])[0])
-
-    def draw(self, n: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-        """Curves (count, len(n)) of transformed scores that might be the true one."""
-        return self.posterior(n).draw(count, rng)
 
     def trend(self) -> float:
         """Slope of the transformed score in log2 n, by generalised least squares, over its standard error."""

@@ -1,7 +1,4 @@
-"""The question people ask: what will more labelled rows bring, and how many are enough?
-
-The forecast as an estimator: fit to a pilot once, ask for any number of rows.
-"""
+"""What more labelled rows will bring, and how many are enough: the forecast from a pilot."""
 
 from __future__ import annotations
 
@@ -11,12 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.description import Description
-from spikepool.data.in_memory import is_path
-from spikepool.data.opening import open_blocks
 from spikepool.errors import ShapeError
 from spikepool.forecasting.curve import LearningCurve, fit_curve
 from spikepool.forecasting.damped_slope import CLEAR
@@ -33,7 +26,7 @@ from spikepool.forecasting.pilot_input import (
 )
 from spikepool.forecasting.result import CurveFit, Forecast, asked_sizes, curve_fields
 from spikepool.forecasting.score_scale import EDGE
-from spikepool.forecasting.token_rows import looks_at_labels, numbered_rows, over_texts, over_tokens, pool_pilot
+from spikepool.forecasting.token_rows import numbered_rows, over_texts, over_tokens
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
@@ -55,7 +48,6 @@ def forecast(
     groups: Any = None,
     estimator: Any = None,
     scoring: Any = None,
-    pooling: Any = None,
     mask: Any = None,
     standardize: bool = False,
     level: float = 0.9,
@@ -78,7 +70,7 @@ def forecast(
 
     Parameters
     ----------
-    C : array_like (n0, d), or tokens with `pooling` or `estimator`
+    C : array_like (n0, d), or tokens or texts with `estimator`
         Pooled features of the pilot, one row per document; at least 20 distinct rows, better 200. Also a path or URL
         (npy, Zarr, Parquet, Arrow, CSV), a memory map, a Zarr or a Dask array. Of more than 20,000 rows the forecast is
         made from 20,000, in runs of neighbours spread over all of them.
@@ -95,12 +87,10 @@ def forecast(
         of a split. Identical rows are grouped in any case, and identical rows with the same label merged.
     estimator : scikit-learn estimator, optional
         Any classifier, regressor or pipeline; ridge by default. With tokens (n0, T, d) as `C` one that takes tokens,
-        such as ``LearnedPoolingClassifier()``: pooling, stack and heads are then learned anew at every size.
+        such as ``LearnedPoolingClassifier()``, with texts ``TextClassifier()``: all that it learns is then learned anew
+        at every size.
     scoring : str or callable, optional
         Any scorer of scikit-learn; "accuracy" for classifiers and "r2" for regressors by default.
-    pooling : estimator, optional
-        With tokens (n0, T, d) as `C`: an estimator with ``fit`` and ``transform``. A clone is fitted to the pilot; one
-        that uses labels is fitted in folds, so that no row is pooled by weights that have seen its label.
     mask : array_like (n0, T), optional
         Observed tokens, where `C` holds tokens.
     standardize : bool
@@ -144,7 +134,7 @@ def forecast(
         n = asked_sizes(None, len(y))  # of all the rows, not of those that are used
     model: Any = estimator
     cut: tuple[str, ...] = ()
-    if estimator is not None and pooling is None:
+    if estimator is not None:
         C, y, groups, mask, cut = take_part(C, y, groups, mask)
         rows = in_memory(C, "C")
         if np.ndim(rows) == 3:
@@ -152,8 +142,9 @@ def forecast(
             mask = None
         elif np.ndim(rows) == 1 and np.asarray(rows).dtype.kind in "OU":
             model, C = over_texts(estimator, np.asarray(rows), groups)
-    options = {"pooling": pooling, "mask": mask, "standardize": standardize, "description": description}
-    pilot, cautions = read(C, y, task=task, groups=groups, **options)
+    if mask is not None:
+        raise ShapeError("mask belongs to tokens and needs an estimator", remedy="Pass estimator=, or drop the mask")
+    pilot, cautions = _read(C, y, task=task, groups=groups, standardize=standardize, description=description)
     cautions += cut
     if estimator is None and scoring in (None, "accuracy" if pilot.labels is not None else "r2"):
         curve = fit_pilot(pilot, random_state=random_state, progress=progress)
@@ -178,40 +169,13 @@ def forecast(
     return result
 
 
-def read(
-    C: Any,
-    y: Any,
-    *,
-    task: str,
-    groups: Any,
-    pooling: Any,
-    mask: Any,
-    standardize: bool,
-    description: Description | None = None,
+def _read(
+    C: Any, y: Any, *, task: str, groups: Any, standardize: bool, description: Description | None
 ) -> tuple[PilotInput, tuple[str, ...]]:
-    """The pilot, pooled if it is tokens, and what to say of it."""
+    """The pilot, and what to say of it."""
     check.flag(standardize, "standardize")
-    C = open_blocks(C, name="C") if is_path(C) else C
-    learned = getattr(C, "learned_pooling", None)
-    C, y, groups, mask, cautions = take_part(C, y, groups, mask)
-    if learned is not None:
-        cautions += (
-            f"these features were pooled by {learned}, which has learned from the labels of these rows: scores are too "
-            "high, because the labels are used twice; forecast from the tokens with pooling= (--pooling) instead",
-        )
-    if pooling is not None:
-        C = pool_pilot(pooling, C, y, mask=mask, groups=groups)
-        if looks_at_labels(pooling):
-            cautions += (
-                "this is ridge on the features of one pooling, which is as good as the pilot makes it: more rows may "
-                "teach it better weights. Pass the classifier as estimator= for the curve of all it learns",
-            )
-    elif mask is not None:
-        raise ShapeError(
-            "mask belongs to tokens and needs a pooling", remedy="Pass pooling= or estimator=, or drop the mask"
-        )
-    known = None if pooling is not None else description
-    given = read_pilot(C, y, groups=groups, task=task, standardize=standardize, description=known)
+    C, y, groups, _, cautions = take_part(C, y, groups, None)
+    given = read_pilot(C, y, groups=groups, task=task, standardize=standardize, description=description)
     return given, given.warnings + cautions
 
 
@@ -299,76 +263,3 @@ def _self_check(curve: LearningCurve, n: IntArray, measured: FloatArray) -> Curv
     if not curve.classification:
         usual *= 2  # R² scatters twice as much; the largest 2 % of the development tasks were beyond it
     return CurveFit(score_error, r2_error, bool(score_error <= usual))
-
-
-class LearningCurveForecast(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Learning curve of ridge, fitted to a labelled pilot.
-
-    ``fit`` takes the features and labels of the pilot; ``predict`` takes numbers of rows and gives scores.
-
-    Parameters
-    ----------
-    task, pooling, standardize, level, random_state
-        As in :func:`spikepool.forecast`.
-
-    Attributes
-    ----------
-    curve_ : LearningCurve
-        The fitted curve, with the pilot's statistics.
-    limit_ : float
-        Score that it approaches.
-    warnings_ : tuple of str
-        What may be wrong with the pilot.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> import spikepool as sp
-    >>> X, y = load_digits(return_X_y=True)
-    >>> curve = sp.LearningCurveForecast().fit(X[:300], y[:300])
-    >>> curve.predict([600, 1200]).shape
-    (2,)
-    """
-
-    def __init__(
-        self,
-        task: str = "auto",
-        *,
-        pooling: Any = None,
-        standardize: bool = False,
-        level: float = 0.9,
-        random_state: Any = 0,
-    ) -> None:
-        self.task = task
-        self.pooling = pooling
-        self.standardize = standardize
-        self.level = level
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: Any, *, groups: Any = None, mask: Any = None) -> LearningCurveForecast:
-        """Measure the pilot and fit the curve."""
-        pilot, self.warnings_ = read(
-            X,
-            y,
-            task=self.task,
-            groups=groups,
-            pooling=self.pooling,
-            mask=mask,
-            standardize=self.standardize,
-        )
-        self.curve_ = fit_pilot(pilot, random_state=self.random_state, progress=None)
-        self.limit_ = self.curve_.limit
-        return self
-
-    def predict(self, n: ArrayLike) -> FloatArray:
-        """Scores at `n` rows."""
-        return np.asarray(self.forecast(n).score)
-
-    def forecast(self, n: ArrayLike | None = None, target: float | None = None) -> Forecast:
-        """The full forecast at `n` rows and for a target."""
-        check_is_fitted(self, "curve_")
-        return summarise(self.curve_, n, target, level=self.level, warnings=self.warnings_)
-
-    def plot(self, ax: Any = None) -> Any:
-        """The curve with its interval and the points of the pilot; returns the axes."""
-        return self.forecast().plot(ax)

@@ -6,7 +6,7 @@ The answer of any fitted curve at the sizes and for the target asked for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,13 +17,9 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.showing import Result, html_table, html_text, plain, text_table
 
-if TYPE_CHECKING:
-    from spikepool.forecasting.rounds import Rounds
-
-
 Rows = tuple[int | None, int | None, int | None]
-# Level of the band that rows for a target are read from, and the factor between its ends up to which they are stated.
-ROWS_LEVEL, ROWS_FACTOR = 0.8, 4
+# Level of the band that rows for a target are read from.
+ROWS_LEVEL = 0.8
 _BOTH_ERRORS = "tested and training rows"
 
 
@@ -49,9 +45,6 @@ class Curve(Protocol):
 
     def probability(self, n: ArrayLike, goal: float) -> FloatArray:
         """Probability that the transformed score at each size is the goal or better."""
-
-    def draw(self, n: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-        """Transformed scores (count, len(n)) of curves that might be the true one."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +92,8 @@ class Forecast(Result, schema="forecast"):
         Probability that the target is met with 1, 2, 4 and 8 times the rows of the pilot.
     required_samples : tuple (low, best, high) or None
         Rows at which the better end of the 80 % band, the forecast and the worse end reach the target, not below the
-        rows of the pilot; None for an end that never does. `best` is None as well where the ends differ by more than a
-        factor of four: the pilot then does not determine the number of rows.
+        rows of the pilot; None for one that never does. `best` alone is optimistic: pilots that look too good by chance
+        are those that reach a target early.
     limit : float
         Score that the forecast approaches with ever more rows.
     chance : float or None
@@ -169,12 +162,6 @@ class Forecast(Result, schema="forecast"):
         return _capital(self.estimator) + ("" if self.task == "curve" else " on these features")
 
     @property
-    def is_flat(self) -> bool:
-        """Whether the curve rises by less, up to eight times the pilot, than it is uncertain there."""
-        centre, low, high = self.curve.band([self.curve.rows, ASKED[-1] * self.curve.rows], self.level)
-        return bool(centre[1] - centre[0] < (high[1] - low[1]) / 2)
-
-    @property
     def allows_target(self) -> bool:
         """Whether the interval, at its level, contains the target or better at some size up to 64 times the pilot."""
         if self.target is None:
@@ -183,10 +170,10 @@ class Forecast(Result, schema="forecast"):
         return bool((self.curve.band(sizes, self.level)[2] >= self.curve.goal(self.target)).any())
 
     def target_line(self) -> str:
-        """What is known about the target: probabilities first, then rows where the pilot determines them."""
+        """What is known about the target: probabilities first, then the range of rows with its open ends."""
         if self.target is None or self.required_samples is None or self.target_probability is None:
             return "no target"
-        low, best, high = self.required_samples
+        low, _, high = self.required_samples
         head = f"{self.score_name} {_short(self.target)}"
         (_, here), *later = self.target_probability
         if high is not None and high <= self.pilot_rows:
@@ -194,11 +181,6 @@ class Forecast(Result, schema="forecast"):
             return f"{self.where} reaches {head} with {enough}"
         known = ", ".join(f"{_short(p, 2)} at {n:,}" for n, p in later)
         line = f"{self.where} reaches {head} with probability {known} rows"
-        if best is not None:
-            assert low is not None
-            assert high is not None
-            span = f"{ROWS_LEVEL * 100:.0f} %: {_rounded(low)} to {_rounded(high)}"
-            return f"{line}. About {_rounded(best)} rows are needed ({span})"
         if not self.allows_target:
             remedy = (
                 "try another model or other data"
@@ -206,8 +188,14 @@ class Forecast(Result, schema="forecast"):
                 else "try other features (layer, encoder) or another model"
             )
             return f"{line}. Its limit is about {_short(self.limit, 2)}; {remedy} rather than label more rows"
-        reason = "The curve is flat: the" if self.is_flat else "The"
-        return f"{line}. {reason} number of rows is not determined by this pilot"
+        level = f"{ROWS_LEVEL * 100:.0f} % range"
+        if low is not None and high is not None:
+            return f"{line}. {_rounded(low)} to {_rounded(high)} rows are needed ({level})"
+        if low is None:
+            return f"{line}. The {level} of rows does not reach it"
+        if low <= self.pilot_rows:
+            return f"{line}. The {self.pilot_rows:,} rows measured may be enough; the curve may not reach it ({level})"
+        return f"{line}. At least {_rounded(low)} rows are needed; the curve may not reach it ({level})"
 
     def lines(self) -> list[str]:
         """Everything above and below the table."""
@@ -273,45 +261,6 @@ class Forecast(Result, schema="forecast"):
 
         return draw_forecast(self, ax)
 
-    def rounds(
-        self,
-        target: float | None = None,
-        *,
-        rounds: int = 3,
-        probability: float = 0.9,
-        cost_per_row: float = 1.0,
-        random_state: Any = 0,
-    ) -> Rounds:
-        """Plan rounds of labelling: how many rows next, so that the target is met after the last round.
-
-        Parameters
-        ----------
-        target : float, optional
-            The score to reach; that of the forecast by default.
-        rounds : int
-            Rounds of labelling, measuring and deciding again.
-        probability : float
-            Probability with which the target shall be met after the last round, if it can be met at all.
-        cost_per_row : float
-            Cost of one label, for the totals.
-        random_state : int, Generator, ...
-
-        Returns
-        -------
-        Rounds
-            With ``next_rows``, ``expected_total``, ``probability``, ``one_shot`` and ``cost``; print it.
-        """
-        from spikepool.forecasting.rounds import plan_rounds
-
-        return plan_rounds(
-            self,
-            target,
-            rounds=rounds,
-            probability=probability,
-            cost_per_row=cost_per_row,
-            random_state=random_state,
-        )
-
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
@@ -338,7 +287,7 @@ def curve_fields(
     if target is not None:
         asked, goal = [rows * k for k in ASKED], curve.goal(target)
         probability = tuple(zip(asked, curve.probability(asked, goal).tolist(), strict=True))
-        required = _required(curve, goal, rows)
+        required = required_rows(curve, goal, rows)
     ends = [*sizes.tolist(), *measured_n.tolist(), *(found for found in required or () if found is not None)]
     grid = np.geomspace(min(ends), min(max(ends), FURTHEST * max(rows, int(sizes.max()))), 80)
     score, interval = _scores(curve, sizes, level)
@@ -359,14 +308,13 @@ def curve_fields(
     }
 
 
-def _required(curve: Curve, goal: float, rows: int) -> Rows:
-    """Rows at which the better end, the centre and the worse end of the band for rows reach the goal."""
+def required_rows(curve: Curve, goal: float, rows: int, level: float = ROWS_LEVEL) -> Rows:
+    """Rows at which the better end, the centre and the worse end of the band reach the goal."""
     sizes = np.maximum(curve.rows * MULTIPLES, 4.0)
-    centre, low, high = curve.band(sizes, ROWS_LEVEL)
+    centre, low, high = curve.band(sizes, level)
     ends = (crossing(sizes, line, goal) for line in (high, centre, low))
     first, best, last = (None if n is None else max(int(np.ceil(n)), rows) for n in ends)
-    determined = first is not None and last is not None and last <= ROWS_FACTOR * first
-    return first, best if determined else None, last
+    return first, best, last
 
 
 def asked_sizes(n: ArrayLike | None, rows: int) -> IntArray:

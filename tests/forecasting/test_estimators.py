@@ -1,4 +1,4 @@
-"""Forecasts of any estimator and score, and plans in rounds."""
+"""Forecasts of any estimator and score."""
 
 from dataclasses import replace
 
@@ -176,24 +176,6 @@ def test_covariance_of_sizes_is_that_over_pilots():
     assert 1.2 * binomial[0] < truth[0, 0] < C[0, 0] < 4 * truth[0, 0]  # small training sets add to the binomial part
     for M in (truth, C):  # neighbours differ by much less than the level errs
         assert M[-1, -1] + M[-2, -2] - 2 * M[-1, -2] < 0.6 * M[-1, -1]
-
-
-def test_rounds_meet_the_target_as_often_as_they_say():
-    n = np.array([32, 64, 128, 256, 512])
-    f = sp.forecast_curve(n, 0.95 - 0.9 * n**-0.4, target=0.93)
-    plan = f.rounds(rounds=3, probability=0.9, cost_per_row=2.0)
-    assert plan.next_rows > 0
-    assert plan.next_total == plan.next_rows + 512
-    assert plan.probability >= 0.85
-    assert plan.one_shot is None or plan.expected_total < plan.one_shot
-    assert plan.cost == pytest.approx(2 * (plan.expected_total - 512))
-    assert "3 rounds" in str(plan)
-    assert plan.to_dict()["next_rows"] == plan.next_rows
-    once = f.rounds(rounds=1)
-    assert once.next_total >= plan.next_total
-    assert f.rounds(rounds=3, random_state=0) == f.rounds(rounds=3, random_state=0)
-    with pytest.raises(sp.UnreachableError, match="limit"):
-        f.rounds(0.9999)
 
 
 @pytest.mark.slow
