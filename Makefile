@@ -112,7 +112,12 @@ bench: $(STAMP)
 studies: $(STAMP)
 	$(BIN)/python benchmarks/run.py studies
 
-docs: $(STAMP)
+# the site is built from the sources, so it needs the tools of the site alone
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	test $(STAMP) -nt pyproject.toml -a $(STAMP) -nt constraints.txt || $(PIP) -e ".[docs]"
+	touch $@
+
+docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pages: $(STAMP)

@@ -97,11 +97,11 @@ def use_core(python: Path, folder: Path, constraints: Path | None) -> None:
         python, "-c", f"import importlib.util as u; print([m for m in {EXTRAS!r} if u.find_spec(m)])", cwd=folder
     )
     assert found.strip() == "[]", f"core brings extras: {found}"
-    assert "spikepool[plot]" in run(python, "-c", WITHOUT_PLOT, cwd=folder)
+    assert "'.[plot]'" in run(python, "-c", WITHOUT_PLOT, cwd=folder)
     command = [python, "-m", "spikepool", "predict"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done
-    assert "spikepool[cli]" in done.stderr, done.stderr
+    assert "'.[cli]'" in done.stderr, done.stderr
     options = ["-c", constraints] if constraints else []
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options, "mypy")
     shutil.copytree(ROOT / "packaging" / "typed_project", folder / "typed_project")

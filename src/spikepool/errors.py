@@ -241,5 +241,5 @@ def require(module: str, extra: str) -> Any:
     except ImportError as err:
         raise MissingDependencyError(
             f"this feature needs the package {module!r}, which is not installed",
-            remedy=f"Install it with: pip install 'spikepool[{extra}]'",
+            remedy=f"Install it with: pip install '.[{extra}]' in the folder of spikepool",
         ) from err

