@@ -16,5 +16,5 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Replace the roles (``:func:`name```), which Markdown does not know, by references that mkdocs-autorefs resolves."""
+    """Replace the roles (``:func:`name```) by references that mkdocs-autorefs resolves."""
     return ROLE.sub(r'<autoref optional identifier="\1"><code>\1</code></autoref>', html)
