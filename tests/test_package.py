@@ -45,7 +45,7 @@ def test_missing_extra_is_named(monkeypatch):
     from spikepool.errors import require
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(sp.MissingDependencyError, match=r"spikepool\[plot\]"):
+    with pytest.raises(sp.MissingDependencyError, match=r"'\.\[plot\]'"):
         require("matplotlib", "plot")
 
 
