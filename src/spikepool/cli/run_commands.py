@@ -83,7 +83,9 @@ def _cells(dataset: Any) -> tuple[list[str], list[list[str]]]:
 
 
 def reproduce(
-    figures: Annotated[list[int] | None, typer.Argument(help="Figure numbers; all of them when none is given.")] = None,
+    figures: Annotated[
+        list[str] | None, typer.Argument(help="Numbers or names of figures (see --list); all when none is given.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Beyond the paper's sizes, with more trials.")] = False,
     scheduler: Scheduler = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Directory of the report and data sets.")] = Path("reports"),

@@ -39,13 +39,18 @@ FIGURES: dict[int, FigureSpec] = {
 }
 
 
-def select(numbers: Iterable[int] | None = None) -> list[FigureSpec]:
-    """The figures with these numbers, in order and once each; all of them when none is given."""
-    wanted = sorted(set(numbers or FIGURES))
-    for number in wanted:
-        if number not in FIGURES:
-            raise InvalidInputError("no such figure", number, f"Choose from {', '.join(map(str, FIGURES))}")
-    return [FIGURES[number] for number in wanted]
+def select(figures: Iterable[int | str] | None = None) -> list[FigureSpec]:
+    """The figures with these numbers or names (4, "4", "fig4" or "alignment"), in order and once each; all by default."""
+    names = {f"{prefix}{number}": number for number in FIGURES for prefix in ("", "fig")}
+    names |= {spec.name: number for number, spec in FIGURES.items()}
+    wanted = set()
+    for figure in figures or FIGURES:
+        key = str(figure).lower().replace("_", "-")
+        if key not in names:
+            known = ", ".join(f"{number} {spec.name}" for number, spec in FIGURES.items())
+            raise InvalidInputError("no such figure", figure, f"Choose from {known}")
+        wanted.add(names[key])
+    return [FIGURES[number] for number in sorted(wanted)]
 
 
 __all__ = ["FIGURES", "Check", "FigureSpec", "Settings", "select"]

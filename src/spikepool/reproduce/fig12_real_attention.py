@@ -167,7 +167,7 @@ def judge(ds: xr.Dataset) -> tuple[Check, ...]:
 
 FIGURE = FigureSpec(
     number=12,
-    name="real_attention",
+    name="real-attention",
     title="Does attention help, in a real model?",
     caption=(
         "The input of each layer of a trained model is pooled with the attention rows of each of its heads; a ridge "
