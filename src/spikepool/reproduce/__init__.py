@@ -40,7 +40,7 @@ FIGURES: dict[int, FigureSpec] = {
 
 
 def select(figures: Iterable[int | str] | None = None) -> list[FigureSpec]:
-    """The figures with these numbers or names (4, "4", "fig4" or "alignment"), in order and once each; all by default."""
+    """The figures with these numbers or names (4, "fig4", "alignment"), in order and once each; all by default."""
     names = {f"{prefix}{number}": number for number in FIGURES for prefix in ("", "fig")}
     names |= {spec.name: number for number, spec in FIGURES.items()}
     wanted = set()
