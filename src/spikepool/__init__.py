@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 # module that defines them -> public names
 _MODULES: dict[str, tuple[str, ...]] = {

@@ -33,7 +33,7 @@ CITATION = f"""@article{{seddik2026attention,
   title   = {{spikepool: how much of a hidden signal survives attention-weighted pooling}},
   author  = {{{{The spikepool developers}}}},
   year    = {{2026}},
-  date    = {{2026-11-17}},
+  date    = {{2026-11-18}},
   version = {{{__version__}}},
   license = {{BSD-3-Clause}}
 }}"""
