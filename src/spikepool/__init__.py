@@ -21,6 +21,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "world.signs": ("sign_sampler",),
     "world.weights": ("mean_weights", "causal_weights", "optimal_weights", "gains"),
     "world.attention": ("attention_weights",),
+    "world.self_attention": ("self_attention",),
     "theory.attention_gains": ("attention_gains", "average_correlation", "predict_attention"),
     "world.heads": ("optimal_heads", "layered_weights"),
     "model": ("SequenceModel", "ClassModel", "QueryModel"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,9 @@ from spikepool.theory import (
     given_tokens,
     learned_attention,
     learned_query,
+    limits,
     planning,
+    query_ridge,
     uncentred,
 )
 from spikepool.theory import query as query_theory
@@ -232,9 +234,31 @@ class QueryModel(QueryWorld):  # noqa: D101
         """Bulk, outliers and alignments; see :func:`spikepool.theory.query.predict_query`."""
         return query_theory.predict_query(self, rng=rng)
 
-    def simulate(self, trials: int = 20, k: int = 1, *, rng: Any = None) -> query_simulation.QuerySimulation:
-        """Top `k` eigenpairs of S over draws; see :func:`spikepool.simulation.query.simulate_query`."""
+    @overload
+    def simulate(
+        self, trials: int = 20, k: int = 1, *, rng: Any = None, pairs: Literal[False] = False
+    ) -> query_simulation.QuerySimulation: ...
+
+    @overload
+    def simulate(self, trials: int = 20, k: int = 1, *, rng: Any = None, pairs: bool) -> SimulationResult: ...
+
+    def simulate(self, trials: int = 20, k: int = 1, *, rng: Any = None, pairs: bool = False) -> SimulationResult:
+        """Top `k` eigenpairs of S over draws; see :func:`spikepool.simulation.query.simulate_query`.
+
+        With `pairs`, those of the best weighting of token pairs instead, which pools no vectors; see
+        :func:`spikepool.simulation.query.simulate_pairs`.
+        """
+        if check.flag(pairs, "pairs"):
+            return query_simulation.simulate_pairs(self, trials=trials, k=k, rng=rng)
         return query_simulation.simulate_query(self, trials=trials, k=k, rng=rng)
+
+    def limits(self, *, rng: int = 0) -> limits.QueryLimits:
+        """What the best pooling, token pairs and any method reach; see :func:`spikepool.theory.limits.query_limits`."""
+        return limits.query_limits(self, rng=rng)
+
+    def ridge_accuracy(self, ridge: float = 1.0, n_train: int | None = None) -> float:
+        """Accuracy of ridge on pooled vectors; see :func:`spikepool.theory.query_ridge.ridge_accuracy`."""
+        return query_ridge.ridge_accuracy(self, ridge, n_train)
 
     def gain(self) -> float:
         """alpha/kappa over that of mean pooling; see :func:`spikepool.theory.query.gain`."""
@@ -245,7 +269,7 @@ class QueryModel(QueryWorld):  # noqa: D101
         return query_theory.best_beta(self)
 
     def gate(self) -> Self:
-        """The model with a sigmoid gate, the best function of the score; see :func:`spikepool.theory.query.gate`."""
+        """The model with the gate P(relevant | own score); see :func:`spikepool.theory.query.gate`."""
         return query_theory.gate(self)
 
     def required_samples(self, alignment: float = 0.8) -> int:
@@ -276,13 +300,13 @@ class QueryModel(QueryWorld):  # noqa: D101
         """
         from spikepool.drawing.predictions import draw_temperatures
 
-        slopes = np.linspace(0, 2 * max(self.nu * self.overlap, 0.5), 13)
+        slopes = np.linspace(0, 2 * max(self.strength, 0.5), 13)
         slopes = slopes if betas is None else check.finite_array(betas, "betas", ndim=1)
         curves = {
             kernel: np.array([query_theory.top_alignment(self.replace(kernel=kernel, beta=b))[0] for b in slopes])
             for kernel in KERNELS
         }
-        mark = None if callable(self.kernel) else (self.slope, query_theory.top_alignment(self)[0])
+        mark = None if self.kernel not in KERNELS else (self.slope, query_theory.top_alignment(self)[0])
         return draw_temperatures(slopes, curves, ax, mark=mark)
 
 

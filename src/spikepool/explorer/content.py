@@ -140,7 +140,7 @@ def _curves(model: QueryModel, kernel: str) -> tuple[np.ndarray[Any, np.dtype[np
     """Alignments against the slope, of all kernels, or of one with a finite vocabulary, which takes longer."""
     kernels = KERNELS if model.V is None else (kernel,)
     steps = CURVE_STEPS if model.V is None else FINITE_STEPS
-    betas = 2 * max(model.nu * model.overlap, 0.5) * np.linspace(0.0, 1.0, steps) ** 1.5
+    betas = 2 * max(model.strength, 0.5) * np.linspace(0.0, 1.0, steps) ** 1.5
     curves = {k: [top_alignment(model.replace(kernel=k, beta=float(b)))[0] for b in betas] for k in kernels}
     return betas, curves
 

@@ -2,6 +2,7 @@
 
 Tokens that never repeat are not drawn: given the scores, the components of a pooled vector off the query, the signal
 and the key are independent normal variables of variance kappa_n, exactly in law. A finite vocabulary draws its table.
+The best weighting of token pairs (:mod:`spikepool.theory.limits`) is drawn in the same way, T columns per sequence.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
 from spikepool.simulation.simulate import SimulationResult
 from spikepool.world.pooling_matrix import token_matrix
-from spikepool.world.query import QueryWorld
+from spikepool.world.query import QueryWorld, check_white
 from spikepool.world.tokens import child_seed, seed_sequence
 
 
@@ -30,8 +31,9 @@ class QuerySimulation(SimulationResult):
     Attributes
     ----------
     query_eigenvalue, query_overlap : numpy.ndarray of shape (trials,)
-        Of the covariance from which q is not projected out: the eigenpair closest to q, its eigenvalue and the squared
-        cosine of its eigenvector with q.
+        Of the covariance from which q is not projected out: the eigenpair closest to q (to the span of several
+        queries), its eigenvalue and the squared cosine of its eigenvector with it. With coloured noise the direction is
+        S_0 q, along which the pooled vectors follow their scores.
     """
 
     query_eigenvalue: FloatArray
@@ -50,31 +52,47 @@ def simulate_query(
     trials : int
         Number of draws.
     k : int
-        Number of eigenpairs, at most d − 1.
+        Number of eigenpairs, at most d − p.
     rng : int, SeedSequence or Generator, optional
         Trial i draws from its own child of this seed, whatever the number of trials.
     progress : bool, optional
         Show a progress bar; by default on a terminal, after a couple of seconds.
     """
     trials, k = check.size(trials, "trials"), check.size(k, "k")
-    if k > world.d - 1:
-        raise SizeError(f"k must be at most d − 1 = {world.d - 1}", k, "Keep fewer eigenpairs")
-    cells = world.N * (world.d + 2 * world.T) + world.d**2 + (world.V or 0) * world.d
+    p = world.directions
+    if k > world.d - p:
+        raise SizeError(f"k must be at most d − {p} = {world.d - p}", k, "Keep fewer eigenpairs")
+    cells = world.N * (world.d + 2 * world.T * world.cost) + world.d**2 + (world.V or 0) * world.d
     require_memory(16 * cells, f"simulating d={world.d}, N={world.N}, T={world.T}", "Lower N, T, d or V")
     root = seed_sequence(rng)
     values, alignments = np.empty((trials, k)), np.empty((trials, k))
     along, overlap = np.empty(trials), np.empty(trials)
     with Progress(trials, "simulating", show=progress) as bar:
         for i in range(trials):
-            C = draw_columns(world, np.random.default_rng(child_seed(root, i)))
-            C -= C.mean(axis=0)
-            S = C.T @ C / world.N
+            generator = np.random.default_rng(child_seed(root, i))
             d = world.d
-            top, vectors = eigh(S[1:, 1:], subset_by_index=[d - 1 - k, d - 2])
-            values[i], alignments[i] = top[::-1], vectors[0, ::-1] ** 2
+            if world.noise is None:
+                C = draw_columns(world, generator)
+                C -= C.mean(axis=0)
+                S = C.T @ C / world.N
+                top, vectors = eigh(S[p:, p:], subset_by_index=[d - p - k, d - p - 1])
+                values[i], alignments[i] = top[::-1], vectors[0, ::-1] ** 2
+                queries = np.eye(d)[:p]
+            else:
+                drawn = _Coloured(world, generator)
+                C = drawn.columns(generator)
+                C -= C.mean(axis=0)
+                S = C.T @ C / world.N
+                f = C @ drawn.query
+                rest = C - np.outer(f, (f @ C) / (f @ f))
+                top, vectors = eigh(rest.T @ rest / world.N, subset_by_index=[d - k, d - 1])
+                values[i], alignments[i] = top[::-1], (drawn.u @ vectors[:, ::-1]) ** 2
+                B = drawn.values * drawn.query
+                queries = B[None] / np.linalg.norm(B)
             spectrum, vectors = np.linalg.eigh(S)
-            nearest = int(np.argmax(vectors[0] ** 2))
-            along[i], overlap[i] = spectrum[nearest], vectors[0, nearest] ** 2
+            shares = ((queries @ vectors) ** 2).sum(axis=0)
+            nearest = int(np.argmax(shares))
+            along[i], overlap[i] = spectrum[nearest], shares[nearest]
             bar.advance()
     return QuerySimulation(values, alignments, world.V is not None, along, overlap)
 
@@ -162,7 +180,7 @@ def _best_component(tokens: FloatArray) -> float:
 
 
 def draw_columns(world: QueryWorld, rng: np.random.Generator) -> FloatArray:
-    """Pooled vectors (N, d) in coordinates along q, u, the part of k off q, and the rest."""
+    """Pooled vectors (N, d) in coordinates along q_1, ..., q_p, u, the part of k off the queries, and the rest."""
     if world.V is not None:
         vocabulary = world.vocabulary(rng)
         tokens, _ = world.draw_tokens(rng)
@@ -171,9 +189,97 @@ def draw_columns(world: QueryWorld, rng: np.random.Generator) -> FloatArray:
         table[:, 1] += world.mu * vocabulary.signs
         table[:, 2] += world.missed * vocabulary.relevant
         return np.asarray(token_matrix(tokens, world.weights(vocabulary.scores[tokens]), world.V) @ table)
+    p = world.directions
     pooled = world.draw_pooled(world.N, rng)
     C = rng.standard_normal((world.N, world.d)) * np.sqrt(pooled.kappa)[:, None]
-    C[:, 0] = pooled.f
-    C[:, 1] += world.mu * pooled.A * (rng.integers(0, 2, world.N) * 2.0 - 1)
-    C[:, 2] += world.missed * pooled.A
+    C[:, :p] = pooled.f
+    C[:, p] += world.mu * pooled.A * (rng.integers(0, 2, world.N) * 2.0 - 1)
+    C[:, p + 1] += world.missed * pooled.A
     return C
+
+
+class _Coloured:
+    """Tokens with noise of covariance S_0: directions of the query, of u and of k in its eigenbasis, drawn at random.
+
+    u is orthogonal to k and to the query, as for white noise.
+    """
+
+    def __init__(self, world: QueryWorld, rng: np.random.Generator) -> None:
+        values = np.asarray(world.noise, dtype=np.float64)
+        plain, across, u = np.linalg.qr(rng.standard_normal((world.d, 3)))[0].T
+        m = float(world.overlaps[0])
+        k = m * plain + np.sqrt(1 - m**2) * across
+        query = plain / values if world.matched else plain
+        self.query = query / np.sqrt(query @ (values * query))
+        off = np.linalg.qr(np.column_stack([k, self.query]))[0]
+        u = u - off @ (off.T @ u)
+        self.u, self.k = u / np.linalg.norm(u), k
+        self.values, self.world = values, world
+
+    def columns(self, rng: np.random.Generator) -> FloatArray:
+        """Pooled vectors (N, d); every token's noise is drawn where the vocabulary is finite."""
+        world = self.world
+        root = np.sqrt(self.values)
+        if world.V is not None:
+            vocabulary = world.vocabulary(rng)
+            tokens, _ = world.draw_tokens(rng)
+            table = rng.standard_normal((world.V, world.d)) * root
+            table += world.mu * np.outer(vocabulary.signs, self.u) + world.nu * np.outer(vocabulary.relevant, self.k)
+            return np.asarray(token_matrix(tokens, world.weights((table @ self.query)[tokens]), world.V) @ table)
+        pooled = world.draw_pooled(world.N, rng)
+        B = self.values * self.query
+        noise = rng.standard_normal((world.N, world.d)) * root
+        noise -= np.outer(noise @ self.query, B)  # of covariance S_0 − B B'
+        signs = rng.integers(0, 2, world.N) * 2.0 - 1
+        C = noise * np.sqrt(pooled.kappa)[:, None] + np.outer(pooled.f[:, 0], B)
+        C += world.mu * np.outer(signs * pooled.A, self.u)
+        return C + world.nu * np.outer(pooled.A, self.k - (self.query @ self.k) * B)
+
+
+def simulate_pairs(
+    world: QueryWorld, trials: int = 20, k: int = 1, *, rng: Any = None, progress: bool | None = None
+) -> SimulationResult:
+    """Top `k` eigenpairs of the best weighting of token pairs, sum_n E_n'Phi_n E_n/N, over independent draws.
+
+    Phi_n = R_n (1 + mu² R_n)^{-1} with R_n = E[r r' | scores] of :mod:`spikepool.world.relevance`, and E_n (T × d) the
+    tokens of a sequence off the directions of the query and of k. In the eigenbasis of R_n the tokens are T columns
+    sqrt(phi_i) (mu xi (v_i'r) u + noise), exactly in law.
+
+    Parameters
+    ----------
+    world : QueryModel
+        What is drawn, anew in each trial; its kernel plays no part. Tokens never repeat and have white noise.
+    trials, k, rng, progress
+        As in :func:`simulate_query`; k is at most d − 1 − p.
+    """
+    check_white(world, "the weighting of token pairs")
+    trials, k = check.size(trials, "trials"), check.size(k, "k")
+    d = world.d - world.directions - 1
+    if k > d:
+        raise SizeError(f"k must be at most {d}", k, "Keep fewer eigenpairs")
+    require_memory(16 * world.N * world.T * world.T, f"pairs of {world.T} tokens", "Lower N or T")
+    root = seed_sequence(rng)
+    values, alignments = np.empty((trials, k)), np.empty((trials, k))
+    step = max(1, (1 << 22) // (world.T * world.d))
+    with Progress(trials, "simulating", show=progress) as bar:
+        for i in range(trials):
+            generator = np.random.default_rng(child_seed(root, i))
+            relevant = world.relevance_law.draw(world.N, generator)
+            h = world.draw_scores(relevant, generator)
+            signs = generator.integers(0, 2, world.N) * 2.0 - 1
+            S = np.zeros((d, d))
+            for start in range(0, world.N, step):
+                rows = slice(start, min(start + step, world.N))
+                t, basis = np.linalg.eigh(world.relevance_law.moments(world.evidence(h[rows])))
+                t = np.maximum(t, 0.0)
+                root_phi = np.sqrt(t / (1 + world.mu**2 * t))
+                A = np.einsum("nts,nt->ns", basis, relevant[rows].astype(np.float64))
+                C = generator.standard_normal((*t.shape, d))
+                C[:, :, 0] += world.mu * signs[rows, None] * A
+                C *= root_phi[:, :, None]
+                flat = C.reshape(-1, d)
+                S += flat.T @ flat / world.N
+            top, vectors = eigh(S, subset_by_index=[d - k, d - 1])
+            values[i], alignments[i] = top[::-1], vectors[0, ::-1] ** 2
+            bar.advance()
+    return SimulationResult(values, alignments, False)

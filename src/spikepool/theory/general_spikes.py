@@ -144,7 +144,7 @@ class GeneralSpikes:
         found = []
         for k in range(1, total + 1):
             found.append(self._locate(k, float(low[0]), float(high[0])))
-        return tuple(self._describe(s) for s in found)
+        return tuple(self.describe(s) for s in found)
 
     def _locate(self, k: int, low: float, high: float) -> float:
         """Parameter s of the k-th largest outlier: where the count falls below k."""
@@ -177,7 +177,8 @@ class GeneralSpikes:
         inverse = np.linalg.inv(Gu[0])
         return Gu[0], inverse - zz * Gb[0], zz, -inverse @ dGu @ inverse - dzGb
 
-    def _describe(self, s: float) -> GeneralOutlier:
+    def describe(self, s: float) -> GeneralOutlier:
+        """The outlier at parameter `s` of the curve beyond the bulk."""
         _, _, z = self.bulk.right_curve(np.array([s]))
         value = float(z[0])
         near = np.abs(self._poles - value) <= 1e-13 * value
@@ -238,7 +239,7 @@ class GeneralSpikes:
         for strength in strengths[strengths > 0][::-1]:
             factor = float(1 / np.sqrt(strength))
             scaled = GeneralSpikes(self.bulk, self.left, Measure(self.right.values, factor * self.right.coordinates))
-            pairs.append((factor, scaled._describe(float(s[0])).overlaps))
+            pairs.append((factor, scaled.describe(float(s[0])).overlaps))
         return tuple(pairs)
 
 

@@ -38,7 +38,7 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import Result, Table, record
 from spikepool.theory.query import top_alignment
 from spikepool.theory.validity import SOUND, Validity, small_sizes, validity_of
-from spikepool.world.query import QueryWorld, dilute_beta
+from spikepool.world.query import QueryWorld, check_white, dilute_beta
 
 # Sequences behind the expectations: an overlap is known to about .001.
 _DRAWS = 1 << 14
@@ -173,8 +173,13 @@ def _check_kernel(world: QueryWorld) -> None:
             world.kernel,
             'Use replace(kernel="softmax", normalize=True)',
         )
-    if world.V is not None:
-        raise InvalidInputError("a query is learned for tokens that never repeat", world.V, "Use replace(V=None)")
+    check_white(world, "a learned query")
+    if world.window is not None or world.prior is not None or world.run is not None or world.directions > 1:
+        raise InvalidInputError(
+            "a query is learned for one layer, one direction and exactly L relevant tokens",
+            world.relevance,
+            'Use relevance="scattered" or "span", without window and prior',
+        )
 
 
 def pca_overlap(theta: float, ratio: float) -> float:

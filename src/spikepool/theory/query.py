@@ -8,20 +8,45 @@ with gamma = d/N and expectations over the N sequences,
     z(m) = −1/m + E[kappa/(1 + gamma kappa m)],      D(m) = −m E[A²/(1 + gamma kappa m)]      (m < 0 beyond the edge);
     signal: mu² D(m) = 1, eigenvalue z(m), alignment with u  m/(mu² dD/dz);
     key:    the same with nu² (1 − m²) for mu² and A − E[A] for A (S is centred, the signs are symmetric);
-    query:  z = E[f²/(1 + gamma kappa m)] with f = q·c centred, where the query is NOT projected out. Along q there is
-            no noise but that of f, so 1/z stands where −m stands for the signal.
+    query:  where q is NOT projected out, with b = (nu sqrt(1 − m²) (A − E A), f − E f), f = q·c,
+            det(I + diag(m, −1/z) E[b b'/(1 + gamma kappa m)]) = 0.
+
+Along q there is no noise but that of f, so −1/z stands where m stands for the others.
+
+*Any stack.* The law only asks that the weights are functions of the scores. With scores along p orthonormal directions,
+f has p coordinates, gamma = (d − p)/N, and the determinant has p + 1 rows. Layers of self-attention whose scores look
+along these directions are such weights (:mod:`spikepool.world.self_attention`).
+
+*Which weights.* Given what the weights may look at, E[c c'] = mu² (w'R_n w) uu' + |w|² I with R_n = E[r r' | that], so
+that the best weights of a sequence are the top eigenvector of R_n (:mod:`spikepool.theory.limits`).
 
 The law is that of N sequences, not of infinitely many: kappa has a heavy tail, and the few sequences whose attention
 falls on one token are outliers of their own (kind "sequence").
 
 With a finite vocabulary a token's score is frozen with the table. Given scores and tokens it is the same theorem in
 dimension d − 1 with B'B the token usage and the signs +1, −1 and 0 of the tokens as signal.
+
+*Coloured noise* z ~ N(0, S_0), with the query scaled to q'S_0q = 1 and B = S_0 q:
+
+    c = xi A mu u + A nu (k − B q'k) + B f + sqrt(kappa) S_perp^{1/2} g,      S_perp = S_0 − B B'.
+
+Projecting out q leaves B f; a regression of the pooled vectors on their scores f removes it for any S_0, and leaves A
+its residual on f. The left covariance is then S_perp, at u and at k − B q'k.
+
+References
+----------
+Benaych-Georges and Nadakuditi, The eigenvalues and eigenvectors of finite, low rank perturbations of large random
+matrices (arXiv 0910.2120); Paul, Asymptotics of sample eigenstructure for a large dimensional spiked covariance model
+(2007); Couillet and Hachem, separable covariance matrices (arXiv 1310.8094); Hong, Fessler and Balzano, optimally
+weighted PCA (arXiv 1810.12862): the law with unequal kappa.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -29,13 +54,13 @@ from spikepool.errors import InvalidInputError, UnreachableError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.measures import non_negative
-from spikepool.theory.general_spikes import GeneralSpikes, Measure
+from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import TOP, TopPairs, Usage, sample_usage
 from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum
 from spikepool.theory.validity import near_threshold, neighbours, small_sizes, validity_of
 from spikepool.world.pooling_matrix import Projection, token_matrix
-from spikepool.world.query import QueryWorld
+from spikepool.world.query import KERNELS, QueryWorld
 
 World = TypeVar("World", bound=QueryWorld)
 
@@ -49,19 +74,26 @@ _SEQUENCES = 1 << 19
 _SINGLE, _SHARES = 256, 1792
 # Usage matrices up to this size are diagonalised once for all three vectors.
 _DENSE = 3000
+# Times that the grid of `best_beta` is doubled.
+_DOUBLINGS = 4
 # Score groups of relevant tokens, for the limit of infinitely many sequences.
 _GROUPS = 160
 
 
-class _Usages(NamedTuple):
-    """One usage seen by the three vectors xi A, A and f, the last two centred, with E[A²] and E[kappa]."""
+@dataclass(frozen=True)
+class _Usages:
+    """One usage seen by the vectors xi A, A and f_1, ..., f_p, the last ones centred, with E[A²] and E[kappa].
+
+    `right` has the coordinates of these 2 + p vectors; its first rows are the top pairs of `signal`. A usage too large
+    to be diagonalised has none, but one usage more for each of A and f.
+    """
 
     signal: Usage
-    key: Usage
-    query: Usage
     alpha: float
     kappa: float
-    key_query: Measure  # of the usage at (A, f) together
+    covariance: FloatArray  # of (A, f_1, ..., f_p)
+    right: Measure | None
+    others: tuple[Usage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,30 +141,21 @@ def predict_query(world: QueryWorld, *, rng: int = 0) -> QueryPrediction:
         vocabulary: scores at the quantiles of their law and one draw of the tokens; the alignment scatters over draws
         by about .005, and by .06 where tokens that draw the attention lie near the signal (`validity` reports it).
     """
-    usages = _usages(world, rng)
-    noise = Noise(None, world.d - 1, None)
-    bulk = UsageBulk(usages.signal, noise)
-    spectrum = UsageSpectrum(bulk, world.mu)
-    limit = _Limit(world, usages)
-    other = "sequence" if world.V is None else "usage"
-    outliers = []
-    for kind, outlier in zip(spectrum.kinds(), spectrum.outliers, strict=True):
-        signal = kind == "signal"
-        population = limit.signal if signal else (limit.edge, 0.0)
-        name = "signal" if signal else other
-        place, alignment = outlier.eigenvalue, float(outlier.overlaps[0])
-        outliers.append(Outlier(name, place, alignment, *population))  # type: ignore[arg-type]
-    key = _key_outlier(world, usages, noise)
-    if key is not None:
-        outliers.append(Outlier("key", key, 0.0, limit.key, 0.0))
+    spectrum = _Spectrum(world, rng)
+    limit = _Limit(world, spectrum.usages, spectrum.left)
+    outliers = [
+        Outlier(name, o.eigenvalue, alignment, *limit.of(name))  # type: ignore[arg-type]
+        for name, o, alignment in spectrum.named
+    ]
     visible = sorted(outliers, key=lambda o: -o.eigenvalue)
-    query = _query_outlier(world, usages)
+    query = spectrum.query()
     if query is not None:
-        outliers.append(Outlier("query", query, 0.0, limit.query, 0.0))
-    few = sum(o.kind == other for o in visible)
+        outliers.append(Outlier("query", query, 0.0, *limit.of("query")))
+    few = sum(o.kind == spectrum.other for o in visible)
+    bulk = spectrum.bulk
     return QueryPrediction(
-        alpha=usages.alpha,
-        kappa=usages.kappa,
+        alpha=spectrum.usages.alpha,
+        kappa=spectrum.usages.kappa,
         bulk=bulk.law,
         edge=bulk.edge,
         outliers=tuple(sorted(outliers, key=lambda o: -o.eigenvalue)),
@@ -143,11 +166,11 @@ def predict_query(world: QueryWorld, *, rng: int = 0) -> QueryPrediction:
         validity=validity_of(
             near_threshold(world.mu**2, bulk.threshold**2, world.d),
             neighbours(visible, world.d, world.N),
-            _concentrated(few, other),
+            _concentrated(few, spectrum.other),
             small_sizes(d=world.d, N=world.N, **({} if world.V is None else {"V": world.V})),
         ),
         # tokens that never repeat: a vocabulary so large that its size plays no part
-        sizes=Sizes(world.d - 1, world.V or 1 << 40, world.N, True),
+        sizes=Sizes(world.d - world.directions, world.V or 1 << 40, world.N, True),
     )
 
 
@@ -163,67 +186,220 @@ def _concentrated(count: int, what: str) -> str | None:
 
 def top_alignment(world: QueryWorld, *, rng: int = 0) -> tuple[float, float]:
     """Alignment of the top eigenvector with u, and the threshold of mu: what a search over models asks for."""
-    usages = _usages(world, rng)
-    noise = Noise(None, world.d - 1, None)
-    bulk = UsageBulk(usages.signal, noise)
-    outliers = UsageSpectrum(bulk, world.mu).outliers
-    alignment = float(outliers[0].overlaps[0]) if outliers else 0.0
-    key = _key_outlier(world, usages, noise)
-    hidden = key is not None and (not outliers or key > outliers[0].eigenvalue)
-    return (0.0 if hidden else alignment), bulk.threshold
+    spectrum = _Spectrum(world, rng)
+    top = max(spectrum.named, key=lambda one: one[1].eigenvalue, default=None)
+    return (top[2] if top is not None else 0.0), spectrum.bulk.threshold
 
 
-def _key_outlier(world: QueryWorld, usages: _Usages, noise: Noise) -> float | None:
-    """Eigenvalue along the part of k that the query misses, where that is an outlier."""
-    if world.missed == 0:
-        return None
-    spectrum = UsageSpectrum(UsageBulk(usages.key, noise), world.missed)
-    return _signal_eigenvalue(spectrum)
+# -- outliers --------------------------------------------------------------------------------------------------------
 
 
-def _query_outlier(world: QueryWorld, usages: _Usages) -> float | None:
-    """Eigenvalue along q of the covariance from which q is not projected out, where that is an outlier."""
-    noise = Noise(None, world.d - 1, None)
-    noise.left = Measure(np.zeros(1), np.ones((1, 1)))  # no noise along q but that of f
-    bulk = UsageBulk(usages.query, noise)
-    alone = _signal_eigenvalue(UsageSpectrum(bulk, 1.0))
-    if alone is None or world.missed == 0:
-        return alone
-    # the part of k that the query misses has weights A, which are correlated with f
-    scaled = usages.key_query.coordinates * np.array([world.missed, 1.0])
-    both = GeneralSpikes(
-        bulk.law,
-        Measure(np.array([1.0, 0.0]), np.eye(2)),
-        Measure(usages.key_query.values, scaled),
-        usage_spikes=usages.query.top.values[bulk.spikes],
-    ).outliers()
-    return max(both, key=lambda o: float(o.overlaps[1])).eigenvalue if both else None
+class _Left:
+    """The noise off the query, and the directions u, k' and q_1, ..., q_p among its eigenvectors.
+
+    Attributes
+    ----------
+    noise : Noise
+        Law of the noise, with its measure at u.
+    directions : Measure
+        Of the noise covariance at the unit vectors (u, k', q_1, ..., q_p); along q there is none.
+    scales : numpy.ndarray of shape (2 + p,)
+        Norms that multiply xi A, A and f.
+    """
+
+    def __init__(self, world: QueryWorld) -> None:
+        p = world.directions
+        if world.noise is None:
+            self.noise = Noise(None, world.d - p, None)
+            self.directions = Measure(np.array([1.0, 1.0, *np.zeros(p)]), np.eye(2 + p))
+            self.scales = np.array([world.mu, world.missed, *np.ones(p)])
+            self.mean_noise = Measure(np.ones(1), np.ones((1, 1)))
+            return
+        values = np.asarray(world.noise, dtype=np.float64)
+        q, u, k = generic_directions(world)
+        query = q / values if world.matched else q
+        query = query / np.sqrt(query @ (values * query))
+        B = values * query
+        off, basis = np.linalg.eigh(np.diag(values) - np.outer(B, B))
+        # equal eigenvalues stay equal: rounding must not spread an atom of the law
+        off = np.maximum(np.round(off / values.max(), 11), 0.0) * values.max()
+        key = k - (query @ k) * B
+        size = np.array([1.0, np.linalg.norm(key), np.linalg.norm(B)])
+        columns = basis.T @ np.column_stack([u, key, B]) / np.where(size > 0, size, 1.0)
+        self.directions = Measure(off, columns)
+        self.scales = np.array([world.mu, world.nu, 1.0]) * size
+        self.noise = Noise(off, world.d, None)
+        self.noise.left = Measure(off, columns[:, :1])
+        # a random vector of noise: its direction in the eigenbasis
+        self.mean_noise = Measure(off, np.sqrt(off / off.sum())[:, None])
 
 
-def _signal_eigenvalue(spectrum: UsageSpectrum) -> float | None:
-    """Eigenvalue of the outlier of kind "signal"."""
+def generic_directions(world: QueryWorld) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Unit vectors (d,) for the query's direction before filtering, u and k, in the eigenbasis of the noise.
+
+    Signs alternate along the eigenvalues, in three patterns, so that v'f(S_0)v is the mean of f and v'f(S_0)w is small
+    for two of them: the value for directions drawn at random, without their scatter.
+    """
+    i = np.arange(world.d)
+    patterns = np.column_stack([1 - 2.0 * (i % 2), np.ones(world.d), 1 - 2.0 * (i // 2 % 2)])
+    basis, triangle = np.linalg.qr(patterns)
+    q, u, across = (basis * np.sign(np.diag(triangle))).T
+    m = float(world.overlaps[0])
+    return q, u, m * q + np.sqrt(1 - m**2) * across
+
+
+class _Spectrum:
+    """Outliers of the pooled covariance off the query, with their names, and the one along the query."""
+
+    def __init__(self, world: QueryWorld, rng: int, *, regressed: bool = True) -> None:
+        self.world, self.seed, self.regressed = world, rng, regressed
+        self.usages = usages = _usages(world, rng, regressed=regressed)
+        self.left = _Left(world)
+        self.bulk = UsageBulk(usages.signal, self.left.noise)
+        self.other = "sequence" if world.V is None else "usage"
+        self.spikes = usages.signal.top.values[self.bulk.spikes]
+
+    @property
+    def detectable(self) -> bool:
+        """Whether the signal makes an outlier."""
+        return any(name == "signal" for name, _, _ in self.named)
+
+    @cached_property
+    def named(self) -> list[tuple[str, GeneralOutlier, float]]:
+        """Name, outlier and alignment with u of every outlier off the query."""
+        world, usages = self.world, self.usages
+        key = self.left.scales[1] > 0
+        # tokens that never repeat: the sign of a sequence makes signal and key independent of each other
+        together = key and usages.right is not None and world.V is not None
+        if together:
+            return self._together()
+        spectrum = UsageSpectrum(self.bulk, world.mu)
+        found = [
+            (kind if kind in ("signal", "noise") else self.other, outlier, float(outlier.overlaps[0]))
+            for kind, outlier in zip(spectrum.kinds(), spectrum.outliers, strict=True)
+        ]
+        if key and usages.right is not None:
+            outliers = self._outliers((1,))
+            best = max(outliers, key=lambda o: float(o.overlaps[0]), default=None)
+            if best is not None and self._is_largest(best, (1,), 0):
+                found.append(("key", best, 0.0))
+        elif key:
+            place = _own_outlier(usages.others[0], self.left.noise, self.left.scales[1])
+            found += [] if place is None else [("key", place, 0.0)]
+        return found
+
+    def _together(self) -> list[tuple[str, GeneralOutlier, float]]:
+        """Signal and key with the usage spikes of a finite vocabulary; an outlier is what it overlaps with most."""
+        threshold = self.bulk.threshold
+        outliers = self._outliers((0, 1))
+        shares = np.array([self._shares(o, (0, 1)) for o in outliers]).reshape(len(outliers), -1)
+        present = len(outliers) > 0 and (threshold == 0 or self.world.mu > threshold)
+        first = int(np.argmax(shares[:, 0])) if present else -1
+        found = []
+        for i, outlier in enumerate(outliers):
+            rest = shares[i, 1:]
+            other = "key" if rest.size and rest[0] >= rest.max() else self.other
+            found.append(("signal" if i == first else other, outlier, float(outlier.overlaps[0])))
+        return found
+
+    def query(self) -> float | None:
+        """Eigenvalue along the query of the covariance in which it is left, where it is an outlier."""
+        if self.usages.right is None:
+            noise = Noise(None, self.world.d - 1, None)
+            noise.left = Measure(np.zeros(1), np.ones((1, 1)))  # no noise along q but that of f
+            own = _own_outlier(self.usages.others[1], noise, 1.0)
+            return None if own is None else own.eigenvalue
+        if self.regressed and self.world.noise is not None and self.world.V is not None:
+            return _Spectrum(self.world, self.seed, regressed=False).query()
+        p = self.world.directions
+        first = 1 if self.world.V is None else 0
+        columns = tuple(i for i in range(first, 2 + p) if self.left.scales[i] > 0)
+        at = len(columns) - p
+        outliers = self._outliers(columns, regressed=False)
+        best = max(outliers, key=lambda o: float(o.overlaps[at:].sum()), default=None)
+        return best.eigenvalue if best is not None and self._is_largest(best, columns, at) else None
+
+    def _signals(self, columns: tuple[int, ...], regressed: bool) -> tuple[Measure, Measure]:
+        """Left and right measures at these vectors."""
+        assert self.usages.right is not None
+        values, coordinates = self.usages.right
+        if regressed and self.world.noise is not None and self.world.V is None:
+            covariance = self.usages.covariance
+            slope = covariance[0, 1:] / np.where(np.diag(covariance)[1:] > 0, np.diag(covariance)[1:], 1.0)
+            coordinates = coordinates.copy()
+            coordinates[:, 1] -= coordinates[:, 2:] @ slope
+        at = list(columns)
+        scaled = coordinates[:, at] * self.left.scales[at]
+        return Measure(self.left.directions.values, self.left.directions.coordinates[:, at]), Measure(values, scaled)
+
+    def _outliers(self, columns: tuple[int, ...], *, regressed: bool = True) -> tuple[GeneralOutlier, ...]:
+        left, right = self._signals(columns, regressed)
+        law, noise = self.bulk.law, self.bulk.noise_spikes
+        return GeneralSpikes(law, left, right, noise_spikes=noise, usage_spikes=self.spikes).outliers()
+
+    def _shares(self, outlier: GeneralOutlier, columns: tuple[int, ...], *, regressed: bool = True) -> FloatArray:
+        """Squared overlaps of an outlier's eigenvector with these directions, and with the noise of each usage spike.
+
+        A spike t of the usage with right vector v is a signal as well: its direction is that of the noise that its
+        token or sequence carries, a random vector of squared norm d E[a], and its coordinates are sqrt(d E[a] t/V) v.
+        """
+        left, right = self._signals(columns, regressed)
+        spikes, r, noise = self.bulk.spikes, len(columns), self.left.mean_noise
+        count, block = len(spikes), len(noise.values)
+        rows = np.zeros((len(left.values) + count * block, r + count))
+        rows[: len(left.values), :r] = left.coordinates
+        for i in range(count):
+            start = len(left.values) + i * block
+            rows[start : start + block, r + i] = noise.coordinates[:, 0]
+        values = right.values.copy()
+        sides = np.hstack([right.coordinates, np.zeros((len(values), count))])
+        mean = float(np.mean(noise.values)) if self.world.noise is not None else 1.0
+        sides[spikes, r + np.arange(count)] = np.sqrt(self.bulk.noise.d * mean / self.usages.signal.V * self.spikes)
+        values[spikes] = 0.0
+        joined = Measure(np.concatenate([left.values, np.tile(noise.values, count)]), rows)
+        return GeneralSpikes(self.bulk.law, joined, Measure(values, sides)).describe(outlier.parameter).overlaps
+
+    def _is_largest(self, outlier: GeneralOutlier, columns: tuple[int, ...], at: int) -> bool:
+        """Whether the directions from `at` on hold more of an outlier than any other direction does."""
+        shares = self._shares(outlier, columns, regressed=False)
+        mine = float(shares[at : len(columns)].sum())
+        rest = np.concatenate([shares[:at], shares[len(columns) :]])
+        return bool(rest.size == 0 or mine >= rest.max())
+
+
+def _own_outlier(usage: Usage, noise: Noise, strength: float) -> GeneralOutlier | None:
+    """The outlier of kind "signal" of a usage that is known for this vector alone."""
+    spectrum = UsageSpectrum(UsageBulk(usage, noise), strength)
     pairs = zip(spectrum.kinds(), spectrum.outliers, strict=True)
-    return next((outlier.eigenvalue for kind, outlier in pairs if kind == "signal"), None)
+    return next((outlier for kind, outlier in pairs if kind == "signal"), None)
 
 
 # -- the usage -------------------------------------------------------------------------------------------------------
 
 
-def _usages(world: QueryWorld, rng: int) -> _Usages:
+def _usages(world: QueryWorld, rng: int, *, regressed: bool = True) -> _Usages:
     seed = check.size(rng, "rng", minimum=0)
     generator = np.random.default_rng(np.random.SeedSequence(seed))
-    return _quantile_usages(world, generator) if world.V is None else _token_usages(world, generator)
+    if world.V is None:
+        return _quantile_usages(world, generator)
+    return _token_usages(world, generator, regressed and world.noise is not None)
+
+
+def sequence_draws(world: QueryWorld) -> int:
+    """Sequences to draw for the law of (A, kappa, f): up to 32 for each of the N, as far as their scores allow."""
+    draws = min(world.N, max(_SEQUENCES // world.cost, _SINGLE + _SHARES))
+    budget = _SCORES if world.cost == 1 else 2 * _SCORES
+    return draws * int(np.clip(budget // (draws * world.T * world.cost), 1, _DRAWS_PER_SEQUENCE))
 
 
 def _quantile_usages(world: QueryWorld, rng: np.random.Generator) -> _Usages:
     """B'B = diag(kappa_n) at the quantiles of kappa, with the mean squares of xi A, A and f around each."""
-    N = world.N
-    draws = min(N, _SEQUENCES)
-    draws *= int(np.clip(_SCORES // (draws * world.T), 1, _DRAWS_PER_SEQUENCE))
+    N, draws = world.N, sequence_draws(world)
     pooled = world.draw_pooled(draws, rng)
     order = np.argsort(-pooled.kappa, kind="stable")
-    kappa = pooled.kappa[order]
-    A, key, f = (x[order] for x in (pooled.A, pooled.A - pooled.A.mean(), pooled.f - pooled.f.mean()))
+    kappa, square = pooled.kappa[order], pooled.square[order]
+    b = np.column_stack([pooled.A, pooled.f])[order]
+    b -= b.mean(axis=0)
     if N <= _SINGLE + _SHARES:
         starts = np.round(np.arange(N) * (draws / N)).astype(np.intp)
     else:  # the largest kappa one by one, the rest in equal shares
@@ -233,28 +409,22 @@ def _quantile_usages(world: QueryWorld, rng: np.random.Generator) -> _Usages:
     counts = np.diff(np.append(starts, draws))
 
     def mean(values: FloatArray) -> FloatArray:
-        return np.add.reduceat(values, starts) / counts
+        shape = (-1, *np.ones(values.ndim - 1, dtype=int))
+        return np.asarray(np.add.reduceat(values, starts, axis=0) / counts.reshape(shape))
 
     values, weights = mean(kappa), counts / draws
-    squares = {name: mean(x * x) for name, x in (("A", A), ("key", key), ("f", f))}
-
-    def usage(square: FloatArray) -> Usage:
-        return _diagonal_usage(values, weights, np.sqrt(square * weights), N)
-
-    # around each quantile the pair (A, f) has a second moment matrix: two rows of coordinates, its Cholesky factor
-    first = np.sqrt(squares["key"])
-    across = np.divide(mean(key * f), first, out=np.zeros_like(first), where=first > 0)
-    rest = np.sqrt(np.maximum(squares["f"] - across**2, 0.0))
-    rows = np.concatenate([np.column_stack([first, across]), np.column_stack([np.zeros_like(rest), rest])])
-    both = Measure(np.tile(values, 2), rows * np.sqrt(np.tile(weights, 2))[:, None])
-    return _Usages(
-        usage(squares["A"]),
-        usage(squares["key"]),
-        usage(squares["f"]),
-        float(np.mean(A * A)),
-        float(kappa.mean()),
-        both,
-    )
+    signal = np.sqrt(mean(square) * weights)
+    usage = _diagonal_usage(values, weights, signal, N)
+    # around each quantile (A, f) has a second moment matrix, whose square root are as many rows of coordinates; that of
+    # a single sequence is its top eigenvector
+    t, basis = np.linalg.eigh(mean(b[:, :, None] * b[:, None, :]))
+    rows = np.sqrt(np.maximum(t, 0.0) * weights[:, None])[:, :, None] * basis.swapaxes(1, 2)
+    k, r = len(usage.top), b.shape[1]
+    top = np.column_stack([signal[:k], rows[:k, -1]])
+    alone = np.column_stack([signal[k:], np.zeros((len(values) - k, r))])
+    rest_rows = np.column_stack([np.zeros((len(values) - k) * r), rows[k:].reshape(-1, r)])
+    right = Measure(np.concatenate([values, np.repeat(values[k:], r)]), np.concatenate([top, alone, rest_rows]))
+    return _Usages(usage, float(np.mean(square)), float(kappa.mean()), np.atleast_2d(np.cov(b.T, bias=True)), right)
 
 
 def _diagonal_usage(values: FloatArray, weights: FloatArray, b: FloatArray, size: int) -> Usage:
@@ -267,8 +437,11 @@ def _diagonal_usage(values: FloatArray, weights: FloatArray, b: FloatArray, size
     return Usage(top, values[k:], weights[k:], measure, np.broadcast_to(0.0, size), float(b @ b), False)
 
 
-def _token_usages(world: QueryWorld, rng: np.random.Generator) -> _Usages:
-    """B'B = (V/N) W'W of drawn tokens, centred, at the pooled signs, the pooled relevance and the pooled scores."""
+def _token_usages(world: QueryWorld, rng: np.random.Generator, regressed: bool) -> _Usages:
+    """B'B = (V/N) W'W of drawn tokens, centred, at the pooled signs, the pooled relevance and the pooled scores.
+
+    Where pooled vectors are regressed on their scores, the scores are projected out of the sequences.
+    """
     assert world.V is not None
     vocabulary = world.vocabulary()
     tokens, _ = world.draw_tokens(rng)
@@ -278,43 +451,43 @@ def _token_usages(world: QueryWorld, rng: np.random.Generator) -> _Usages:
     alpha = float(np.mean(pooled[:, 0] ** 2))
     kappa = float((W_t.data @ W_t.data) / world.N)
     b = (pooled - pooled.mean(axis=0)) / np.sqrt(world.N)
+    covariance = b[:, 1:].T @ b[:, 1:]
+    f = b[:, 2] / (float(np.linalg.norm(b[:, 2])) or 1.0)
+    if regressed:
+        b[:, :2] -= np.outer(f, f @ b[:, :2])
     if min(world.N, world.V) > _DENSE:
         three = [sample_usage(W_t, None, x, centered=True, project=Projection(None), rng=0) for x in vectors]
-        both = _apart(three[1].signal_measure, three[2].signal_measure)
-        return _Usages(three[0], three[1], three[2], alpha, kappa, both)
+        return _Usages(three[0], alpha, kappa, covariance, None, (three[1], three[2]))
     scale = world.V / world.N
     if world.N <= world.V:
         M = scale * (W_t @ W_t.T).toarray()
         M += M.mean() - M.mean(axis=0) - M.mean(axis=1)[:, None]
+        if regressed:
+            image = M @ f
+            M += (f @ image) * np.outer(f, f) - np.outer(f, image) - np.outer(image, f)
         t, basis = np.linalg.eigh(M)
         t, coordinates = non_negative(t, "usage", float(t[-1]))[::-1], (basis.T @ b)[::-1]
     else:
         mean = np.asarray(W_t.sum(axis=0)).ravel() / world.N
-        t, basis = np.linalg.eigh(scale * (W_t.T @ W_t).toarray() - world.V * np.outer(mean, mean))
+        M = scale * (W_t.T @ W_t).toarray() - world.V * np.outer(mean, mean)
+        if regressed:
+            along = np.sqrt(scale) * np.asarray(W_t.T @ f)
+            M -= np.outer(along, along)
+        t, basis = np.linalg.eigh(M)
         t = non_negative(t, "usage", float(t[-1]))[::-1]
         image = (basis.T @ (np.sqrt(scale) * np.asarray(W_t.T @ b)))[::-1]  # b is centred, so W need not be
         coordinates = np.divide(image, np.sqrt(t)[:, None], out=np.zeros_like(image), where=t[:, None] > 0)
     weights = np.full(len(t), 1 / world.V)
-    usages = []
-    for i in range(3):
-        usage = _diagonal_usage(t, weights, coordinates[:, i], world.V)
-        # eigenvalues that B'B does not show are zeros, as is the part of b off its range
-        outside = np.sqrt(max(0.0, float(b[:, i] @ b[:, i]) - usage.gain))
-        measure = Measure(np.append(usage.measure.values, 0.0), np.append(usage.measure.coordinates, outside)[:, None])
-        values = np.append(usage.values, np.zeros(world.V - len(t)))
-        masses = np.full(len(values), 1 / world.V)
-        usages.append(Usage(usage.top, values, masses, measure, usage.remainder, float(b[:, i] @ b[:, i]), False))
-    return _Usages(usages[0], usages[1], usages[2], alpha, kappa, Measure(t, coordinates[:, 1:]))
-
-
-def _apart(first: Measure, second: Measure) -> Measure:
-    """Two measures as one of two vectors that have no direction in common."""
-    zeros = np.zeros_like
-    rows = [
-        np.hstack([first.coordinates, zeros(first.coordinates)]),
-        np.hstack([zeros(second.coordinates), second.coordinates]),
-    ]
-    return Measure(np.concatenate([first.values, second.values]), np.concatenate(rows))
+    usage = _diagonal_usage(t, weights, coordinates[:, 0], world.V)
+    # eigenvalues that B'B does not show are zeros, as is the part of b off its range
+    missing = np.maximum(0.0, np.einsum("ni,nj->ij", b, b) - coordinates.T @ coordinates)
+    outside = np.sqrt(np.diag(missing))
+    measure = Measure(np.append(usage.measure.values, 0.0), np.append(usage.measure.coordinates, outside[0])[:, None])
+    values = np.append(usage.values, np.zeros(world.V - len(t)))
+    masses = np.full(len(values), 1 / world.V)
+    usage = Usage(usage.top, values, masses, measure, usage.remainder, float(b[:, 0] @ b[:, 0]), False)
+    right = Measure(np.append(t, np.zeros(3)), np.vstack([coordinates, np.diag(outside)]))
+    return _Usages(usage, alpha, kappa, covariance, right)
 
 
 # -- infinitely many sequences ---------------------------------------------------------------------------------------
@@ -329,20 +502,42 @@ class _Limit:
     E[A²]. Means given the score are taken over drawn sequences, in groups of tokens with neighbouring scores.
     """
 
-    def __init__(self, world: QueryWorld, usages: _Usages) -> None:
+    def __init__(self, world: QueryWorld, usages: _Usages, left: _Left) -> None:
         self.edge, self.threshold = usages.kappa, 0.0
-        self.key = usages.kappa + world.missed**2 * usages.key.gain
-        self.query = usages.query.gain
+        self.key = usages.kappa + left.scales[1] ** 2 * float(usages.covariance[0, 0])
+        self.query = float(np.linalg.eigvalsh(usages.covariance[1:, 1:])[-1]) * float(left.scales[2]) ** 2
         self.signal = (usages.kappa + world.mu**2 * usages.alpha, 1.0 if world.mu > 0 else 0.0)
-        if world.V is None:
-            return
-        noise = Noise(None, world.d - 1, None)
-        bulk = UsageBulk(_limit_usage(world, usages.alpha), noise)
+        if world.V is not None:
+            self._of_tokens(world, usages, left)
+        elif world.noise is not None:
+            self._coloured(world, usages, left)
+
+    def _of_tokens(self, world: QueryWorld, usages: _Usages, left: _Left) -> None:
+        bulk = UsageBulk(_limit_usage(world, usages.alpha), left.noise)
         spectrum = UsageSpectrum(bulk, world.mu)
         self.edge, self.threshold = bulk.edge, bulk.threshold
         named = zip(spectrum.kinds(), spectrum.outliers, strict=True)
         signals = ((o.eigenvalue, float(o.overlaps[0])) for kind, o in named if kind == "signal")
         self.signal = next(signals, (self.edge, 0.0))
+
+    def _coloured(self, world: QueryWorld, usages: _Usages, left: _Left) -> None:
+        off, columns = left.directions
+        u, key = columns[:, 0], columns[:, 1]
+        cov = usages.covariance
+        residual = max(0.0, float(cov[0, 0] - (cov[0, 1] ** 2 / cov[1, 1] if cov[1, 1] > 0 else 0.0)))
+        parts = world.mu**2 * usages.alpha * np.outer(u, u) + left.scales[1] ** 2 * residual * np.outer(key, key)
+        values, vectors = np.linalg.eigh(np.diag(usages.kappa * off) + parts)
+        overlaps = (vectors.T @ u) ** 2
+        self.edge = usages.kappa * float(off.max())
+        best = int(np.argmax(overlaps))
+        self.signal = (float(values[best]), float(overlaps[best]) if world.mu > 0 else 0.0)
+        self.key = float(values[int(np.argmax((vectors.T @ key) ** 2))])
+
+    def of(self, kind: str) -> tuple[float, float]:
+        """Eigenvalue and alignment of the outlier of this kind."""
+        if kind == "signal":
+            return self.signal
+        return (self.key if kind == "key" else self.query if kind == "query" else self.edge), 0.0
 
 
 def _limit_usage(world: QueryWorld, alpha: float) -> Usage:
@@ -354,6 +549,8 @@ def _limit_usage(world: QueryWorld, alpha: float) -> Usage:
     w = world.weights(vocabulary.scores[tokens])
     tau, mean = np.empty(V), np.empty(V)
     for members in (np.flatnonzero(vocabulary.relevant > 0), np.flatnonzero(vocabulary.relevant == 0)):
+        if len(members) == 0:  # every token is relevant
+            continue
         groups = np.array_split(members, min(_GROUPS, len(members)))  # scores ascend within a kind
         of_token = np.full(V, -1)
         for i, group in enumerate(groups):
@@ -389,28 +586,46 @@ def _limit_usage(world: QueryWorld, alpha: float) -> Usage:
 
 
 def gain(world: QueryWorld, *, rng: int = 0) -> float:
-    """alpha/kappa = E[A²]/E[kappa] over that of mean pooling, L²/T."""
+    """alpha/kappa = E[A²]/E[kappa] over that of mean pooling, L²/T, for tokens that never repeat."""
     usages = _usages(world.replace(V=None), rng)
-    return usages.alpha / usages.kappa * world.T / world.L**2
+    return usages.alpha / usages.kappa / world.mean_gain
 
 
 def best_beta(world: QueryWorld, *, rng: int = 0) -> float:
     """The slope beta >= 0 with the largest predicted alignment.
 
     Where no slope makes the signal detectable it is the one with the lowest threshold. The maximum is looked for on a
-    grid up to three times nu m, then around its best point, to one hundredth of nu m: it is flat.
+    grid up to three times the usual slope (nu m, with a window nu m times its size), then around its best point, to one
+    hundredth of that slope: it is flat. A grid whose last point is best is doubled, up to four times; a maximum beyond
+    is hard attention, the limit beta → ∞, and a :class:`UserWarning` says that the largest slope tried is returned.
     """
-    if callable(world.kernel):
-        raise InvalidInputError("a callable kernel has no beta", world.kernel, "Compare predictions of several kernels")
+    if callable(world.kernel) or world.kernel not in KERNELS:
+        raise InvalidInputError(
+            f"kernel {world.kernel!r} has no beta", world.kernel, "Compare predictions of several kernels"
+        )
 
     def value(beta: float) -> float:
         alignment, threshold = top_alignment(world.replace(beta=float(beta)), rng=rng)
         return alignment if alignment > 0 else -threshold / max(world.mu, 1e-12)
 
-    top = 3 * max(world.nu * world.overlap, 0.5)
+    usual = world.strength * (world.window or 1)
+    top = 3 * max(usual, 0.5)
     grid = np.linspace(0.0, top, 16)
     values = [value(beta) for beta in grid]
+    for _ in range(_DOUBLINGS):
+        # a plateau that ends the grid has its maximum inside
+        if int(np.argmax(values)) < len(grid) - 1 or values[-1] <= values[-2]:
+            break
+        more = np.linspace(grid[-1], 2 * grid[-1], 9)[1:]
+        grid, values = np.append(grid, more), [*values, *(value(beta) for beta in more)]
     i = int(np.argmax(values))
+    if i == len(grid) - 1 and values[-1] > values[-2]:
+        warnings.warn(
+            f"the alignment still grows at beta = {grid[-1]:.4g}, the largest slope tried: hard attention is best",
+            UserWarning,
+            stacklevel=3,
+        )
+        return float(grid[-1])
     low, high = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
     ratio = (np.sqrt(5) - 1) / 2  # golden section
     inner = [high - ratio * (high - low), low + ratio * (high - low)]
@@ -431,12 +646,14 @@ def best_beta(world: QueryWorld, *, rng: int = 0) -> float:
 def gate(world: World, *, rng: int = 0) -> World:
     """`world` with the gate sigma(beta (h − nu m/2) + log(L/(T − L))).
 
-    For tokens that never repeat, beta = nu m: the weights are the posterior probabilities of being relevant, which
-    maximise E[A]²/E[kappa] among all functions of the score. They are divided by their sum or not, whichever has the
-    larger predicted alignment. Tokens of a finite vocabulary keep their weights in all sequences, so that a gentler
-    slope is best: that of :func:`best_beta`, for normalised weights.
+    For tokens that never repeat, beta = nu m: the weights are the posterior probabilities of being relevant given a
+    token's own score, which maximise E[A]²/E[kappa] among all functions of it. That is the criterion where signs are
+    known, as for labels. The alignment of PCA follows E[A²] instead, and its best weights are the kernel "optimal"; for
+    one relevant token that is hard attention, which can be far better than the gate. The gate's weights are divided by
+    their sum or not, whichever has the larger predicted alignment. Tokens of a finite vocabulary keep their weights in
+    all sequences, so that a gentler slope is best: that of :func:`best_beta`, for normalised weights.
     """
-    normalised = world.replace(kernel="sigmoid", beta=None, normalize=True)
+    normalised = world.replace(kernel="sigmoid", beta=None, normalize=True, window=None)
     if world.V is not None:
         return normalised.replace(beta=best_beta(normalised, rng=rng))
     either = (normalised, normalised.replace(normalize=False))
@@ -454,7 +671,7 @@ def required_samples(world: QueryWorld, alignment: float = 0.8, *, rng: int = 0)
     """
     target = check.fraction(alignment, "alignment", closed=False)
     largest = 1 << 40 if world.V is None else max(world.N, 20_000_000 // world.T)
-    ceiling = 1.0 if world.V is None else _Limit(world, _usages(world, rng)).signal[1]
+    ceiling = 1.0 if world.V is None else _Limit(world, _usages(world, rng), _Left(world)).signal[1]
 
     def reached(N: int) -> bool:
         return top_alignment(world.replace(N=N), rng=rng)[0] >= target
