@@ -35,9 +35,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "theory.ridge": ("ridge_prediction", "optimal_ridge"),
     "simulation.ridge": ("RidgeClassifier", "simulate_ridge"),
     "sweeps": ("sweep",),
-    "data": ("open_blocks",),
     "pooling.spectral": ("SpectralPooling",),
-    "pooling.row_functions": ("write_pooled",),
     "pooling.learned": ("LearnedPoolingClassifier", "LearnedPoolingRegressor"),
     "trust.diagnosis": ("diagnose", "Diagnosis"),
     "forecasting.forecast": ("forecast",),
@@ -46,7 +44,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "texts.encoding": ("encode",),
     "texts.classifier": ("TextClassifier", "load"),
     "answers": ("report", "DataReport"),
-    "tables": ("TableSpectrum", "TableComparison", "compare_tables", "CheckpointComparison", "compare_checkpoints"),
+    "tables": ("TableSpectrum",),
 }
 # Also reachable here, and documented in their own modules: classes that calls return, and formulas of single results of
 # the paper. The other errors are in :mod:`spikepool.errors`.

@@ -2,7 +2,6 @@
 
 from spikepool.answers import DataReport as DataReport
 from spikepool.answers import report as report
-from spikepool.data import open_blocks as open_blocks
 from spikepool.errors import ChunkMismatchError as ChunkMismatchError
 from spikepool.errors import ConvergenceError as ConvergenceError
 from spikepool.errors import CorrelationError as CorrelationError
@@ -47,18 +46,13 @@ from spikepool.model import QueryModel as QueryModel
 from spikepool.model import SequenceModel as SequenceModel
 from spikepool.pooling.learned import LearnedPoolingClassifier as LearnedPoolingClassifier
 from spikepool.pooling.learned import LearnedPoolingRegressor as LearnedPoolingRegressor
-from spikepool.pooling.row_functions import write_pooled as write_pooled
 from spikepool.pooling.spectral import SpectralPooling as SpectralPooling
 from spikepool.simulation.ridge import RidgeClassifier as RidgeClassifier
 from spikepool.simulation.ridge import simulate_ridge as simulate_ridge
 from spikepool.simulation.simulate import SimulationResult as SimulationResult
 from spikepool.sweeps import open_sweep as open_sweep
 from spikepool.sweeps import sweep as sweep
-from spikepool.tables import CheckpointComparison as CheckpointComparison
-from spikepool.tables import TableComparison as TableComparison
 from spikepool.tables import TableSpectrum as TableSpectrum
-from spikepool.tables import compare_checkpoints as compare_checkpoints
-from spikepool.tables import compare_tables as compare_tables
 from spikepool.texts.classifier import TextClassifier as TextClassifier
 from spikepool.texts.classifier import TextRegressor as TextRegressor
 from spikepool.texts.classifier import load as load

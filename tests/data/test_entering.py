@@ -82,7 +82,6 @@ def test_a_tensor_elsewhere_is_copied_with_a_note():
 def test_data_frames_lists_and_other_arrays():
     assert as_array(pd.DataFrame(FEATURES)).shape == FEATURES.shape
     assert as_array(FEATURES.tolist()).shape == FEATURES.shape
-    assert sp.open_blocks(pd.DataFrame(FEATURES)).shape == FEATURES.shape
 
 
 @pytest.mark.parametrize("bad", [{"a": 1}, {1, 2}, (x for x in FEATURES), None, 3.5, "absent.npy", object()])

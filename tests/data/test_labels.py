@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 import spikepool as sp
-from spikepool.data.in_memory import decided_task, label_array
+from spikepool.data.labels import decided_task, label_array
 
 N = 60
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import pytest
 
 import spikepool as sp
 from spikepool.data import tokens
-from spikepool.data.tokens import TokenForm, token_input
+from spikepool.data.tokens import TokenForm, TokenInput
 from spikepool.kit.memory import task_threads
 from spikepool.pooling.learning_rows import LearningRows
 
@@ -22,7 +22,7 @@ def sequences(n, T, d, dtype, seed=0):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_reading_holds_less_than_twice_the_input(dtype):
     X, mask = sequences(800, 32, 384, dtype)
-    source = token_input(X, mask, TokenForm(32, 384, None))
+    source = TokenInput(X, mask, TokenForm(32, 384, None))
     tracemalloc.start()
     assert LearningRows(source, np.ones(800) / 800, 32, None).z.shape[2] == 32
     peak = tracemalloc.get_traced_memory()[1]
@@ -49,7 +49,7 @@ def test_ids_are_looked_up_in_pieces(monkeypatch):
     rng = np.random.default_rng(0)
     table, ids = rng.normal(size=(40, 5)), rng.integers(0, 40, (30, 4))
     monkeypatch.setattr(tokens, "PIECE_BYTES", 4 * 4 * 5 * 8)
-    blocks = list(token_input(ids, None, TokenForm(4, 5, table)).blocks())
+    blocks = list(TokenInput(ids, None, TokenForm(4, 5, table)).blocks())
     assert [len(x) for x, _ in blocks] == [4] * 7 + [2]
     np.testing.assert_array_equal(np.concatenate([x for x, _ in blocks]), table[ids])
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.tokens import TokenForm, relative_labels
+from spikepool.data import tokens as token_data
+from spikepool.data.tokens import TokenForm, TokenInput, relative_labels
 from spikepool.pooling import positional
 from spikepool.pooling.positional import (
     N_FOLDS,
@@ -140,18 +141,16 @@ def test_exchangeable_matrices_give_exactly_the_mean():
         np.testing.assert_allclose(best_nonnegative(np.full((7, 7), level)), 1 / 7, atol=1e-12)
 
 
-def test_probe_keeps_evenly_spread_rows_whatever_the_chunks():
+def test_probe_keeps_evenly_spread_rows_whatever_the_blocks(monkeypatch):
     x = np.arange(1000, dtype=float)[:, None, None]
     form = TokenForm(1, 1, None)
     assert probe_stride(1000, form) == 1
     assert probe_stride(5_000_000, form) == 2442  # 2,048 rows
     assert probe_stride(1000, TokenForm(512, 4096, None)) == 8  # 128 rows, whatever their size
-    for cuts in ([], [1, 7, 500], list(range(3, 1000, 13))):
-        whole = ProbeRows(form, "error", 8)
-        for part in np.split(np.arange(1000), cuts):
-            rows = ProbeRows(form, "error", 8)
-            rows.add(int(part[0]), x[part])
-            whole = whole.merged(rows)
+    for rows in (1000, 500, 13):
+        monkeypatch.setattr(token_data, "BLOCK_BYTES", 8 * rows)
+        whole = ProbeRows("error", 8)
+        whole.read(TokenInput(x, None, form), show=False)
         np.testing.assert_array_equal(whole.rows()[0].ravel(), np.arange(0, 1000, 8))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.data.tokens import TokenForm, token_input
+from spikepool.data.tokens import TokenForm, TokenInput
 from spikepool.pooling import sequence
 from spikepool.pooling.learning_rows import LearningRows
 from spikepool.pooling.sequence import KERNEL_LENGTH, SequencePooling, packed_places, position_importance
@@ -16,7 +16,7 @@ def rows(n=30, T=7, d=4, *, padded, dtype=np.float64, seed=0, components=32):
     mask = np.arange(T) < rng.integers(1, T + 1, n)[:, None] if padded else None
     if padded:
         mask[0] = True
-    source = token_input(X, mask, TokenForm(T, d, None))
+    source = TokenInput(X, mask, TokenForm(T, d, None))
     return X, mask, LearningRows(source, np.ones(n) / n, components, None)
 
 

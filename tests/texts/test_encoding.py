@@ -1,23 +1,14 @@
-"""Texts to token embeddings: layers, batches, lengths, notes, functions, stores that are killed and resumed."""
+"""Texts to token embeddings: layers, batches, lengths, notes, functions."""
 
 from __future__ import annotations
-
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 
 import spikepool as sp
 from spikepool.errors import InvalidInputError, MissingSourceError, ShapeError
-from spikepool.texts import encoders
 from spikepool.texts.encoder_types import Tokenised
 from spikepool.texts.encoders import chosen_layers, find_encoder
-from spikepool.texts.encoding import open_encoded
 
 TEXTS = ["How do I open an account?", "", "My card was declined " * 20, "refund", "What is the exchange rate today?"]
 
@@ -27,15 +18,11 @@ class Toy:
 
     name, layers, longest = "toy", (0, 1), 16
 
-    def __init__(self, delay=0.0):
-        self.delay = delay
-
     def tokenise(self, texts, max_tokens):
         words = [text.split() for text in texts]
         return [Tokenised([len(w) for w in ws[:max_tokens]], ws[:max_tokens], len(ws) > max_tokens) for ws in words]
 
     def embed(self, ids, mask, layers):
-        time.sleep(self.delay)
         base = np.stack([np.sin(ids * k + np.arange(ids.shape[1])) for k in (1.0, 2.0, 3.0)], axis=-1)
         return np.stack([(1 + int(layer)) * base for layer in layers], axis=1).astype(np.float32)
 
@@ -132,30 +119,16 @@ def test_onnxruntime_gives_the_states_of_numpy(minilm, monkeypatch):
 
 
 @pytest.mark.slow
-def test_states_depend_on_nothing_but_the_text(minilm, tmp_path):
-    """Bits are the same alone, in a batch, in other layers, after other work and in a store that was resumed."""
+def test_states_depend_on_nothing_but_the_text(minilm):
+    """Bits are the same alone, in a batch, in other layers and after other work."""
     pytest.importorskip("onnxruntime")
-    from spikepool.texts.encoding import BLOCK_ROWS
-
-    texts = [f"question {k}: " + "how much is the fish " * (k % 7) for k in range(2 * BLOCK_ROWS + 5)]
+    texts = [f"question {k}: " + "how much is the fish " * (k % 7) for k in range(133)]
     whole = sp.encode(texts, minilm, layers=[3, 4])
     for k in (0, 6, 70):
         length = int(whole.mask[k].sum())
         for layer, place in ((3, 0), (4, 1)):
             alone = sp.encode([texts[k]], minilm, layers=layer)
             np.testing.assert_array_equal(alone.X[0], whole.X[k, place, :length])
-    stored = tmp_path / "t.zarr"
-    sp.encode(texts, minilm, layers=[3, 4], out=stored)
-    np.testing.assert_array_equal(np.asarray(open_encoded(stored).X[:]), whole.X)
-    # as a killed run leaves it: one block is written, the others are not
-    import zarr
-
-    group = zarr.open_group(str(stored), mode="r+")
-    group["X"][BLOCK_ROWS:] = 0
-    group["done"][1:] = False
-    encoders._open.cache_clear()  # the encoder of a new process
-    sp.encode(texts, "minilm", layers=[3, 4], out=stored)
-    np.testing.assert_array_equal(np.asarray(open_encoded(stored).X[:]), whole.X)
 
 
 def test_minilm_agrees_with_transformers(minilm):
@@ -174,48 +147,3 @@ def test_minilm_agrees_with_transformers(minilm):
     found = sp.encode(TEXTS[:1], minilm, layers="all")
     for k, state in enumerate(states):
         np.testing.assert_allclose(found.X[0, k], state[0].numpy(), atol=1e-4)
-
-
-def test_a_store_is_the_same_as_memory(tmp_path):
-    texts = [" ".join("abcdefgh"[: 1 + i % 7]) for i in range(150)]
-    stored = sp.encode(texts, Toy(), layers="all", out=tmp_path / "t.zarr")
-    memory = sp.encode(texts, Toy(), layers="all")
-    np.testing.assert_array_equal(np.asarray(stored.X[:]), memory.X)
-    again = open_encoded(tmp_path / "t.zarr")
-    np.testing.assert_array_equal(again.mask, memory.mask)
-    assert again.tokens == memory.tokens
-    with pytest.raises(InvalidInputError, match="differs in"):
-        sp.encode(texts[:-1], Toy(), layers="all", out=tmp_path / "t.zarr")
-    assert np.array_equal(np.asarray(open_encoded(tmp_path / "t.zarr").X[:]), memory.X)
-    (tmp_path / "other").mkdir()
-    with pytest.raises(ValueError, match=r"not a store of texts|something else"):
-        sp.encode(texts, Toy(), out=tmp_path / "other")
-
-
-PROGRAM = """
-import sys; sys.path.insert(0, {here!r})
-from test_encoding import Toy
-import spikepool as sp
-texts = [" ".join("abcdefgh"[: 1 + i % 7]) for i in range(900)]
-sp.encode(texts, Toy(delay=0.004), layers="all", out={out!r}, progress=False)
-print("done")
-"""
-
-
-@pytest.mark.slow
-def test_killed_five_times_and_resumed(tmp_path):
-    out = str(tmp_path / "killed.zarr")
-    program = PROGRAM.format(here=os.path.dirname(__file__), out=out)
-    for _ in range(5):
-        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-        time.sleep(1.6)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "done"
-    texts = [" ".join("abcdefgh"[: 1 + i % 7]) for i in range(900)]
-    whole = sp.encode(texts, Toy(), layers="all", out=tmp_path / "whole.zarr")
-    killed = open_encoded(out)
-    np.testing.assert_array_equal(np.asarray(killed.X[:]), np.asarray(whole.X[:]))
-    assert killed.tokens == whole.tokens
-    assert json.dumps(sorted(p.name for p in tmp_path.iterdir())) == json.dumps(["killed.zarr", "whole.zarr"])

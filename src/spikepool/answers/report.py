@@ -14,11 +14,12 @@ from spikepool import __version__
 from spikepool.answers import sentences
 from spikepool.answers.result import MOST_LABELS, Answer, DataReport
 from spikepool.answers.text_source import text_source
-from spikepool.data.blocks import BlockSource
 from spikepool.data.description import Caution, Description, numbered
 from spikepool.data.estimator_input import shape_of
-from spikepool.data.in_memory import as_array, decided_task, is_path, label_array, padded
-from spikepool.data.opening import is_stored, open_features, read_column, read_mask
+from spikepool.data.in_memory import as_array, padded
+from spikepool.data.labels import decided_task, label_array
+from spikepool.data.paths import is_path
+from spikepool.data.reading import read_array, read_column, read_mask
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
@@ -27,7 +28,6 @@ from spikepool.pooling.learned_report import Evaluation, evaluate, leading_candi
 from spikepool.pooling.learning_rows import split_layers
 from spikepool.pooling.selection import poolings
 from spikepool.trust.diagnosis import UncenteredWarning, diagnose
-from spikepool.trust.draws import STREAMED_BYTES
 
 CHOOSE = "which pooling serves these tokens best?"
 TRUST = "which components of the features are real?"
@@ -103,11 +103,11 @@ def report(
     if source is not None:
         X, y, mask, groups = source.X, source.labels, source.mask, source.groups
         there = slice(None) if source.labelled.all() or y is None else source.labelled
-    stack = split_layers(X)
+    stack = split_layers(read_array(X) if is_path(X) else X)
     layered = len(stack) > 1
     rows, mask = padded(next(reversed(stack.values())) if layered else X, mask)  # the last layer has the shape
-    rows = open_features(rows) if is_stored(rows) else as_array(rows)
-    shape = rows.shape if isinstance(rows, BlockSource) else shape_of(rows)
+    rows = as_array(rows)
+    shape = shape_of(rows)
     mask = read_mask(mask, shape) if is_path(mask) else mask
     y = read_column(y, rows=shape[0]) if is_path(y) else y
     if len(shape) not in (2, 3):
@@ -320,8 +320,8 @@ def _mean(rows: Any, mask: Any) -> AnyArray:
 
 
 def _described(features: Any, labels: AnyArray | None, groups: Any) -> Description | None:
-    """Copies, order and outlying rows of features in memory; None where they are stored or cannot be read."""
-    if isinstance(features, BlockSource) or not 2 <= len(features) <= STREAMED_BYTES / (8 * shape_of(features)[1]):
+    """Copies, order and outlying rows of features; None where they cannot be read."""
+    if len(features) < 2:
         return None
     try:
         rows = check.finite_array(features, "X", ndim=2)

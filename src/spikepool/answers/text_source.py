@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.in_memory import is_path, label_array
-from spikepool.data.opening import read_column
+from spikepool.data.labels import label_array
+from spikepool.data.paths import is_path
+from spikepool.data.reading import read_column
 from spikepool.errors import InvalidInputError
 from spikepool.texts.files import TextTable, holds_texts, read_text_table
 from spikepool.texts.text_model import default_layers, embedded

@@ -1,7 +1,7 @@
 """Command line ``spikepool``: parses, calls, prints. Heavy imports happen inside the commands.
 
 This module is the entry point, and the one place where errors become messages and exit codes: 0 success; 2
-wrong usage or invalid input; 3 a condition of ``--fail-if`` holds; 1 any other failure; 130 interrupted; 143 and 129
+wrong usage or invalid input; 1 any other failure; 130 interrupted; 143 and 129
 ended by SIGTERM and SIGHUP, after cleaning up.
 """
 
@@ -32,7 +32,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         import typer
 
-        from spikepool.cli.application import PatientOutput, app
+        from spikepool.cli.application import app
+        from spikepool.cli.standard_output import PatientOutput
         from spikepool.kit.progress import announced
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):

@@ -1,25 +1,13 @@
-"""The Typer application: global options and commands.
-
-Standard output whose reader may go away.
-"""
+"""The Typer application: global options and commands."""
 
 from __future__ import annotations
 
-import os
-from typing import Annotated, Any, TextIO
+from typing import Annotated
 
 import typer
 
 from spikepool import __version__
-from spikepool.cli import (
-    compare_command,
-    data_commands,
-    model_commands,
-    query_command,
-    run_commands,
-    spectrum_command,
-    text_commands,
-)
+from spikepool.cli import data_commands, model_commands, run_commands, spectrum_command, text_commands
 
 CITATION = f"""@article{{seddik2026attention,
   title  = {{How Does Attention Help? Insights from Random Matrices on Signal Recovery from Sequence Models}},
@@ -41,7 +29,7 @@ CITATION = f"""@article{{seddik2026attention,
 app = typer.Typer(
     name="spikepool",
     help="Predict, optimise and verify how much of a hidden signal survives pooling of token embeddings.",
-    epilog="Exit codes: 0 success, 2 wrong usage or invalid input, 3 a condition of --fail-if holds, "
+    epilog="Exit codes: 0 success, 2 wrong usage or invalid input, "
     "1 any other failure, 130 interrupted, 143 and 129 ended by SIGTERM and SIGHUP.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -76,45 +64,5 @@ def _options(
     pass
 
 
-for module in (
-    data_commands,
-    text_commands,
-    spectrum_command,
-    compare_command,
-    model_commands,
-    query_command,
-    run_commands,
-):
+for module in (data_commands, text_commands, spectrum_command, model_commands, run_commands):
     module.register(app)
-
-
-class PatientOutput:
-    """A stream that drops what nobody reads any more, as after ``| head``.
-
-    The command goes on: the files of ``--out`` are still written, and the conditions of ``--fail-if`` still decide the
-    exit code.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write, or drop."""
-        try:
-            return self._stream.write(text)
-        except BrokenPipeError:
-            self._drop()
-            return len(text)
-
-    def flush(self) -> None:
-        """Flush, or drop what is left."""
-        try:
-            self._stream.flush()
-        except BrokenPipeError:
-            self._drop()
-
-    def _drop(self) -> None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)

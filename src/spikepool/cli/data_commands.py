@@ -1,4 +1,4 @@
-"""Commands about a user's own rows: pool, diagnose, forecast, report."""
+"""Commands about a user's own rows: diagnose, forecast, report."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ import typer
 
 from spikepool.cli import options as opt
 from spikepool.cli import text_commands
-from spikepool.cli.output import checked_out, checked_page, existing_folder, print_json, write_out
-from spikepool.kit.showing import html_text
+from spikepool.cli.output import checked_out, checked_page, print_json, write_out
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Endings under which pooled features are written.
-FEATURE_FILES = (".npy", ".parquet", ".zarr")
 # Models of scikit-learn, on standardised features, by the name that --estimator takes.
 ESTIMATORS = ("logistic", "svm", "knn", "forest", "boosting")
 Target = Annotated[float | None, typer.Option("--target", help="Accuracy (or R²) to plan for, such as 0.9.")]
@@ -29,119 +26,17 @@ Task = Annotated[str, typer.Option("--task", help="auto, classification or regre
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    for command in (report, pool, diagnose, forecast):
+    for command in (report, diagnose, forecast):
         app.command()(opt.bundled(command))
-
-
-def pool(
-    tokens: opt.Tokens,
-    beside: opt.Beside,
-    texts: opt.Texts,
-    pooling: Annotated[
-        str,
-        typer.Option(
-            "--pooling",
-            help="auto, or a pooling by its name, such as mean, last or query; a wrong one lists them all.",
-        ),
-    ] = "auto",
-    task: Task = "auto",
-    out: Annotated[
-        list[str] | None,
-        typer.Option("--out", "-o", help="Features (.npy, .parquet, .zarr), picture or page to write; repeatable."),
-    ] = None,
-    overwrite: opt.Overwrite = False,
-    seed: opt.Seed = 0,
-    as_json: opt.Json = False,
-) -> None:
-    """Choose the pooling that serves the labels best, and write the pooled features.
-
-    Without labels the weights come from the spectrum alone, and the mean stays unless the evidence is significant.
-    """
-    from spikepool.data.writing import check_output
-    from spikepool.errors import InvalidInputError
-    from spikepool.pooling.learned_report import pooling_record
-    from spikepool.pooling.row_functions import write_pooled
-    from spikepool.pooling.selection import poolings
-
-    inputs = (tokens, *beside.files())
-    features = [name for name in out or [] if name.lower().rstrip("/").endswith(FEATURE_FILES)]
-    if len(set(out or [])) < len(out or []):
-        raise InvalidInputError("--out names one place twice", remedy="Drop one")
-    shown = [checked_out(Path(name), overwrite, inputs, FEATURE_FILES) for name in out or [] if name not in features]
-    for name in features:
-        if "://" not in name:
-            existing_folder(Path(name))
-        check_output(name, overwrite=overwrite, inputs=inputs)
-    table = opt.read_rows(tokens, "tokens", texts, beside, unlabelled="refuse")
-    rows, shape, observed = table.X, table.shape, table.mask
-    fitted = _fit_pooling(rows, table.y, observed, table.groups, pooling, task, seed)
-    learned = getattr(poolings().get(fitted.decision_), "learned", False)
-    for name in features:
-        write_pooled(fitted, rows, name, observed, overwrite=overwrite)
-    if as_json:
-        record = {"rows": shape[0], **pooling_record(fitted), "written": features, "labels_seen": learned}
-        print_json("pool", record)
-    else:
-        print(fitted.summary())
-        for note in table.notes:
-            print(f"Note: {note}")
-        most = getattr(fitted, "max_samples", None)
-        if getattr(fitted, "candidates_", ()) and most is not None and shape[0] > most:
-            print(f"Poolings were compared on {most:,} of the {shape[0]:,} rows, and the chosen one fitted to all.")
-        for name in features:
-            print(f"Features ({shape[0]:,} x {fitted.n_features_out_:,}): {name}")
-        if learned and features:
-            print(
-                "The weights have seen the labels of these rows: for a forecast pass the tokens, "
-                f"spikepool forecast {tokens} --pooling {fitted.decision_}"
-                + (" (an npy file cannot record this)" if any(name.endswith(".npy") for name in features) else "")
-            )
-    body = html_text(fitted.summary())
-    for path in shown:
-        write_out(path, f"Pooling of {tokens}", lambda: _pooling_figure(fitted), lambda: body, quiet=as_json)
-
-
-def _fit_pooling(
-    rows: Any,
-    y: NDArray[Any] | None,
-    mask: NDArray[Any] | None,
-    groups: NDArray[Any] | None,
-    pooling: str,
-    task: str,
-    seed: int,
-) -> Any:
-    from spikepool.data.in_memory import label_array
-    from spikepool.errors import InvalidInputError
-    from spikepool.pooling.spectral import SpectralPooling
-
-    if y is not None:
-        return _pooling_estimator(y, pooling, task, seed).fit(rows, label_array(y), mask=mask, groups=groups)
-    if pooling not in ("auto", "mean"):
-        raise InvalidInputError("without labels the pooling is auto or mean", pooling, "Pass --labels")
-    return SpectralPooling(weights="spectral" if pooling == "auto" else "mean").fit(rows, mask=mask)
 
 
 def _pooling_estimator(y: NDArray[Any], pooling: str, task: str, seed: int) -> Any:
     """The classifier or regressor that learns the pooling, not fitted."""
-    from spikepool.data.in_memory import decided_task, label_array
+    from spikepool.data.labels import decided_task, label_array
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
 
     regression = decided_task(label_array(y), task) == "regression"
     return (LearnedPoolingRegressor if regression else LearnedPoolingClassifier)(pooling=pooling, random_state=seed)
-
-
-def _pooling_figure(fitted: Any) -> Any:
-    from spikepool.drawing.plotting import new_figure
-    from spikepool.drawing.predictions import draw_weights
-
-    compared = bool(getattr(fitted, "candidates_", ()))
-    figure, axes = new_figure(1, 2 if compared else 1, width=10.0 if compared else 6.0)
-    if compared:
-        fitted.plot(axes[0, 0])
-        fitted.plot(axes[0, 1], "weights")
-    else:
-        draw_weights(fitted.weights_, axes[0, 0])
-    return figure
 
 
 def diagnose(
@@ -254,7 +149,7 @@ def _named_estimator(name: str, y: NDArray[Any], task: str, seed: int) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from spikepool.data.in_memory import decided_task, label_array
+    from spikepool.data.labels import decided_task, label_array
     from spikepool.kit import validation as check
 
     check.choice(name, "estimator", ESTIMATORS)
@@ -298,7 +193,7 @@ def report(
     --text-column) is encoded first.
     """
     from spikepool.answers import report as ask
-    from spikepool.data.opening import read_column
+    from spikepool.data.reading import read_column
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
 

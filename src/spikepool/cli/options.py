@@ -217,10 +217,10 @@ def load_array(path: Path, name: str) -> NDArray[np.float64]:
     """Numbers from a .csv or .npy file (never a pickle)."""
     import numpy as np
 
-    from spikepool.data.opening import open_blocks
+    from spikepool.data.reading import read_array
     from spikepool.kit.validation import finite_array
 
-    return np.asarray(finite_array(open_blocks(path, name=name).whole(), name))
+    return np.asarray(finite_array(read_array(path), name))
 
 
 TextColumn = Annotated[
@@ -231,16 +231,15 @@ Layers = Annotated[
     str | None, typer.Option("--layers", help="last, all, or numbers such as 0,3,6.", show_default="by size")
 ]
 MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longer texts are cut.")]
-ROWS_HELP = "npy, npz, Parquet, Arrow, Zarr, CSV, TSV, JSON lines or safetensors, or a URL (s3://, gs://)"
+ROWS_HELP = "npy, npz, Parquet, Zarr, CSV, TSV, JSON lines or safetensors"
 Features = Annotated[str, typer.Argument(help=f"Features (n, d), or texts, whose tokens are averaged: {ROWS_HELP}.")]
-Tokens = Annotated[str, typer.Argument(help=f"Tokens (n, T, d) or (n, layers, T, d), or texts: {ROWS_HELP}.")]
 Either = Annotated[
     str, typer.Argument(help=f"Tokens (n, T, d) or (n, layers, T, d), features (n, d), or texts: {ROWS_HELP}.")
 ]
 Column = Annotated[
     str | None, typer.Option("--column", help="Array of an archive or group, or column of lists, that holds the rows.")
 ]
-LABELS_HELP = "One label per row: npy, npz, CSV, txt, JSON, Parquet, Arrow; by default a column of the rows' file."
+LABELS_HELP = "One label per row: npy, npz, CSV, txt, JSON lines, Parquet; by default a column of the rows' file."
 Labels = Annotated[str | None, typer.Option("--labels", "-y", help=LABELS_HELP)]
 LabelColumn = Annotated[
     str | None,
@@ -352,19 +351,20 @@ def open_input(path: str, column: str | None, kind: str, exclude: str | None = N
 
     `exclude` is a column of labels.
     """
-    from spikepool.data.opening import open_blocks, open_features
+    from spikepool.data.reading import read_array, read_features
     from spikepool.errors import ShapeError
 
+    hidden = () if exclude is None else (exclude,)
     if kind != "features":
-        source = open_blocks(path, name="X", column=column, exclude=() if exclude is None else (exclude,))
-        if len(source.shape) == 4:
-            return source.whole()
-    rows = open_features(path, column, exclude=() if exclude is None else (exclude,))
+        tokens = read_array(path, column=column, exclude=hidden)
+        if tokens.ndim == 4:
+            return tokens
+    rows = read_features(path, column, exclude=hidden)
     wanted = {"features": (2,), "tokens": (3,), "either": (2, 3)}[kind]
     if len(rows.shape) not in wanted:
         shapes = {"features": "features (n, d)", "tokens": "tokens (n, T, d)"}[kind]
         other = {
-            "features": "Pool them first with: spikepool pool",
+            "features": "Pool them first, as LearnedPoolingClassifier.transform does",
             "tokens": "Features need no pooling: use spikepool diagnose, forecast or report",
         }[kind]
         raise ShapeError(f"{path} must hold {shapes}", tuple(rows.shape), other)
@@ -373,7 +373,7 @@ def open_input(path: str, column: str | None, kind: str, exclude: str | None = N
 
 def label_values(path: str, labels: str | None, column: str | None, rows: int) -> NDArray[Any] | None:
     """Labels of the rows: from their own file, from a column of the rows' file, or none."""
-    from spikepool.data.opening import read_column
+    from spikepool.data.reading import read_column
 
     if labels is None and column is None:
         return None
@@ -382,13 +382,13 @@ def label_values(path: str, labels: str | None, column: str | None, rows: int) -
 
 def group_values(groups: str | None, rows: int) -> NDArray[Any] | None:
     """Groups of the rows, or none."""
-    from spikepool.data.opening import read_column
+    from spikepool.data.reading import read_column
 
     return None if groups is None else read_column(groups, rows=rows, role="groups")
 
 
 def mask_values(mask: str | None, shape: tuple[int, ...]) -> NDArray[Any] | None:
     """Mask of the tokens, or none."""
-    from spikepool.data.opening import read_mask
+    from spikepool.data.reading import read_mask
 
     return None if mask is None else read_mask(mask, (shape[0], shape[-2]))

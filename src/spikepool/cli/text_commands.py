@@ -29,18 +29,28 @@ def register(app: typer.Typer) -> None:
 
 def encode(
     data: TextFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Zarr store to write, or to resume.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Archive to write (.npz): X, mask and tokens.")],
     texts: opt.Texts,
+    overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Token embeddings of texts, with mask and token strings. A run that was killed goes on where it was."""
-    from spikepool.data.targets import refuse_overlap
+    """Token embeddings of texts, with mask and token strings (a JSON list per text)."""
+    import numpy as np
+
+    from spikepool.data.targets import check_target
+    from spikepool.errors import InvalidInputError
+    from spikepool.kit.files import replacing_file
     from spikepool.texts.encoding import encode as run
     from spikepool.texts.files import read_text_table
 
-    refuse_overlap(out, [data, texts.encoder])
+    if out.suffix.lower() != ".npz":
+        raise InvalidInputError("--out must end in .npz", str(out), "Choose another name")
+    check_target(out, "npz", overwrite=overwrite, inputs=[data, texts.encoder])
     table = read_text_table(data, text=texts.text_column)
-    encoded = run(table.texts, texts.encoder, opt.asked_layers(texts.layers), texts.max_tokens, out=out)
+    encoded = run(table.texts, texts.encoder, opt.asked_layers(texts.layers), texts.max_tokens)
+    tokens = np.array([json.dumps(row) for row in encoded.tokens])
+    with replacing_file(out) as temporary, temporary.open("wb") as file:
+        np.savez(file, X=encoded.X, mask=encoded.mask, tokens=tokens)
     record = {
         "shape": list(encoded.X.shape),
         "layers": list(encoded.layers),
@@ -110,7 +120,7 @@ def fit_texts(
     import numpy as np
 
     from spikepool.answers import report
-    from spikepool.data.in_memory import decided_task
+    from spikepool.data.labels import decided_task
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
     from spikepool.texts.classifier import TextClassifier, TextRegressor
@@ -196,7 +206,7 @@ def apply(
     Rows stay in order, one for one. An empty text has no prediction.
     """
     from spikepool.data.names import refuse_doubled
-    from spikepool.data.opening import read_records
+    from spikepool.data.reading import read_records
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.kit.files import replacing_file

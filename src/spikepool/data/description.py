@@ -242,19 +242,6 @@ class Description:
     def __init__(self, X: FloatArray, labels: IntArray | None = None, groups: IntArray | None = None) -> None:
         self.n, self._x, self._labels, self.groups = len(X), X, labels, groups
 
-    @classmethod
-    def streamed(
-        cls, groups: IntArray | None, hashes: NDArray[np.uint64], *, lag: float, scatter: float, rank: int
-    ) -> Description:
-        """A description of rows that are not held, from what was computed while they were read.
-
-        `nearest` and `norms` are set by the caller once they are known.
-        """
-        made = cls(np.empty((len(hashes), 0)), groups=groups)
-        made._copies = numbered(hashes)
-        made.lag, made.scatter, made.rank = lag, scatter, rank
-        return made
-
     @cached_property
     def _copies(self) -> tuple[IntArray, IntArray]:
         return numbered(row_hashes(self._x))

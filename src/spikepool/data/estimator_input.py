@@ -9,18 +9,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from spikepool.data.blocks import BlockSource
 from spikepool.data.in_memory import as_array, padded
-from spikepool.data.opening import is_stored, open_blocks
-from spikepool.data.tokens import (
-    TokenForm,
-    TokenInput,
-    check_ids,
-    check_mask,
-    check_table,
-    split_width,
-    token_input,
-)
+from spikepool.data.tokens import TokenForm, TokenInput, check_ids, check_mask, check_table, split_width
 from spikepool.errors import InvalidInputError, RaggedError, ShapeError
 from spikepool.kit import validation as check
 
@@ -65,8 +55,8 @@ def read_tokens(
             raise InvalidInputError("padding must be a token id", padding, "Pass an integer")
         padding = int(padding)
     X, mask = padded(X, mask)
-    X = X if is_stored(X) else as_array(X)
-    mask = mask if mask is None or is_stored(mask) else as_array(mask, "mask")
+    X = as_array(X)
+    mask = None if mask is None else as_array(mask, "mask")
     if isinstance(X, np.ma.MaskedArray):
         X, mask = _unmask(X, mask, 1 if n_positions is None else n_positions, ids=table is not None)
     _remember_or_require_mask(estimator, mask, reset)
@@ -74,17 +64,14 @@ def read_tokens(
         source = check_ids(X)
         T, d = int(source.shape[1]), int(table.shape[1])
         _shape(estimator, source, T, reset, any_length)
-    elif is_stored(X) or len(shape_of(X)) == 3:
-        source = open_blocks(X) if is_stored(X) else np.asarray(X)
+    elif len(shape_of(X)) == 3:
+        source = np.asarray(X)
         if source.dtype.kind not in "fiub":
             raise InvalidInputError("X must hold real numbers", source.dtype, "Convert it to a float array")
-        if source.ndim not in (2, 3):
-            raise ShapeError("X must be (n, T, d) or (n, T*d)", tuple(source.shape), "Reshape it")
-        width = int(np.prod(source.shape[1:]))
-        if source.ndim == 3 and n_positions is not None and source.shape[1] != n_positions and not any_length:
-            raise ShapeError(f"X has {source.shape[1]} positions, n_positions is", n_positions, "Match them")
-        _shape(estimator, source, width, reset, any_length)
-        T, d = (int(source.shape[1]), int(source.shape[2])) if source.ndim == 3 else split_width(width, n_positions)
+        T, d = int(source.shape[1]), int(source.shape[2])
+        if n_positions is not None and n_positions != T and not any_length:
+            raise ShapeError(f"X has {T} positions, n_positions is", n_positions, "Match them")
+        _shape(estimator, source, T * d, reset, any_length)
     else:
         try:
             source = validate_data(
@@ -95,9 +82,8 @@ def read_tokens(
         T, d = split_width(int(source.shape[1]), n_positions)
     form = TokenForm(T, d, table, padding)
     observed = check_mask(mask, int(source.shape[0]), T)
-    if not isinstance(source, BlockSource) and not isinstance(observed, BlockSource):
-        _check_observed(source, observed, form)
-    return token_input(source, observed, form)
+    _check_observed(source, observed, form)
+    return TokenInput(source, observed, form)
 
 
 def named(err: ValueError, remedy: str) -> InvalidInputError:
@@ -126,8 +112,7 @@ def _unmask(X: Any, mask: Any, n_positions: int, *, ids: bool) -> tuple[Any, Any
 
 def _remember_or_require_mask(estimator: BaseEstimator, mask: Any, reset: bool) -> None:
     if reset:
-        # a stored mask is not read to see whether it hides anything
-        estimator._mask_hid_tokens = mask is not None and (is_stored(mask) or not np.asarray(mask).all())
+        estimator._mask_hid_tokens = mask is not None and not np.asarray(mask).all()
     elif mask is None and getattr(estimator, "_mask_hid_tokens", False):
         raise InvalidInputError(
             f"this {type(estimator).__name__} was fitted with a mask and is called without one: padding would be "

@@ -37,8 +37,7 @@ _FILES: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "pdf": ("a PDF file", lambda head: head.startswith(b"%PDF-")),
     "page": ("a page of spikepool", lambda head: GENERATOR in head),
     "report": ("a report of spikepool", lambda head: b'"schema": "spikepool.report' in head[:200]),
-    "npy": ("an npy file", lambda head: head.startswith(b"\x93NUMPY")),
-    "parquet": ("a Parquet file", lambda head: head.startswith(b"PAR1")),
+    "npz": ("an npz archive", lambda head: head.startswith(b"PK\x03\x04") and b".npy" in head[:64]),
     "netcdf": ("a netCDF file", lambda head: head.startswith((b"CDF\x01", b"CDF\x02", b"\x89HDF"))),
     "onnx": ("an ONNX file of spikepool", lambda head: b"\x12\x09spikepool" in head[:16]),
     "tokenizer": ("a tokenizer", lambda head: b'"truncation"' in head[:400] and b'"version"' in head[:400]),
@@ -61,7 +60,7 @@ def check_target(out: Any, kind: str, *, overwrite: bool = False, inputs: Iterab
     out : str or Path
         On this machine.
     kind : str
-        What will be written: "png", "svg", "pdf", "page", "report", "npy", "parquet", "netcdf", "onnx", "tokenizer",
+        What will be written: "png", "svg", "pdf", "page", "report", "npz", "netcdf", "onnx", "tokenizer",
         "csv", "jsonl", "model" (a folder), or "folder" (one that is never replaced).
     overwrite : bool
         Replace what is there, if it is of this kind.

@@ -2,24 +2,25 @@
 
 A block is a pair (x, observed): ``x`` of shape (b, T, d) in float64 with zeros where nothing is observed, and a
 boolean (b, T). Sources: (n, T, d) numbers; (n, T*d) with the number of positions; integer token ids (n, T) with a
-table (V, d); each of them in memory or stored, see :func:`spikepool.data.open_blocks`. Only one block is dense at
-any moment, so ids and stored data never become a full (n, T, d) array. A :class:`TokenBlock` of ids is not dense even
-then: its tokens are looked up for the rows that are asked for.
+table (V, d); each of them an array or a memory map. Only one block is dense at any moment, so ids and memory maps never
+become a full (n, T, d) array. A :class:`TokenBlock` of ids is not dense even then: its tokens are looked up for the
+rows that are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.blocks import ArrayBlocks, BlockSource, align
-from spikepool.data.opening import is_stored, open_blocks
-from spikepool.errors import DomainError, InvalidInputError, NonFiniteError, ShapeError, TokenError
+from spikepool.data.in_memory import as_array
+from spikepool.errors import DomainError, InvalidInputError, NonFiniteError, RaggedError, ShapeError, TokenError
 from spikepool.kit.arrays import BoolArray, FloatArray
+from spikepool.kit.memory import require_memory
+from spikepool.kit.progress import Progress
 
 Block = tuple[FloatArray, BoolArray]
 
@@ -35,8 +36,8 @@ PIECE_BYTES = 4 * 2**20
 def check_table(table: Any) -> NDArray[Any]:
     """The table as a finite real (V, d) array; kept in its own precision, never copied when it is an array."""
     try:
-        E = open_blocks(table, name="table").whole() if is_stored(table) else np.asarray(table)
-    except ValueError as err:
+        E = np.asarray(as_array(table, "table"))
+    except RaggedError as err:
         raise ShapeError("table must have rows of equal length", table, "Pass a (V, d) array") from err
     if E.ndim != 2 or 0 in E.shape:
         raise ShapeError("table must be a non-empty (V, d) array", E.shape, "Pass rows = tokens")
@@ -51,14 +52,14 @@ def check_table(table: Any) -> NDArray[Any]:
     return E
 
 
-def check_mask(mask: Any, n: int, T: int) -> Any:
-    """`mask` as a boolean (n, T) array, or as a source of chunks when it is stored: True where a token is observed."""
+def check_mask(mask: Any, n: int, T: int) -> BoolArray | None:
+    """`mask` as a boolean (n, T) array: True where a token is observed."""
     if mask is None:
         return None
-    m = open_blocks(mask, name="mask") if is_stored(mask) else np.asarray(mask)
+    m = np.asarray(mask)
     if m.shape != (n, T):
         raise ShapeError(f"mask must have shape ({n}, {T})", tuple(m.shape), "Pass one entry for each token")
-    return m if isinstance(m, BlockSource) else as_observed(m)
+    return as_observed(m)
 
 
 def as_observed(mask: NDArray[Any]) -> BoolArray:
@@ -120,14 +121,14 @@ class TokenBlock:
 
 @dataclass(frozen=True, eq=False)
 class TokenForm:
-    """How stored rows become tokens; small without a table, and sent to workers in place of the data.
+    """How given rows become tokens.
 
     Parameters
     ----------
     T, d : int
         Positions, and features of a token.
     table : array or None
-        (V, d), rows = tokens; the stored rows are then ids.
+        (V, d), rows = tokens; the given rows are then ids.
     padding : int or None
         Token id that stands for "nothing here".
     """
@@ -140,13 +141,6 @@ class TokenForm:
     def rows_per_block(self) -> int:
         """Rows whose dense block stays within ``BLOCK_BYTES``."""
         return max(1, BLOCK_BYTES // (8 * self.T * self.d))
-
-    def split(self, start: int, rows: NDArray[Any], mask: NDArray[Any] | None) -> Iterator[tuple[int, TokenBlock]]:
-        """A chunk of stored rows, the first of which is number `start`, as blocks that fit the caches."""
-        step = self.rows_per_block()
-        for i in range(0, len(rows), step):
-            part = None if mask is None else as_observed(mask[i : i + step])
-            yield start + i, self.token_block(rows[i : i + step], part, start + i)
 
     def token_block(self, source: Any, mask: Any, start: int = 0) -> TokenBlock:
         """One block from a slice of the source and of the mask; `start` numbers its rows in errors."""
@@ -178,21 +172,26 @@ class TokenForm:
         return observed
 
 
+# ((x, observed), number of the first row) -> (rows, width). A function with a true attribute ``trims`` does not need
+# the positions that no row of a piece has observed.
+RowFunction = Callable[[Block, int], FloatArray]
+
+
 @dataclass(frozen=True, eq=False)
 class TokenInput:
     """n sequences of T positions with d features each, readable in blocks.
 
     Parameters
     ----------
-    source : BlockSource
+    source : array
         (n, T, d) or (n, T*d) of numbers, or (n, T) of token ids when the form has a table.
-    mask : BlockSource or None
-        (n, T), with the borders of `source`; None when every position is observed.
+    mask : array of bool, or None
+        (n, T); None when every position is observed.
     form : TokenForm
     """
 
-    source: BlockSource
-    mask: BlockSource | None
+    source: NDArray[Any]
+    mask: BoolArray | None
     form: TokenForm
 
     @property
@@ -210,25 +209,12 @@ class TokenInput:
         """Number of features of a token."""
         return self.form.d
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether the rows are an array, checked when it came in."""
-        return isinstance(self.source, ArrayBlocks)
-
-    @property
-    def sources(self) -> tuple[BlockSource, ...]:
-        """What is read together: the rows, and the mask if there is one."""
-        return (self.source,) if self.mask is None else (self.source, self.mask)
-
     def token_blocks(self) -> Iterator[tuple[int, TokenBlock]]:
-        """First row and content of blocks in order of rows, read in this process."""
-        for k in range(self.source.n_chunks):
-            mask = None if self.mask is None else self.mask.read(k)
-            yield from self.form.split(self.source.borders[k], self.source.read(k), mask)
-
-    def rows_per_block(self) -> int:
-        """Rows of the blocks of an input in memory, the last one aside."""
-        return self.form.rows_per_block()
+        """First row and content of blocks in order of rows."""
+        step = self.form.rows_per_block()
+        for start in range(0, self.n, step):
+            mask = None if self.mask is None else self.mask[start : start + step]
+            yield start, self.form.token_block(self.source[start : start + step], mask, start)
 
     def blocks(self, *, trimmed: bool = False) -> Iterator[Block]:
         """Small dense pieces in order of rows, on request without positions that no row of a piece has observed."""
@@ -238,8 +224,28 @@ class TokenInput:
 
     def take(self, rows: NDArray[np.intp]) -> TokenInput:
         """The given rows, which ascend, in memory."""
-        mask = None if self.mask is None else as_observed(self.mask.take(rows))
-        return token_input(self.source.take(rows), mask, self.form)
+        return TokenInput(np.asarray(self.source[rows]), None if self.mask is None else self.mask[rows], self.form)
+
+    def map_blocks(self, function: RowFunction, label: str, show: bool | None) -> Iterator[tuple[int, FloatArray]]:
+        """First row of each block and ``function((x, observed), first_row)`` of its pieces, one below the other.
+
+        `label` and `show` are those of the progress bar; see :class:`spikepool.kit.progress.Progress`.
+        """
+        trimmed = bool(getattr(function, "trims", False))
+        with Progress(-(-self.n // self.form.rows_per_block()), label, show=show) as bar:
+            for start, block in self.token_blocks():
+                pieces = block.pieces(trimmed=trimmed)
+                parts = [function(piece, start + within) for within, _, piece in pieces]
+                yield start, parts[0] if len(parts) == 1 else np.concatenate(parts)
+                bar.advance()
+
+    def map_rows(self, function: RowFunction, width: int, label: str, show: bool | None) -> FloatArray:
+        """The same for all rows, as one array (n, width)."""
+        require_memory(8 * self.n * width, f"{label} of {self.n} rows as one array", "Use fewer rows")
+        out = np.empty((self.n, width))
+        for start, rows in self.map_blocks(function, label, show):
+            out[start : start + len(rows)] = rows
+        return out
 
 
 def _surely_fit(x: NDArray[Any]) -> bool:
@@ -268,26 +274,13 @@ def _refuse_unfit(part: NDArray[Any], observed: BoolArray, start: int) -> None:
         raise DomainError(f"entries of X must be below {LARGEST_ENTRY:g}", largest, "Rescale X")
 
 
-def token_input(source: Any, mask: Any, form: TokenForm) -> TokenInput:
-    """Rows and mask, in memory or as sources, with borders that fit: blocks of the form where they are free."""
-    blocks = open_blocks(source)
-    if blocks.adaptable and not blocks.portable:
-        step = form.rows_per_block()
-        blocks = blocks.with_borders([*range(0, len(blocks), step), len(blocks)])
-    if mask is None:
-        return TokenInput(blocks, None, form)
-    return TokenInput(*align(blocks, open_blocks(mask, name="mask")), form)
-
-
-def check_ids(ids: Any) -> Any:
-    """Token ids as an integer (n, T) array or source; integral floats in memory are accepted, others are not."""
-    array = open_blocks(ids) if is_stored(ids) else np.asarray(ids)
+def check_ids(ids: Any) -> NDArray[Any]:
+    """Token ids as an integer (n, T) array; integral floats are accepted, others are not."""
+    array = np.asarray(ids)
     if array.ndim != 2:
         raise ShapeError("token ids must be an (n, T) array", tuple(array.shape), "Pad the sequences to one length")
     if array.dtype.kind in "iu":
         return array
-    if isinstance(array, BlockSource):
-        raise TokenError("token ids must be an integer (n, T) array", array.dtype, "Convert them to int")
     rounded = array.astype(np.int64) if array.dtype.kind == "f" and np.isfinite(array).all() else None
     if rounded is None or not np.array_equal(rounded, array):
         raise TokenError("token ids must be integers", array, "Convert them to int")

@@ -20,7 +20,6 @@ from spikepool.forecasting.pilot_input import (
     ForecastWarning,
     PilotInput,
     in_memory,
-    labels_in_memory,
     read_pilot,
     take_part,
 )
@@ -129,7 +128,6 @@ def forecast(
     >>> bool((f.accuracy > 0.85).all() and (f.accuracy < 1).all())
     True
     """
-    y = labels_in_memory(y)
     if n is None and hasattr(y, "__len__") and len(y) > MOST_ROWS:
         n = asked_sizes(None, len(y))  # of all the rows, not of those that are used
     model: Any = estimator

@@ -9,8 +9,9 @@ import numpy as np
 
 from spikepool.data.description import Caution, Description
 from spikepool.data.folds import group_numbers
-from spikepool.data.in_memory import as_array, decided_task, is_path, label_array
-from spikepool.data.opening import is_stored, open_blocks, read_column, spread_rows, take_rows
+from spikepool.data.in_memory import as_array, padded
+from spikepool.data.labels import decided_task, label_array
+from spikepool.data.subsample import spread_rows
 from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
@@ -78,29 +79,28 @@ class PilotInput:
 
 
 def in_memory(rows: Any, name: str) -> Any:
-    """Rows of a path, URL, memory map, Zarr or Dask array as an array; a pilot is small. Anything else as it is."""
-    return open_blocks(rows, name=name).whole() if is_stored(rows) else as_array(rows, name)
+    """Rows as an array."""
+    return as_array(rows, name)
 
 
 def take_part(C: Any, y: Any, groups: Any, mask: Any) -> tuple[Any, Any, Any, Any, tuple[str, ...]]:
     """Rows, labels, groups and mask of at most ``MOST_ROWS`` rows, and a note if there were more."""
-    y = labels_in_memory(y)
     counted = hasattr(C, "__len__") and not hasattr(C, "toarray")  # sparse matrices are refused later
-    n = len(open_blocks(C, name="C")) if is_stored(C) else len(C) if counted else 0
+    n = len(C) if counted else 0
     rows = spread_rows(n, MOST_ROWS, np.random.default_rng(0))
-    if rows is None or any(
-        hasattr(part, "__len__") and len(part) != n for part in (y, groups, mask) if not is_path(part)
-    ):
+    if rows is None or any(hasattr(part, "__len__") and len(part) != n for part in (y, groups, mask)):
         return C, y, groups, mask, ()  # all of them; lengths that differ are named later
     caution = (
         f"the forecast is made from {len(rows):,} of the {n:,} rows, in runs of neighbours spread over all of them"
     )
-    taken = (take_rows(C, rows, "C"), np.asarray(y)[rows], take_rows(groups, rows, "groups"))
-    return (*taken, take_rows(mask, rows, "mask"), (caution,))
+    C = padded(C, name="C")[0] if isinstance(C, (list, tuple)) else C
+    parts = ((C, "C"), (y, "y"), (groups, "groups"), (mask, "mask"))
+    taken = [None if part is None else as_array(part, name)[rows] for part, name in parts]
+    return taken[0], taken[1], taken[2], taken[3], (caution,)
 
 
 def read_features(C: Any, name: str = "C") -> FloatArray:
-    """Pooled features, from memory or any stored form, as a finite (n, d) array."""
+    """Pooled features as a finite (n, d) array."""
     features = check.finite_array(in_memory(C, name), name, ndim=2)
     if min(features.shape) > _LARGEST_SIDE:
         raise MemoryBudgetError(
@@ -112,14 +112,9 @@ def read_features(C: Any, name: str = "C") -> FloatArray:
     return features
 
 
-def labels_in_memory(y: Any) -> Any:
-    """Labels of a file (npy, csv, txt, json, Parquet, ...) as an array; anything else as it is."""
-    return read_column(y) if is_path(y) else y
-
-
 def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | None, AnyArray | None]:
     """Targets (n, k), labels and classes; the last two are None for regression."""
-    values = label_array(labels_in_memory(y))
+    values = label_array(y)
     if values.ndim not in (1, 2) or len(values) != rows:
         raise ShapeError(f"y must have one entry for each of the {rows} rows", values.shape, "Pass y of shape (n,)")
     task = decided_task(values, task)

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from spikepool.data.estimator_input import named
 from spikepool.data.folds import balanced_rows
-from spikepool.data.in_memory import refuse_many_classes
+from spikepool.data.labels import refuse_many_classes
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check

@@ -13,7 +13,6 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens, refuse_empty_rows
 from spikepool.data.folds import assign_folds, balanced_rows, group_numbers, seen_elsewhere
-from spikepool.data.map_merge import ChunkFunction, map_any, map_chunks, map_rows
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
@@ -221,7 +220,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         if self.pooling == "auto" and not task.judging.any():
             names, self.reason_ = ("mean",), "no class is in two folds, so that no prediction can be judged"
 
-        whole = source.in_memory and len(rows) == source.n  # nothing is copied
+        whole = len(rows) == source.n  # nothing is copied
         held: dict[Any, LearningRows] = {}  # else of one layer at a time
 
         def rows_of(layer: Any) -> LearningRows:
@@ -348,7 +347,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
     def _learning_limit(self, source: TokenInput) -> int:
         most = source.n if self.max_samples is None else int(self.max_samples)
-        if source.in_memory and source.n <= most:
+        if source.n <= most:
             return most
         return min(most, max(1, LEARNING_BYTES // row_bytes(source)))
 
@@ -389,8 +388,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
     def _feature_chunks(self, source: TokenInput, pooling: Pooling) -> Iterator[tuple[int, FloatArray]]:
         """First row and features of chunks of all rows."""
-        task = ChunkFunction(source.form, FeatureRows(pooling, self.empty))
-        return map_chunks(task, source.sources, label="pooling", show=self.progress)
+        return source.map_blocks(FeatureRows(pooling, self.empty), "pooling", self.progress)
 
     def _sources(self, X: Any, mask: Any, wanted: tuple[Any, ...]) -> dict[Any, TokenInput]:
         """Tokens of the layers asked for, of any length."""
@@ -426,21 +424,17 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         for layer, source in self._sources(X, mask, wanted).items():
             parts = tuple(part for part in given if part.layer == layer)
             width = len(parts[0].model.intercept)
-            values = map_rows(source, ValueRows(parts, self.empty), width, "predicting", self.progress)
+            values = source.map_rows(ValueRows(parts, self.empty), width, "predicting", self.progress)
             total = values if total is None else total + values
         assert total is not None
         return total
 
     def transform(self, X: Any, mask: Any = None) -> Any:
-        """Features (n, F) of the pooling in ``decision_``, in the layer ``layer_``; a lazy Dask array when X is one.
-
-        Stored data are read chunk by chunk; the result is in memory. To write it to a store instead:
-        :func:`spikepool.write_pooled`, or ``spikepool pool X --labels y --out P.zarr``.
-        """
+        """Features (n, F) of the pooling in ``decision_``, in the layer ``layer_``."""
         if isinstance(X, EncodedRows):
             return self._pool_block(X.block(self.layer_), 0)
         source = self._source(X, mask)
-        return map_any(source, FeatureRows(self._pooling, self.empty), self.n_features_out_, "pooling", self.progress)
+        return source.map_rows(FeatureRows(self._pooling, self.empty), self.n_features_out_, "pooling", self.progress)
 
     @property
     def _pool_block(self) -> FeatureRows:
@@ -467,7 +461,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         source = self._source(X, mask)
         H = len(self.head_weights_)
         rows = WeightRows(self._pooling, self._importance)
-        flat = map_rows(source, rows, H * source.T, "weights", self.progress)
+        flat = source.map_rows(rows, H * source.T, "weights", self.progress)
         return flat.reshape(source.n, H, source.T)
 
     def __sklearn_tags__(self) -> Any:

@@ -11,14 +11,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from spikepool.data.description import numbered, row_hashes, tie
 from spikepool.data.in_memory import as_array, is_tensor
-from spikepool.data.opening import is_stored, open_blocks
 from spikepool.data.tokens import TokenInput
-from spikepool.errors import InvalidInputError, ShapeError, require
+from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import FunctionPooling, Pooling, token_covariances
@@ -119,7 +117,7 @@ class LearningRows:
 
     def gather(self, index: IntArray, rows: IntArray) -> FloatArray:
         """Tokens (m, k, d) of the rows (m,) at positions `index` (m, k), in single precision where X has no more."""
-        array, table = self._array, self.source.form.table
+        array, table = self.source.source, self.source.form.table
         rows = rows[:, None]
         if table is None:
             gathered = array.reshape(len(array), self.source.T, self.source.d)[rows, index]
@@ -127,13 +125,6 @@ class LearningRows:
             ids = np.where(self.observed[rows, index], array[rows, index], 0)
             gathered = table[ids.astype(np.intp)]
         return np.asarray(gathered, dtype=working_type(self.source))
-
-    @cached_property
-    def _array(self) -> NDArray[Any]:
-        """The rows as one array; that of the user where it is in memory."""
-        source = self.source.source
-        array = getattr(source, "array", None)
-        return np.asarray(source.take(np.arange(len(source))) if array is None else array)
 
     def average_weights(self, pooling: Pooling) -> FloatArray:
         """Average weight of each position over the rows, (heads, T)."""
@@ -160,8 +151,8 @@ def row_bytes(source: TokenInput) -> int:
 
 
 def rows_in_memory(source: TokenInput, rows: IntArray) -> TokenInput:
-    """The given rows; an array is taken as it is when all its rows are asked for, stored ones are read."""
-    return source if source.in_memory and len(rows) == source.n else source.take(rows)
+    """The given rows; the source as it is when all its rows are asked for."""
+    return source if len(rows) == source.n else source.take(rows)
 
 
 def distinct_rows(
@@ -187,10 +178,7 @@ def rule_head_weights(pooling: Pooling, source: TokenInput) -> FloatArray:
 
 
 def split_layers(X: Any) -> dict[Any, Any]:
-    """Each layer's tokens by name, the last layer last; ``{None: X}`` where X has one layer.
-
-    A layer of a stored array is a lazy slice of it, so that one layer is read at a time.
-    """
+    """Each layer's tokens by name, the last layer last; ``{None: X}`` where X has one layer."""
     if isinstance(X, Mapping) and not issparse(X):  # a sparse matrix of keys is a mapping too
         if not X:
             raise InvalidInputError("X is a mapping without layers", remedy="Pass {name: (n, T, d)}")
@@ -198,20 +186,8 @@ def split_layers(X: Any) -> dict[Any, Any]:
     if is_tensor(X):
         X = as_array(X)
     if getattr(X, "ndim", None) == 4:
-        return {k: X[:, k] for k in range(int(X.shape[1]))} if not _lazy(X) else _slices(X)
-    if is_stored(X) and not hasattr(X, "ndim") and open_blocks(X).ndim == 4:
-        return _slices(X)
+        return {k: X[:, k] for k in range(int(X.shape[1]))}
     return {None: X}
-
-
-def _lazy(X: Any) -> bool:
-    """Whether slicing an array would read it: a Zarr array, which has a store."""
-    return hasattr(X, "store")
-
-
-def _slices(X: Any) -> dict[Any, Any]:
-    array = require("dask.array", "sweeps").from_zarr(X)
-    return {k: array[:, k] for k in range(int(array.shape[1]))}
 
 
 def same_layers(fitted: tuple[Any, ...], given: dict[Any, Any]) -> None:

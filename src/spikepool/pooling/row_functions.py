@@ -1,24 +1,16 @@
-"""What fitted poolings do to a block of rows: features, predicted values, weights; sent to workers as they are.
-
-Pooled features of any number of sequences, from store to store.
-"""
+"""What fitted poolings do to a block of rows: features, predicted values, weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spikepool.data.estimator_input import refuse_empty_rows
-from spikepool.data.map_merge import ChunkFunction, map_chunks
 from spikepool.data.tokens import Block
-from spikepool.data.writing import check_output
 from spikepool.kit.arrays import BoolArray, FloatArray
 from spikepool.pooling.registry import FunctionPooling, Part, Pooling
-from spikepool.pooling.selection import poolings
 from spikepool.pooling.sequence import SequencePooling
 
 
@@ -36,7 +28,7 @@ class EncodedRows:
 
 @dataclass(frozen=True, eq=False)
 class FeatureRows:
-    """Features of blocks of rows; small, and sent to workers in place of an estimator."""
+    """Features of blocks of rows."""
 
     pooling: Pooling
     empty: str
@@ -89,46 +81,3 @@ class WeightRows:
         if self.importance is None or not isinstance(self.pooling, SequencePooling):
             return self.pooling.weights(*block).reshape(len(block[0]), -1)
         return self.pooling.token_importance(self.importance, *block)
-
-
-def write_pooled(
-    estimator: Any,
-    X: Any,
-    out: str | Path,
-    mask: Any = None,
-    *,
-    dtype: str = "float32",
-    overwrite: bool = False,
-    progress: bool | None = None,
-) -> None:
-    """Pool `X` with a fitted estimator and write the features to npy, Zarr or Parquet, in one pass over the chunks.
-
-    Chunks are pooled wherever Dask runs; the features, T times fewer numbers, pass through this process in order.
-    The output is complete or not there at all: after an error or an interruption an existing target is unchanged.
-
-    Parameters
-    ----------
-    estimator : SpectralPooling, LearnedPoolingClassifier or LearnedPoolingRegressor
-        Fitted.
-    X, mask : array, Dask or Zarr array, path or URL
-        As for its ``transform``.
-    out : path or URL
-        Ends in ``.npy``, ``.zarr`` (an (n, d) array) or ``.parquet`` (a column ``features`` of lists). An output that
-        is an input, or lies above or inside one, is refused.
-    dtype : {"float16", "float32", "float64"}
-        Of the written numbers.
-    overwrite : bool
-        Replace an existing file of the same format, or Zarr array. Other folders are never replaced.
-    progress : bool, optional
-        Show a progress bar over chunks; by default only for long work on a terminal or in a notebook.
-    """
-    output = check_output(out, dtype, overwrite=overwrite, inputs=(X, mask))
-    source = estimator._source(X, mask)
-    task = ChunkFunction(source.form, estimator._pool_block)
-
-    def pooled() -> Iterator[FloatArray]:
-        for _, rows in map_chunks(task, source.sources, label="pooling", show=progress):
-            yield rows
-
-    learned = getattr(poolings().get(estimator.decision_), "learned", False)
-    output.write(pooled(), source.n, int(estimator.n_features_out_), estimator.decision_ if learned else None)

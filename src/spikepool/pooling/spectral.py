@@ -6,7 +6,6 @@ Some whole sequences, evenly spread over all rows, kept for the estimate of posi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from spikepool.data.estimator_input import EMPTY, feature_names, read_tokens, refuse_empty_rows
-from spikepool.data.map_merge import map_any, map_merge
 from spikepool.data.tokens import Block, TokenForm, TokenInput, relative_labels, row_weights
 from spikepool.errors import InvalidInputError, ShapeError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import BoolArray, FloatArray
 from spikepool.kit.memory import single_threaded_blas
+from spikepool.kit.progress import Progress
 from spikepool.kit.showing import html_text
 from spikepool.pooling.positional import Evidence, antisymmetry, leading_gram, weigh
 from spikepool.pooling.token_space import is_sink, places, sink_signs
@@ -37,42 +36,31 @@ def probe_stride(n: int, form: TokenForm) -> int:
 
 
 class ProbeRows:
-    """Rows whose number is a multiple of `stride`, in a pass that checks all; see :func:`map_merge`.
+    """Rows whose number is a multiple of `stride`, in a pass that checks all.
 
     Parameters
     ----------
-    form : TokenForm
-        How stored rows become tokens.
     empty : {"error", "zero"}
         What to do with rows in which nothing is observed.
     stride : int
         0 when rows are only checked.
     """
 
-    def __init__(self, form: TokenForm, empty: str, stride: int) -> None:
-        self._form, self._empty, self._stride = form, empty, stride
+    def __init__(self, empty: str, stride: int) -> None:
+        self._empty, self._stride = empty, stride
         self.x: list[NDArray[Any]] = []  # in single precision
         self.observed: list[BoolArray] = []
 
-    def add(self, start: int, rows: NDArray[Any], mask: NDArray[Any] | None = None) -> None:
-        """Check a chunk whose first row is number `start`, and keep some of it."""
-        for first, block in self._form.split(start, rows, mask):
-            refuse_empty_rows(block.observed, first, self._empty)
-            if self._stride:
-                kept = slice(-first % self._stride, None, self._stride)
-                self.x.append(block.dense(kept).astype(np.float32))
-                self.observed.append(block.observed[kept].copy())
-
-    def merged(self, other: ProbeRows) -> ProbeRows:
-        """Both; `other`'s rows follow."""
-        result = ProbeRows(self._form, self._empty, self._stride)
-        result.x, result.observed = self.x + other.x, self.observed + other.observed
-        return result
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # rows that travel leave the embedding table behind
-        form = TokenForm(self._form.T, self._form.d, None)
-        return ProbeRows, (form, self._empty, self._stride), {"x": self.x, "observed": self.observed}
+    def read(self, source: TokenInput, show: bool | None) -> None:
+        """Check all rows, and keep some of them."""
+        with Progress(-(-source.n // source.form.rows_per_block()), "tokens", show=show) as bar:
+            for first, block in source.token_blocks():
+                refuse_empty_rows(block.observed, first, self._empty)
+                if self._stride:
+                    kept = slice(-first % self._stride, None, self._stride)
+                    self.x.append(block.dense(kept).astype(np.float32))
+                    self.observed.append(block.observed[kept].copy())
+                bar.advance()
 
     def rows(self) -> tuple[FloatArray, BoolArray]:
         """The rows as one array (m, T, d), zero where nothing is observed, and what is."""
@@ -229,10 +217,9 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         P = self._bins or source.T
         fixed = self._fixed_weights(P)
         stride = probe_stride(source.n, source.form) if fixed is None and P > 1 else 0
-        probe = ProbeRows(source.form, self.empty, stride)
-        if stride or self.empty != "zero" or not source.in_memory:  # arrays were checked when they came in
-            new = partial(ProbeRows, source.form, self.empty, stride)
-            probe = map_merge(new, source.sources, label="tokens", show=self.progress)
+        probe = ProbeRows(self.empty, stride)
+        if stride or self.empty != "zero":
+            probe.read(source, self.progress)
         self.n_positions_, self.n_features_out_, self.n_samples_seen_ = source.T, source.d, source.n
         self.evidence_: Evidence | None = None
         self.correlation_: FloatArray | None = None
@@ -286,12 +273,8 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return evidence.reason
 
     def transform(self, X: Any, mask: Any = None) -> Any:
-        """Pooled features (n, d); a lazy Dask array when X is one.
-
-        Stored data (paths, URLs, Zarr arrays) are read chunk by chunk; the result is in memory. To write it to a
-        store instead: :func:`spikepool.write_pooled`, or ``spikepool pool X --out P.zarr``.
-        """
-        return map_any(self._source(X, mask), self._pool_block, self.n_features_out_, "pooling", self.progress)
+        """Pooled features (n, d)."""
+        return self._source(X, mask).map_rows(self._pool_block, self.n_features_out_, "pooling", self.progress)
 
     def _source(self, X: Any, mask: Any) -> TokenInput:
         """Sequences to pool, which must be like those seen in fit."""

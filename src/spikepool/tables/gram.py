@@ -21,12 +21,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.blas import dsyrk
 
-from spikepool.data.blocks import BlockSource, block_rows, checked_block
-from spikepool.data.map_merge import map_merge
+from spikepool.data.table_input import Table
 from spikepool.errors import InvalidInputError, NonFiniteError, ShapeError
 from spikepool.kit.arrays import BoolArray, FloatArray
 
@@ -121,14 +119,6 @@ def _overflow_is_reported_later() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore")
 
 
-def stream_moments(source: BlockSource, rows: int | None = None) -> Moments:
-    """Moments of all the rows of `source`, in one pass."""
-    moments = Moments.zero(source.shape[1])
-    for block in source.blocks(rows):
-        moments.add(block)
-    return moments
-
-
 class RowCoins:
     """A fair coin for every row number: the same whatever chunk the row comes in.
 
@@ -151,45 +141,21 @@ class RowCoins:
         return np.asarray(np.random.Generator(generator).random(count) < 0.5)
 
 
-class HalfMoments:
-    """Moments of both halves; see :func:`spikepool.data.map_merge.map_merge`."""
-
-    def __init__(self, d: int, name: str, coins: RowCoins | None) -> None:
-        self._d, self._name, self._coins = d, name, coins
-        self.halves = Moments.zero(d), Moments.zero(d)
-
-    def add(self, start: int, rows: NDArray[Any]) -> None:
-        """Add a chunk whose first row is number `start`."""
-        step = block_rows(self._d)
-        for first in range(0, len(rows), step):
-            block = checked_block(rows[first : first + step], self._d, self._name, start + first)
-            if self._coins is None:
-                self.halves[0].add(block)
-                continue
-            coins = self._coins(start + first, len(block))
-            self.halves[0].add(block[coins])
-            self.halves[1].add(block[~coins])
-
-    def merged(self, other: HalfMoments) -> HalfMoments:
-        """Both sums together; neither is changed."""
-        result = HalfMoments(self._d, self._name, self._coins)
-        for half, one, two in zip(result.halves, self.halves, other.halves, strict=True):
-            half.merge(one)
-            half.merge(two)
-        return result
-
-
-def half_moments(source: BlockSource, rng: np.random.Generator, *, split: bool = True) -> tuple[Moments, Moments]:
-    """Moments of two random halves of the rows of `source`; of stored tables, wherever Dask runs.
-
-    Without `split` the first has all the rows.
-    """
+def half_moments(source: Table, rng: np.random.Generator, *, split: bool = True) -> tuple[Moments, Moments]:
+    """Moments of two random halves of the rows of `source`, in one pass; without `split` the first has all rows."""
     V, d = source.shape
-    new = partial(HalfMoments, d, source.name, RowCoins(rng, V) if split else None)
-    if source.adaptable and not source.portable:  # rows in memory: chunks of one block each
-        step = block_rows(d)
-        source = source.with_borders([*range(0, V, step), V])
-    return map_merge(new, [source], label=f"moments of {source.name}", show=False).halves
+    coins = RowCoins(rng, V) if split else None
+    halves = Moments.zero(d), Moments.zero(d)
+    start = 0
+    for block in source.blocks():
+        if coins is None:
+            halves[0].add(block)
+        else:
+            first = coins(start, len(block))
+            halves[0].add(block[first])
+            halves[1].add(block[~first])
+        start += len(block)
+    return halves
 
 
 @dataclass(frozen=True)
@@ -218,7 +184,7 @@ class InfluentialRow:
 
 
 def scan_rows(
-    source: BlockSource, mean: FloatArray, directions: FloatArray, eigenvalues: FloatArray
+    source: Table, mean: FloatArray, directions: FloatArray, eigenvalues: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """(norms of the centred rows, shares (V, k) of each row in each eigenvalue)."""
     V = source.shape[0]

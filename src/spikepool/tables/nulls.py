@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from spikepool.data.blocks import BlockSource, block_rows
+from spikepool.data.table_input import Table, block_rows
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import MarchenkoPastur
 from spikepool.tables import population as silverstein
@@ -137,7 +137,7 @@ def row_norm(
 
 
 def permuted(
-    source: BlockSource,
+    source: Table,
     eigenvalues: FloatArray,
     variances: FloatArray,
     n: int,

@@ -11,9 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from spikepool.data.blocks import BlockSource
 from spikepool.data.names import names_an_embedding
-from spikepool.data.table_input import as_table, open_table
+from spikepool.data.table_input import Table, as_table, open_table
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
@@ -52,7 +51,7 @@ class TableOutlier:
 SMALLEST_VARIANCE, LARGEST_VARIANCE = 1e-60, 1e60
 
 
-def _check_size(source: BlockSource, top: float) -> None:
+def _check_size(source: Table, top: float) -> None:
     """Raise if the entries of a table, though not equal, are too small or too large for their squares."""
     largest = max(float(np.abs(block).max(initial=0.0)) for block in source.blocks())
     if largest > 0 and (top > LARGEST_VARIANCE or largest**2 <= SMALLEST_VARIANCE):
@@ -186,10 +185,10 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        E : array of shape (V, d), or BlockSource
-            One row per token; in memory, a memory map, a Dask or Zarr array, or a path or URL. Stored tables are read
-            chunk by chunk, at most three times: for the moments (wherever Dask runs), for the rows, and for the
-            null of shuffled columns when the table fits in memory.
+        E : array of shape (V, d), or Table
+            One row per token; in memory, a memory map, a sparse matrix, or a path. Memory maps are read block by block,
+            at most three times: for the moments, for the rows, and for the null of shuffled columns when the table fits
+            in memory.
         y : ignored
         """
         rng = self._check_parameters()
@@ -249,7 +248,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         """Rows that centring costs."""
         return 1 if self.center else 0
 
-    def _decompose(self, whole: Moments, source: BlockSource) -> tuple[FloatArray, int, int]:
+    def _decompose(self, whole: Moments, source: Table) -> tuple[FloatArray, int, int]:
         """(nonzero eigenvalues, dimension they live in, independent rows)."""
         V, d = source.shape
         self.shape_, self.name_, self.n_features_in_ = (V, d), one_line(source.name), d
@@ -305,7 +304,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
             )
         return self._population
 
-    def _examine_rows(self, source: BlockSource, name: Callable[[int], str] | None) -> FloatArray:
+    def _examine_rows(self, source: Table, name: Callable[[int], str] | None) -> FloatArray:
         """List the heavy rows; norms of all the centred rows."""
         k = min(self.n_outliers_, MOST_DIRECTIONS)
         self.influential_rows_: list[InfluentialRow] = []
@@ -318,7 +317,7 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
 
     def _compare_nulls(
         self,
-        source: BlockSource,
+        source: Table,
         whole: Moments,
         nonzero: FloatArray,
         norms: FloatArray,

@@ -1,167 +1,28 @@
-"""From texts to token embeddings, in batches of similar length; in memory, or into a Zarr store that can be resumed.
-
-Token embeddings in a Zarr store, written block by block and resumed where a run ended.
-
-The store is a group with ``X`` (n, T, d) or (n, layers, T, d), ``mask`` (n, T), ``tokens`` (a JSON list of strings per
-row) and ``done`` (a flag per block of rows, written after the block). Blocks depend on nothing but their own texts, so
-that a store that was resumed is the same as one that was written in one go.
-"""
+"""From texts to token embeddings, in batches of similar length."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spikepool.data.in_memory import as_array, padded
-from spikepool.errors import DataSourceError, InvalidInputError, ShapeError, require
+from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.files import replacing_folder
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
 from spikepool.texts.encoder_types import (
     EncodedTexts,
-    Encoder,
     Function,
-    LayerNames,
     States,
     embedded_batches,
-    embedded_rows,
     notes_on,
     observed,
     tokenised,
 )
-from spikepool.texts.encoders import chosen_layers, find_encoder, fingerprint
-
-# Rows of a block: what a killed run loses at most.
-BLOCK_ROWS = 64
-SCHEMA = 2
-
-
-def encode_into(
-    out: str | Path,
-    texts: list[str],
-    encoder: Encoder,
-    layers: LayerNames,
-    max_tokens: int,
-    batch_size: int,
-    dtype: str,
-    progress: bool | None,
-) -> EncodedTexts:
-    """Encode into the store at `out`, which is made or resumed."""
-    words = tokenised(encoder, texts, max_tokens)
-    T = max(len(one.ids) for one in words)
-    d = embedded_rows(encoder, words[:1], layers, T, 1).shape[-1]
-    digest = hashlib.sha256("\x00".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
-    recipe = {
-        "schema": SCHEMA,
-        "encoder": encoder.name,
-        "encoder_sha256": fingerprint(encoder),
-        "layers": [str(layer) for layer in layers],
-        "max_tokens": max_tokens,
-        "dtype": dtype,
-        "texts": len(texts),
-        "digest": digest,
-    }
-    group = _opened(Path(out), recipe, len(texts), layers, T, d, dtype)
-    single = len(layers) == 1
-    starts = range(0, len(texts), BLOCK_ROWS)
-    done = _stored_blocks(Path(out), group)
-    with Progress(len(texts), "encoding texts", show=progress) as bar:
-        for block, start in enumerate(starts):
-            rows = slice(start, min(start + BLOCK_ROWS, len(texts)))
-            if not done[block]:
-                states = embedded_rows(encoder, words[rows], layers, T, batch_size).astype(dtype)
-                group["X"][rows] = states[:, 0] if single else states
-                group["mask"][rows] = observed(words[rows], T)
-                group["tokens"][rows] = np.array([json.dumps(one.strings) for one in words[rows]], dtype=object)
-                group["done"][block] = True
-            bar.advance(rows.stop - start)
-    return EncodedTexts(
-        group["X"],
-        np.asarray(group["mask"][:]),
-        [one.strings for one in words],
-        layers,
-        encoder.name,
-        notes_on(texts, words, max_tokens),
-        sum(one.truncated for one in words),
-    )
-
-
-def _opened(out: Path, recipe: dict[str, Any], n: int, layers: LayerNames, T: int, d: int, dtype: str) -> Any:
-    """The group at `out`: new, or one that was begun with the same texts and settings."""
-    zarr = require("zarr", "sweeps")
-    if os.path.lexists(out):
-        try:
-            group = zarr.open_group(str(out), mode="r+")
-            recorded = dict(group.attrs.get("spikepool_texts", {}))
-        except Exception as err:  # Zarr's errors differ between versions
-            raise DataSourceError(
-                f"{out.name} exists and is not a store of texts", remedy="Choose another name"
-            ) from err
-        if recorded != recipe or "done" not in group:
-            changed = [key for key in recipe if recorded.get(key) != recipe[key]]
-            if changed == ["encoder_sha256"]:
-                raise InvalidInputError(
-                    f"{out.name} was begun with another encoder: its SHA-256 was {recorded.get(changed[0])}, now it is "
-                    f"{recipe[changed[0]]}",
-                    remedy="Choose another name, or pass the encoder that began it",
-                )
-            raise InvalidInputError(
-                f"{out.name} exists and holds something else (differs in {', '.join(changed) or 'its arrays'})",
-                remedy="Choose another name, or delete it",
-            )
-        return group
-    shape = (n, T, d) if len(layers) == 1 else (n, len(layers), T, d)
-    block = min(BLOCK_ROWS, n)
-    with replacing_folder(out) as draft:
-        group = zarr.create_group(str(draft), overwrite=True)
-        kept = {"config": {"write_empty_chunks": True}}
-        group.create_array("X", shape=shape, chunks=(block, *shape[1:]), dtype=dtype, **kept)
-        group.create_array("mask", shape=(n, T), chunks=(block, T), dtype="bool", **kept)
-        group.create_array("tokens", shape=(n,), chunks=(block,), dtype=str, **kept)
-        group.create_array("done", shape=(-(-n // BLOCK_ROWS),), chunks=(1,), dtype="bool")
-        group.attrs["spikepool_texts"] = recipe
-    return zarr.open_group(str(out), mode="r+")
-
-
-def _stored_blocks(out: Path, group: Any) -> NDArray[np.bool_]:
-    """Blocks that are marked as done and have every chunk on the disk; Zarr reads one that is not there as zeros."""
-    done = np.asarray(group["done"][:], dtype=bool)
-    for name in ("X", "mask", "tokens"):
-        array = group[name]
-        for block in np.flatnonzero(done):
-            key = array.metadata.encode_chunk_key((int(block), *(0,) * (array.ndim - 1)))
-            done[block] &= (out / name / key).is_file()
-    return done
-
-
-def open_encoded(path: str | Path) -> EncodedTexts:
-    """A finished store of :func:`spikepool.encode`."""
-    zarr = require("zarr", "sweeps")
-    try:
-        group = zarr.open_group(str(path), mode="r")
-        recipe = dict(group.attrs["spikepool_texts"])
-        done = _stored_blocks(Path(path), group)
-    except Exception as err:
-        raise DataSourceError(
-            f"{path} is not a store of encoded texts", remedy="Write one with spikepool encode"
-        ) from err
-    if not done.all():
-        raise DataSourceError(
-            f"{path} is not complete: {int((~done).sum()):,} of {len(done):,} blocks of rows are missing",
-            remedy="Run the same spikepool encode again to finish it",
-        )
-    tokens = [json.loads(row) for row in group["tokens"][:].tolist()]
-    return EncodedTexts(group["X"], np.asarray(group["mask"][:]), tokens, tuple(recipe["layers"]), recipe["encoder"])
-
+from spikepool.texts.encoders import chosen_layers, find_encoder
 
 # Texts of one batch of the encoder.
 BATCH = 32
@@ -177,7 +38,6 @@ def encode(
     *,
     batch_size: int = BATCH,
     dtype: str = "float32",
-    out: str | Path | None = None,
     progress: bool | None = None,
 ) -> EncodedTexts:
     """Token embeddings of texts, with mask and token strings.
@@ -198,9 +58,6 @@ def encode(
         Texts that the encoder sees at once.
     dtype : {"float32", "float16"}
         Of the embeddings.
-    out : path, optional
-        Zarr store to write instead of memory. A run that was killed goes on where it was; at most one block of rows is
-        computed again, and the result is the same.
     progress : bool, optional
         Show a progress bar; by default on a terminal, when the work is long.
 
@@ -212,15 +69,9 @@ def encode(
     max_tokens, batch_size = check.size(max_tokens, "max_tokens", minimum=2), check.size(batch_size, "batch_size")
     kind = check.choice(dtype, "dtype", ("float32", "float16"))
     if callable(encoder) and not hasattr(encoder, "embed"):
-        if out is not None:
-            raise InvalidInputError(
-                "a function as encoder cannot be resumed", out, "Drop out, or pass an encoder object"
-            )
         return _encode_with(encoder, values, max_tokens, kind, progress)
     model = find_encoder(encoder)
     wanted = chosen_layers(model, layers)
-    if out is not None:
-        return encode_into(out, values, model, wanted, max_tokens, batch_size, kind, progress)
     words = tokenised(model, values, max_tokens)
     T = max(len(one.ids) for one in words)
     X: States | None = None
@@ -231,7 +82,7 @@ def encode(
                 require_memory(
                     int(np.prod(shape)) * np.dtype(kind).itemsize,
                     f"embeddings of shape {shape}",
-                    "Pass out= to write them to a Zarr store, fewer layers, or dtype='float16'",
+                    "Pass fewer layers or texts, or dtype='float16'",
                 )
                 X = np.zeros(shape, dtype=kind)
             X[rows, :, : states.shape[2]] = states

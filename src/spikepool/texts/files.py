@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.formats import recognise
-from spikepool.data.in_memory import as_values, is_path
-from spikepool.data.locations import locate
+from spikepool.data.labels import as_values
 from spikepool.data.names import USUAL_NAMES
-from spikepool.data.opening import open_blocks
+from spikepool.data.paths import is_path
+from spikepool.data.reading import read_array, read_column_names
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 
 _MISSING_WORDS = frozenset({"", "nan", "none", "null", "na", "n/a"})
@@ -50,9 +49,7 @@ def column_names(source: Any) -> list[str]:
         return [str(name) for name in source.columns]
     if not is_path(source):
         return []
-    location = locate(source, None)
-    form = recognise(location, "texts")
-    return [] if form.columns is None else form.columns(location)
+    return read_column_names(source)
 
 
 def holds_texts(source: Any) -> bool:
@@ -117,7 +114,7 @@ def _usual(names: list[str], role: str) -> str | None:
 def _column(source: Any, name: str, role: str) -> list[Any]:
     if hasattr(source, "columns"):
         return list(source[name].tolist())
-    values = open_blocks(source, name=role, column=name, role=role).whole()
+    values = read_array(source, column=name, role=role)
     if values.ndim != 1:
         raise ShapeError(f"column {name!r} must hold one value per row", values.shape, "Name another column")
     return list(values.tolist())

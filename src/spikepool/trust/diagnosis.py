@@ -151,7 +151,7 @@ def diagnose(
         if kappa is None:
             raise InvalidInputError("alpha needs the weights as well", alpha, "Pass weights=w")
     rng = check.generator(random_state)
-    rows, group = open_rows(C, groups, rng, description)
+    rows, group = open_rows(C, groups, description)
     n, d = rows.n, rows.d
     if population_size is not None:
         population_size = check.size(population_size, "population_size")

@@ -28,10 +28,8 @@ from spikepool.kit.arrays import FloatArray, IntArray
 
 # Smaller side of the rows beyond which one eigendecomposition takes about a second.
 LARGE_SIDE = 1500
-# Bytes of rows that are worked on at a time. Rows of more bytes, as float64, than the second are streamed: splits and
-# resamples of them would be copied many times over.
+# Bytes of rows that are worked on at a time.
 BLOCK_BYTES = 32 * 2**20
-STREAMED_BYTES = 192 * 2**20
 
 
 @dataclass(frozen=True)

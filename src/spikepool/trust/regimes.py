@@ -22,7 +22,7 @@ from scipy.stats import chi2, norm
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import SIGNIFICANCE
-from spikepool.trust.draws import FULL, STREAMED_BYTES
+from spikepool.trust.draws import FULL
 from spikepool.trust.isotropic import BulkFit, fit_bulk, fit_word
 from spikepool.trust.sample import COMPONENTS, Rows
 
@@ -159,12 +159,14 @@ _EXPONENTS = tuple(np.arange(0.125, 2.01, 0.125))
 # multiple of sqrt(2/d)): the first scatter as the squared norms of the frequent tokens' embeddings do.
 _MEAN_DEPARTURE = (0.03, 0.3)
 _TOP_DEPARTURE = (0.05, 3.0)
+# Bytes of an embedding table from which drawing it takes long.
+LARGEST_TABLE = 192 * 2**20
 
 
 def explaining_usage(values: FloatArray, n: int, V: int, weights: FloatArray, rng: np.random.Generator) -> float | None:
     """Zipf's exponent that explains eigenvalues (d,) of n rows, or None."""
     d = len(values)
-    if 8 * V * d > STREAMED_BYTES:  # a table that would take long to draw
+    if 8 * V * d > LARGEST_TABLE:
         return None
     compared = slice(0, max(COMPONENTS, min(n - 1, d) // 2))
     observed = np.log(np.maximum(values[compared], np.finfo(float).tiny))

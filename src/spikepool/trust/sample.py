@@ -146,7 +146,7 @@ LARGEST_FEATURE = 1e70
 
 
 class Rows(Protocol):
-    """Rows with their spectrum, in memory or streamed; see :class:`spikepool.trust.memory_rows.MemoryRows`."""
+    """Rows with their spectrum, see :class:`spikepool.trust.memory_rows.MemoryRows`."""
 
     n: int
     d: int

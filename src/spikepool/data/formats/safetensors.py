@@ -4,8 +4,7 @@ Layout: 8 bytes (little-endian length n of the header), n bytes of JSON mapping 
 byte range, then the bytes. The package `safetensors` (0.8) refuses every damaged file of our tests, but its NumPy side
 cannot read bfloat16 (``TypeError: data type 'bfloat16' not understood``), the commonest type of real checkpoints, and
 says of a file what is wrong without the tensor's name. Here the tensor is memory-mapped: only the rows in use are read.
-
-Floating-point types that NumPy does not have, as float32: bfloat16 and the 8-bit floats of checkpoints.
+Types that NumPy does not have (bfloat16 and the 8-bit floats of checkpoints) are converted to float32 in memory.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.data.blocks import ArrayBlocks, BlockSource
-from spikepool.data.formats import PICKLE_REMEDY, Format, Probe, Request, TensorEntry, register
-from spikepool.data.formats.npy import require_rows
-from spikepool.data.locations import Location
+from spikepool.data.formats import PICKLE_REMEDY, Named, Request, TensorEntry
 from spikepool.data.names import choose_name, choose_tensor
+from spikepool.data.paths import require_whole
 from spikepool.errors import TableFormatError, UnsafeFormatError
 from spikepool.kit.files import read_file, regular_file
 
@@ -80,9 +77,9 @@ BITS |= {"C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 MODELS = ("model.safetensors", "model.safetensors.index.json")
 
 
-def _open(location: Location, request: Request) -> BlockSource:
-    """One tensor, memory-mapped: of a file, of a sharded model, or of the model in a folder."""
-    file = _file(location)
+def read_safetensors(path: Path, request: Request) -> Named:
+    """One tensor: of a file, of a sharded model, or of the model in a folder."""
+    file = _file(path)
     if file.name.endswith(".index.json"):
         name, shard = shard_of_table(file, request.column)
         if not (file.parent / shard).is_file():
@@ -91,7 +88,7 @@ def _open(location: Location, request: Request) -> BlockSource:
     return _tensor(file, request.column, request.role)
 
 
-def _tensor(file: Path, tensor: str | None, role: str) -> BlockSource:
+def _tensor(file: Path, tensor: str | None, role: str) -> Named:
     header, start, size = _header(file)
     shapes = {name: _checked_entry(name, entry, start, size) for name, entry in header.items()}
     usable = {name: shapes[name] for name in shapes if header[name]["dtype"] in REAL | WHOLE}
@@ -105,15 +102,20 @@ def _tensor(file: Path, tensor: str | None, role: str) -> BlockSource:
     else:
         name = choose_name(list(usable), tensor, role, file.name, "tensor")
     shape = shapes[name] or (1,)  # a scalar is a vector of one number
-    require_rows(shape, f"tensor {name!r}")
+    if 0 in shape:
+        raise TableFormatError(f"tensor {name!r} holds no rows", shape, "Choose another tensor")
     kind, begin = header[name]["dtype"], start + header[name]["data_offsets"][0]
     array = np.memmap(file, dtype=(REAL | WHOLE)[kind], mode="r", offset=begin, shape=shape)
-    return ArrayBlocks(array, name, decode=decoder(kind))
+    decode = decoder(kind)
+    if decode is None:
+        return name, array
+    require_whole(4 * math.prod(shape), file)
+    return name, decode(array)
 
 
-def _tensors(location: Location) -> list[TensorEntry]:
+def safetensors_tensors(path: Path) -> list[TensorEntry]:
     """Every tensor of a file or of a sharded model; those of shards that are not there, with that problem."""
-    file = _file(location)
+    file = _file(path)
     if not file.name.endswith(".index.json"):
         return _listed(file)
     weights = _weight_map(file)
@@ -139,40 +141,25 @@ def _listed(file: Path) -> list[TensorEntry]:
     ]
 
 
-def _file(location: Location) -> Path:
+def _file(path: Path) -> Path:
     """The file itself, or the model in a folder."""
-    path = location.local
-    if path is None:
-        raise TableFormatError("safetensors are read from this machine", location.url, "Download the file first")
     if not path.is_dir():
         return path
     for name in MODELS:
         if (path / name).is_file():
             return path / name
     candidates = sorted(path.glob("*.safetensors"))
-    if len(candidates) != 1:
-        raise TableFormatError(
-            "the folder does not hold one safetensors model", [p.name for p in candidates], "Pass the file itself"
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates and any(p.suffix in (".bin", ".pt", ".pth", ".ckpt") for p in path.iterdir()):
+        raise UnsafeFormatError(
+            "the folder holds only pickled weights, which run code when loaded", path.name, PICKLE_REMEDY
         )
-    return candidates[0]
-
-
-def _recognise(probe: Probe) -> bool:
-    if probe.folder:
-        path = probe.location.local
-        if path is None:
-            return False
-        if any((path / name).is_file() for name in MODELS) or next(path.glob("*.safetensors"), None):
-            return True
-        if any(p.suffix in (".bin", ".pt", ".pth", ".ckpt") for p in path.iterdir()):
-            raise UnsafeFormatError(
-                "the folder holds only pickled weights, which run code when loaded", path.name, PICKLE_REMEDY
-            )
-        return False
-    # the format has no magic number: 8 bytes of header length, then JSON
-    if probe.location.name.endswith(".index.json") or probe.suffix == ".safetensors":
-        return True
-    return probe.head[8:9] == b"{" and int.from_bytes(probe.head[:8], "little") < 2**40
+    raise TableFormatError(
+        f"the folder {path} is neither a Zarr array nor holds one safetensors model",
+        [p.name for p in candidates],
+        "Pass the file itself",
+    )
 
 
 def shard_of_table(file: Path, tensor: str | None) -> tuple[str, str]:
@@ -279,10 +266,3 @@ def _checked_entry(name: str, entry: Any, start: int, size: int) -> tuple[int, .
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**48
-
-
-register(
-    Format(
-        "safetensors", (".safetensors",), ("tokens", "features", "table", "labels"), _recognise, _open, _tensors, rank=1
-    )
-)
