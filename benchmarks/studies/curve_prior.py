@@ -27,7 +27,8 @@ from scipy.optimize import least_squares
 from scipy.special import logsumexp, ndtr, ndtri
 
 from spikepool.forecasting import damped_slope as curve_process
-from spikepool.forecasting.damped_slope import FAMILIES, learner_family, point_errors
+from spikepool.forecasting.learner_families import FAMILIES, learner_family
+from spikepool.forecasting.measured_curve import point_errors
 from spikepool.forecasting.score_scale import ScoreScale
 
 KINDS = {

@@ -11,7 +11,7 @@ is for reporting. The truth at n rows is the accuracy (or R²) of ridge with a p
 new rows, averaged over training sets; it is kept beside the records and used again.
 
 Kinds of texts need a folder with banking77.csv.gz, trec.csv.gz and others (columns text and label), which are read and
-not copied. A quarter of their rows is tested on, pilots and training sets are drawn from the others.
+not copied. Their truth is that of random training sets, tested on the other rows.
 """
 
 from __future__ import annotations
@@ -247,21 +247,20 @@ def patients(n: int, rng: np.random.Generator) -> Pair:
     count = int(g.max()) + 1
     y = rng.integers(0, 2, count)
     own = rng.standard_normal((count, 60))
-    own[:, 0] += 0.8 * (y - 0.5)
+    own[:, 0] += 2.0 * (y - 0.5)
     order = rng.permutation(n)
     return (own[g] + rng.standard_normal((n, 60)))[order], y[g][order]
 
 
-def given(x: np.ndarray, y: np.ndarray) -> tuple[Sampler, Pair]:
-    """Draws without replacement from three quarters of the rows of a data set, and the others."""
-    order = np.random.default_rng(2027).permutation(len(y))
-    tested, drawn = np.split(order, [len(y) // 4])
+def given(x: np.ndarray, y: np.ndarray) -> Sampler:
+    """Draws without replacement from the rows of a data set."""
 
     def draw(n: int, rng: np.random.Generator) -> Pair:
-        rows = rng.choice(drawn, n, replace=False)
+        rows = rng.choice(len(y), n, replace=False)
         return x[rows], y[rows]
 
-    return draw, (x[tested], y[tested])
+    draw.rows = len(y)
+    return draw
 
 
 def digits_standardised() -> Pair:
@@ -385,35 +384,34 @@ def true_score(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, y_new: np.ndarra
     return float((fit.predict(x_new).argmax(axis=1) == y_new).mean())
 
 
-def truth_of(name: str, kind: tuple[Sampler, int, bool], tested: Pair | None, known: dict) -> list[float]:
+def truth_of(name: str, kind: tuple[Sampler, int, bool], known: dict) -> list[float]:
     """Scores at 1, 2, 4 and 8 times the pilot."""
     if name not in known:
         sample, pilot, numbers = kind
         rng = np.random.default_rng(zlib.crc32(name.encode()))
-        x_new, y_new = tested if tested is not None else sample(TESTED_NUMBERS if numbers else TESTED, rng)
-        if name in MODELS:
-            model, scoring = MODELS[name]
+        tested = None if name in GIVEN else sample(TESTED_NUMBERS if numbers else TESTED, rng)
 
-            def score(x: np.ndarray, y: np.ndarray) -> float:
-                return get_scorer(scoring)(clone(model).fit(x, y), x_new, y_new)
-        else:
+        def score(n: int) -> float:
+            if tested is None:  # draws are in random order
+                x, y = sample(min(n + TESTED, sample.rows), rng)
+                new, rows = (x[n:], y[n:]), (x[:n], y[:n])
+            else:
+                new, rows = tested, sample(n, rng)
+            if name in MODELS:
+                model, scoring = MODELS[name]
+                return float(get_scorer(scoring)(clone(model).fit(*rows), *new))
+            return true_score(*rows, *new, numbers)
 
-            def score(x: np.ndarray, y: np.ndarray) -> float:
-                return true_score(x, y, x_new, y_new, numbers)
-
-        known[name] = [
-            float(np.mean([score(*sample(pilot * m, rng)) for _ in range(TRUTH_DRAWS)])) for m in (1, *MULTIPLES)
-        ]
+        known[name] = [float(np.mean([score(pilot * m) for _ in range(TRUTH_DRAWS)])) for m in (1, *MULTIPLES)]
     return known[name]
 
 
-def load_kind(name: str, data: Path | None, features: Path) -> tuple[tuple[Sampler, int, bool], Pair | None]:
-    """Sampler, pilot's rows and task of a kind, and the rows that are tested on where these are given."""
+def load_kind(name: str, data: Path | None, features: Path) -> tuple[Sampler, int, bool]:
+    """Sampler, pilot's rows, and whether it is a regression."""
     if name in KINDS:
-        return KINDS[name], None
+        return KINDS[name]
     load, pilot = GIVEN[name]
-    sample, tested = given(*load(data or Path("data"), features))
-    return (sample, pilot, False), tested
+    return given(*load(data or Path("data"), features)), pilot, False
 
 
 def measure(draws: int, half: str, out: Path, only: str, seeds: int, data: Path | None, features: Path) -> None:
@@ -424,9 +422,9 @@ def measure(draws: int, half: str, out: Path, only: str, seeds: int, data: Path 
         missing = [seed for seed in range(seeds, seeds + draws) if (name, seed) not in done]
         if half not in (half_of(name), "both") or only not in name or not missing:
             continue
-        kind, tested = load_kind(name, data, features)
+        kind = load_kind(name, data, features)
         sample, pilot, numbers = kind
-        truth = truth_of(name, kind, tested, known)
+        truth = truth_of(name, kind, known)
         truths.write_text(json.dumps(known))
         for seed in missing:
             x, y = sample(pilot, np.random.default_rng([zlib.crc32(name.encode()), seed]))

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 import spikepool as sp
 from spikepool.forecasting import damped_slope as cp
-from spikepool.forecasting.damped_slope import point_errors
+from spikepool.forecasting.measured_curve import point_errors
 from spikepool.forecasting.pilot_input import ForecastWarning
 from spikepool.forecasting.score_scale import EDGE, ScoreScale, score_scale, scorer_bounds
 

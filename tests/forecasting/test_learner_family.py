@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 import spikepool as sp
 from spikepool.forecasting import damped_slope as cp
-from spikepool.forecasting.damped_slope import FAMILIES, learner_family
+from spikepool.forecasting.learner_families import FAMILIES, learner_family
 
 
 class Tuned(LogisticRegression):

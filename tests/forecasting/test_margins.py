@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from spikepool.forecasting.curve import ManyClassLink, fit_curve, fit_link, winning_probability
-from spikepool.forecasting.leave_out import likely_right, margins
+from spikepool.forecasting.curve import fit_curve
+from spikepool.forecasting.link import ManyClassLink, fit_links, winning_probability
+from spikepool.forecasting.margins import likely_right, margins
 from spikepool.forecasting.pilot import explained, measure_pilot
 
 
@@ -53,7 +54,8 @@ def test_link_of_gaussian_classes_ends_at_the_theory():
     Y = np.where(labels[:, None] == np.arange(5), 1.0, -1.0)
     assert not measure_pilot(X, Y, labels, np.arange(300), rng).gaussian
     limit = 0.9
-    link, flat = (fit_link(replace(pilot, gaussian=g), np.ones(pilot.rows), limit) for g in (True, False))
+    assert pilot.gaussian == pytest.approx(1.0, abs=0.05)  # classes are equally frequent
+    (_, link), (_, flat) = (fit_links(replace(pilot, gaussian=g), np.ones(pilot.rows), limit)[-1] for g in (1.0, 0.0))
     assert isinstance(link, ManyClassLink)
     assert isinstance(flat, ManyClassLink)
     assert link(np.array(limit)) == pytest.approx(winning_probability(np.sqrt(5 * limit / (1 - limit)), 5), abs=1e-6)
@@ -75,13 +77,13 @@ def test_few_rows_of_a_class_and_wrong_labels_bend_the_link(classes, rows, noise
         X = centres[labels] + rng.standard_normal((rows, 80))
         labels = np.where(rng.random(rows) < noise, rng.permutation(labels), labels)
         Y = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0)
-        slopes.append(fit_curve(measure_pilot(X, Y, labels, np.arange(rows), rng), rng).draws[0].link.slope)
+        slopes.append(fit_curve(measure_pilot(X, Y, labels, np.arange(rows), rng), rng).draws[0].links[-1][1].slope)
     assert np.mean(slopes) < 0.9 if noise else np.mean(slopes) > 1.1, slopes
 
 
 def test_link_counts_classes_by_their_weight():
     rng = np.random.default_rng(5)
-    link = fit_link(pilot_of(rng, shares=(0.6, 0.1, 0.1, 0.1, 0.1)), np.ones(300), 0.9)
+    _, link = fit_links(pilot_of(rng, shares=(0.6, 0.1, 0.1, 0.1, 0.1)), np.ones(300), 0.9)[0]
     assert isinstance(link, ManyClassLink)
     assert link.classes == 2  # 1/(.36 + .04) = 2.5; five equal ones would be five
     assert link.largest_share > 0.5
@@ -90,11 +92,10 @@ def test_link_counts_classes_by_their_weight():
 def test_curve_keeps_most_of_the_level_that_the_pilot_shows():
     pilot = pilot_of(np.random.default_rng(6))
     curve = fit_curve(pilot, np.random.default_rng(0))
-    draw = curve.draws[0]
-    assert draw.link is not None
-    alone = ndtri(draw.link(1 - curve.mse([pilot.rows])[:, 0]))[0]
+    _, link, shift = curve.draws[0].links[-1]
+    alone = ndtri(link(1 - curve.mse([pilot.rows])[:, 0]))[0]
     measured = ndtri(pilot.sizes[0].chosen_likely.mean())
-    assert draw.shift == pytest.approx(measured - alone, abs=1e-9)
+    assert shift == pytest.approx(measured - alone, abs=1e-9)
     centre = curve.transformed([pilot.rows])[0, 0]
     assert min(alone, measured) - 0.02 < centre < max(alone, measured) + 0.02
     assert curve.limit == pytest.approx(curve.to_score(curve.transformed([10**9]))[0, 0], abs=0.005)

@@ -7,10 +7,13 @@ import pytest
 from scipy.special import ndtr
 from sklearn.linear_model import Ridge, RidgeCV
 
-from spikepool.forecasting.curve import fit_power_law, gaussian_accuracy, margin_of, winning_probability
+from spikepool.forecasting.curve import fit_power_law
+from spikepool.forecasting.equivalents import equivalents
 from spikepool.forecasting.leave_out import chosen_penalty, decompose, held_out_predictor, leave_group_out
+from spikepool.forecasting.link import gaussian_accuracy, margin_of, winning_probability
 from spikepool.forecasting.pilot import LOG_PENALTIES, explained, measure_pilot
-from spikepool.forecasting.spectrum import PopulationSpectrum, design_pilot, equivalents, fit_spectrum, fit_target_power
+from spikepool.forecasting.spectrum import PopulationSpectrum, fit_spectrum
+from spikepool.forecasting.target_power import design_pilot, fit_target_power
 
 
 def coloured(rng, n, d, decay=1.0):

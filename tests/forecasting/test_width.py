@@ -5,15 +5,9 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from spikepool.forecasting.curve import RISE_VARIANCE, band_variance
-from spikepool.forecasting.leave_out import (
-    chosen_penalty,
-    decompose,
-    heavy_tails,
-    leave_group_out,
-    level_variance,
-    likely_right,
-    margins,
-)
+from spikepool.forecasting.leave_out import chosen_penalty, decompose, leave_group_out
+from spikepool.forecasting.level import heavy_tails, level_variance
+from spikepool.forecasting.margins import likely_right, margins
 from spikepool.forecasting.pilot import LOG_PENALTIES, measure_pilot
 
 

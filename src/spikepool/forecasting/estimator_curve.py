@@ -1,21 +1,20 @@
 """The learning curve of any scikit-learn estimator: cross-validated at sizes below the pilot, then continued.
 
-Scores of seven sizes from a tenth to four fifths of the pilot are points of
-a curve for :mod:`spikepool.forecasting.damped_slope`. The curve of ridge on the same rows guides those of estimators
-with coefficients, which learn alike; trees and neighbours do not (``benchmarks/studies/forecast_estimators.py``).
-
-Scores of any estimator at sizes below the pilot, every row tested once at every size, with their covariance.
-
-Rows in random order, classes in proportion and groups together, are cut into five blocks. For each block and each size
-s the estimator is fitted to the s rows that follow the block, the first rows following the last, and predicts the
-block. The score at s is that of the predictions of all n rows together: the macro-F1 of a block of forty rows is not
-that of many. All sizes are tested on the same rows, and their errors are alike:
+Rows in random order, classes in proportion and groups together, are cut into five blocks. For each block and each of
+seven sizes s, from a tenth to four fifths of the pilot, the estimator is fitted to the s rows that follow the block,
+the first rows following the last, and predicts the block. The score at s is that of the predictions of all n rows
+together: the macro-F1 of a block of forty rows is not that of many. All sizes are tested on the same rows, and their
+errors are alike:
 
     cov(s, t) = V [exp(−c |log2 s − log2 t|) + rho (1 + delta_st (n sum_i w_is² − 1))].
 
 V and c come from the delete-a-part jackknife over tested rows, averaged over sizes. The second part is from the rows as
 training rows: an estimator that is smooth in them varies as a mean over them, with w_is the weight of row i in the
 training sets of size s, sum_i w_is = 1. Errors that are common to all sizes leave the slope as it is.
+
+The points are continued by :mod:`spikepool.forecasting.damped_slope`. The curve of ridge on the same rows guides those
+of estimators with coefficients, which learn alike; trees and neighbours do not
+(``benchmarks/studies/forecast_estimators.py``).
 """
 
 from __future__ import annotations
@@ -34,8 +33,9 @@ from sklearn.utils import get_tags
 from spikepool.data.folds import fold_blocks
 from spikepool.errors import InvalidInputError, SizeError
 from spikepool.forecasting.curve import fit_curve
-from spikepool.forecasting.damped_slope import CLEAR, FEWEST_SIZES, ProcessCurve, learner_family, learner_name
-from spikepool.forecasting.leave_out import REWEIGHTINGS
+from spikepool.forecasting.learner_families import learner_family, learner_name
+from spikepool.forecasting.level import REWEIGHTINGS
+from spikepool.forecasting.measured_curve import CLEAR, FEWEST_SIZES, ProcessCurve
 from spikepool.forecasting.pilot import FEWEST_TRAINED, FRACTIONS, measure_pilot
 from spikepool.forecasting.pilot_input import FOLDS, PilotInput
 from spikepool.forecasting.result import CurveFit, Forecast, asked_sizes, curve_fields

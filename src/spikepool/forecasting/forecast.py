@@ -12,8 +12,8 @@ from scipy.special import ndtri
 from spikepool.data.description import Description
 from spikepool.errors import ShapeError
 from spikepool.forecasting.curve import LearningCurve, fit_curve
-from spikepool.forecasting.damped_slope import CLEAR
-from spikepool.forecasting.leave_out import REWEIGHTINGS
+from spikepool.forecasting.level import REWEIGHTINGS
+from spikepool.forecasting.measured_curve import CLEAR
 from spikepool.forecasting.pilot import FRACTIONS, Pilot, explained, measure_pilot, weighted_mean
 from spikepool.forecasting.pilot_input import (
     MOST_ROWS,

@@ -13,16 +13,9 @@ import numpy as np
 
 from spikepool.data.description import norm_scatter
 from spikepool.data.folds import split_groups
-from spikepool.forecasting.leave_out import (
-    chosen_penalty,
-    decompose,
-    heavy_tails,
-    held_out_predictor,
-    leave_group_out,
-    level_variance,
-    likely_right,
-    margins,
-)
+from spikepool.forecasting.leave_out import chosen_penalty, decompose, held_out_predictor, leave_group_out
+from spikepool.forecasting.level import heavy_tails, level_variance
+from spikepool.forecasting.margins import likely_right, margins
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
 
@@ -39,7 +32,8 @@ FEWEST_TRAINED = 12
 _DRAWS = 6
 # Sizes at which less of the variance is explained say nothing about the link to accuracy or the limit.
 LEAST_R2 = 0.01
-# Rows look Gaussian within classes when their squared norms there vary as a Gaussian's within this factor.
+# Rows look Gaussian within classes when the variance of their squared norms there, and the fourth moments of their
+# columns, are those of a Gaussian within this factor.
 GAUSSIAN_RATIO = 1.5
 
 
@@ -89,8 +83,9 @@ class Pilot:
         Of X'X.
     sizes : tuple of PilotSize
         The pilot itself (leave-one-out) first, then smaller ones.
-    gaussian : bool
-        Whether rows look Gaussian, of one shape, within the classes.
+    gaussian : float
+        Weight of the link of Gaussian classes: 0 where rows do not look Gaussian, of one shape, within the classes,
+        else the effective number of classes over their number.
     level_variance : float
         Variance over pilots of the probit of the leave-one-out accuracy, or of ln(MSE/var(y)).
     """
@@ -103,7 +98,7 @@ class Pilot:
     penalties: FloatArray
     eigenvalues: FloatArray
     sizes: tuple[PilotSize, ...]
-    gaussian: bool = False
+    gaussian: float = 0.0
     level_variance: float = 0.0
 
     @property
@@ -183,13 +178,20 @@ def measure_pilot(
         if progress is not None:
             progress.advance()
     shares = None if labels is None else np.bincount(labels) / n
-    gaussian = labels is not None and _looks_gaussian(centred, labels)
+    gaussian = 0.0
+    if shares is not None and labels is not None and _looks_gaussian(centred, labels):
+        # sum pi² without the bias of n rows: equal classes have the weight one
+        gaussian = min((n - 1) / max(n * float(shares @ shares) - 1, 1e-300) / len(shares), 1.0)
     variance = tails * level_variance(X, Y, labels, groups, penalties, rng)
     return Pilot(n, d, shares, energy, row_norm, penalties[kept], parts.squared, tuple(sizes), gaussian, variance)
 
 
 def _looks_gaussian(centred: FloatArray, labels: IntArray) -> bool:
-    """Whether squared norms about the class means vary as those of Gaussian rows of one shape, ``2 tr(S²)/tr(S)²``."""
+    """Whether rows about their class means look Gaussian, of one shape.
+
+    Their squared norms vary as ``2 tr(S²)/tr(S)²``, and the fourth moments of the columns are three times their squared
+    variances: norms of tf-idf rows, whose length is one, may vary as those of Gaussian rows do.
+    """
     sizes = np.bincount(labels)
     means = np.zeros((len(sizes), centred.shape[1]))
     np.add.at(means, labels, centred)
@@ -204,7 +206,10 @@ def _looks_gaussian(centred: FloatArray, labels: IntArray) -> bool:
     expected = norm_scatter(float(norms.sum()), float((gram**2).sum()), freedom)
     if not expected > 0 or not norms.mean() > 0:
         return False
-    return bool(1 / GAUSSIAN_RATIO < norms.var() / norms.mean() ** 2 / expected < GAUSSIAN_RATIO)
+    square = np.maximum((rest**2).mean(axis=0), np.finfo(float).tiny)
+    fourth = float(((rest**4).mean(axis=0) / square).sum() / square.sum()) / 3  # each column by its variance
+    ratios = (float(norms.var() / norms.mean() ** 2 / expected), fourth)
+    return all(1 / GAUSSIAN_RATIO < ratio < GAUSSIAN_RATIO for ratio in ratios)
 
 
 def _measure_fraction(

@@ -1,7 +1,4 @@
-"""What a forecast says: numbers with intervals, rows for a target, and how well the measured points were met.
-
-The answer of any fitted curve at the sizes and for the target asked for.
-"""
+"""What a forecast says: scores with intervals, rows for a target, and how well the measured points were met."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spikepool.errors import ShapeError
-from spikepool.forecasting.score_scale import ASKED, FURTHEST, MULTIPLES, crossing
+from spikepool.forecasting.sizes import ASKED, FURTHEST, MULTIPLES, crossing
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.showing import Result, html_table, html_text, plain, text_table
