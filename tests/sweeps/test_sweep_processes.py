@@ -18,7 +18,7 @@ import xarray as xr
 from sweep_problem import problem
 
 import spikepool as sp
-from spikepool.sweeps import open_results, run
+from spikepool.sweeps import open_sweep, run
 
 DRIVER = Path(__file__).with_name("sweep_problem.py")
 PATIENCE = 120  # seconds before a wait is given up
@@ -96,7 +96,7 @@ def test_two_drivers_on_one_store(tmp_path, reference):
         run(problem(), store=store, workers=0)
     first.send_signal(signal.SIGCONT)
     assert finish(first) == (0, "")
-    xr.testing.assert_identical(open_results(store), reference)
+    xr.testing.assert_identical(open_sweep(store), reference)
 
 
 # -- workers -----------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_a_killed_worker_is_replaced(tmp_path, reference):
     assert listening == {"127.0.0.1"}  # nothing can be reached from another machine
     code, said = finish(driver)
     assert code == 0, said
-    xr.testing.assert_identical(open_results(store), reference)
+    xr.testing.assert_identical(open_sweep(store), reference)
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_a_cell_that_kills_its_workers_is_given_up_and_the_rest_goes_on(referenc
         def setup(self, worker):
             import os
 
-            from spikepool.sweeps import cell as module
+            from spikepool.sweeps import cells as module
 
             compute = module.compute
             module.compute = lambda spec, cell: (
@@ -221,7 +221,7 @@ def test_a_real_dask_cluster_gives_the_same_dataset(tmp_path, reference, dask_cl
     processes[2].kill()
     code, said = finish(driver)
     assert code == 0, said
-    xr.testing.assert_identical(open_results(store), reference)
+    xr.testing.assert_identical(open_sweep(store), reference)
 
     # and with the scheduler itself killed: an error, not a hang, and nothing is lost
     store = tmp_path / "c.zarr"
@@ -299,11 +299,11 @@ def test_a_read_only_disk(tmp_path, reference):
         with pytest.raises(sp.StoreWriteError, match="Read-only file system"):
             run(problem(), store=store, workers=0)
         with pytest.raises(sp.SweepError, match="81 of 82 cells"):
-            open_results(store)
+            open_sweep(store)
         subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
         run(problem(), store=store, workers=0)
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        xr.testing.assert_identical(open_results(store), reference)
+        xr.testing.assert_identical(open_sweep(store), reference)
 
 
 @pytest.mark.slow

@@ -17,9 +17,9 @@ import xarray as xr
 from sweep_problem import WEIGHTS, problem, small_model
 
 import spikepool as sp
-from spikepool.sweeps import SweepSpec, open_results, run
-from spikepool.sweeps.lease import locked
-from spikepool.sweeps.schema import variables
+from spikepool.sweeps import SweepSpec, open_sweep, run
+from spikepool.sweeps.cells import variables
+from spikepool.sweeps.lock import locked
 from spikepool.sweeps.store import Store
 
 
@@ -118,7 +118,7 @@ def test_a_store_with_much_damage_is_computed_again_to_the_same_bits(finished, t
             damage(store / name)
         with pytest.warns(UserWarning, match="damaged"):
             xr.testing.assert_identical(run(spec, store=store, workers=0), dataset)
-        xr.testing.assert_identical(open_results(store), dataset)
+        xr.testing.assert_identical(open_sweep(store), dataset)
 
 
 @pytest.mark.parametrize("damage", [cut_short, one_bit_flipped, deleted])
@@ -129,7 +129,7 @@ def test_reading_results_names_the_damaged_file(finished, tmp_path, damage, name
     shutil.copytree(original, store)
     damage(store / name)
     with pytest.raises(sp.StoreCorruptError, match=name):
-        open_results(store)
+        open_sweep(store)
 
 
 def test_results_without_their_spec_are_not_taken_over(finished, tmp_path):
@@ -164,9 +164,9 @@ def test_an_unfinished_store_is_not_read_as_results(finished, tmp_path):
     shutil.copytree(original, store)
     (store / "status/c/1").unlink()
     with pytest.raises(sp.SweepError, match="2 of 3 cells"):
-        open_results(store)
+        open_sweep(store)
     with pytest.raises(sp.SweepError, match="no sweep store"):
-        open_results(tmp_path / "b.zarr")
+        open_sweep(tmp_path / "b.zarr")
 
 
 # -- another sweep's store ---------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_a_second_driver_is_refused_and_a_killed_one_blocks_nobody(finished, tmp
     spec, _, dataset = finished
     path = tmp_path / "a.zarr"
     code = (
-        "import sys, time; from pathlib import Path; from spikepool.sweeps.lease import locked\n"
+        "import sys, time; from pathlib import Path; from spikepool.sweeps.lock import locked\n"
         "with locked(Path(sys.argv[1])):\n    print('locked', flush=True); time.sleep(60)"
     )
     first = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def sweep(
     spec: Annotated[Path, typer.Argument(help=r"TOML file: \[model], \[weights], \[sweep], trials, seed.")],
-    store: Annotated[str | None, typer.Option("--store", help="Zarr store, path or URL; a rerun resumes.")] = None,
+    store: Annotated[str | None, typer.Option("--store", help="Zarr folder; a rerun resumes.")] = None,
     scheduler: Scheduler = None,
     workers: Annotated[int | None, typer.Option("--workers", help="Local processes; 0 for none.")] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Compute failed cells again.")] = False,

@@ -18,7 +18,6 @@ import numpy as np
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
 from spikepool.simulation import dense
-from spikepool.simulation import dense as secular
 from spikepool.simulation.krylov import Excess, KrylovSpace, krylov_space, krylov_spaces
 from spikepool.simulation.pooled_noise import PooledNoise
 
@@ -127,7 +126,7 @@ def _densely(noise: PooledOperator, mus: FloatArray, k: int) -> Pairs:
     table = noise.drawn()
     theta, U, G = dense.measure(table, 0.0)
     rank = min(k, len(theta))
-    values, vectors = secular.top_pairs(theta, U, G, float(table.b @ table.b) / table.N, mus, rank)
+    values, vectors = dense.top_pairs(theta, U, G, float(table.b @ table.b) / table.N, mus, rank)
     # tokens that repeat can leave a rank below k: the rest are zero eigenvalues, with no direction of their own
     rest = ((0, 0), (0, k - rank))
     return np.pad(values, rest), np.pad((vectors @ U) ** 2, rest)
@@ -247,7 +246,7 @@ def _grid(noise: PooledOperator, mus: FloatArray, k: int) -> _Sought:
         theta, Y = np.linalg.eigh(space.projected)
         ends = space.coupling @ Y[-p:]
         U, G = space.start[:, 0] @ Y, length * (space.start[:, 1] @ Y)
-        values, vectors = secular.top_pairs(theta, U, G, c, mus, k + 1)
+        values, vectors = dense.top_pairs(theta, U, G, c, mus, k + 1)
         alignments = (vectors @ U) ** 2
         above = excess(values, np.linalg.norm(vectors @ ends.T, axis=2), alignments, noise.tolerance)
         if above <= 0 and not space.invariant:

@@ -1,76 +1,67 @@
-"""From a finished store to an :class:`xarray.Dataset`, with means and standard errors over the trials."""
+"""From finished cells to an :class:`xarray.Dataset`, with means and standard errors over the trials."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spikepool.errors import StoreCorruptError, SweepError, require
-from spikepool.sweeps import schema
-from spikepool.sweeps.schema import cells
-from spikepool.sweeps.store import Store
+from spikepool.errors import require
+from spikepool.sweeps.cells import Cell, variables
+from spikepool.sweeps.kinds import Values
+from spikepool.sweeps.spec import SweepSpec
 
 if TYPE_CHECKING:
     import xarray as xr
 
-
-def open_results(path: str | Path) -> xr.Dataset:
-    """The dataset of a finished sweep, read from its store (a path or URL); nothing is computed or written.
-
-    Every checksum is verified first. (A sweep that is still running can be watched with
-    ``xarray.open_zarr(path, consolidated=False)``, where unfinished cells are NaN.)
-
-    Raises
-    ------
-    SweepError
-        There is no store, or the sweep in it is not finished.
-    StoreCorruptError
-        A file is damaged; it is named. Running the sweep again recomputes it.
-    """
-    return load(Store.open(path))
+# how simulations were made, in words; numbers of different routes have the same law and are not the same
+_ROUTES = {
+    True: "tables drawn",
+    False: "tables not drawn, their products are",
+    None: "tables drawn where their noise is not Gaussian",
+}
 
 
-def load(store: Store) -> xr.Dataset:
-    """The dataset of `store`, all of whose cells must be finished and whole."""
-    scan = store.scan()
-    damaged = [*store.damaged_skeleton(), *scan.damaged]
-    if damaged:
-        raise StoreCorruptError(
-            f"{len(damaged)} file(s) of the store are missing or damaged, the first is {damaged[0]}",
-            remedy="Run the sweep again with this store: only what is damaged is computed again",
-        )
-    finished = len(scan.done) + len(scan.failed)
-    total = sum(1 for _ in cells(store.spec))
-    if finished < total:
-        raise SweepError(
-            f"the sweep in {store.folder} is not finished: {finished} of {total} cells",
-            remedy="Run it again with this store to complete it",
-        )
-    return build(store)
-
-
-def build(store: Store) -> xr.Dataset:
-    """The variables of the store, and what follows from them."""
+def build(spec: SweepSpec, results: Mapping[Cell, Values], version: str) -> xr.Dataset:
+    """The dataset of a sweep all of whose cells are in `results`."""
     xarray = require("xarray", "sweeps")
-    data = {
-        variable.name: xarray.Variable(variable.dims, store.read(variable.name), {"description": variable.description})
-        for variable in store.variables.values()
-        if variable.dtype != "uint8"  # the markers have done their work
-    }
-    if store.spec.trials:
-        data |= _statistics(data)
-    attributes = {
-        "title": "spikepool sweep",
-        "spec": store.spec_text,
-        "seed": store.spec.seed,
-        "route": schema.ROUTES[store.spec.table_drawn],
-        "version": store.version,
-    }
-    dataset: xr.Dataset = xarray.Dataset(data, schema.coordinates(store.spec), attributes)
+    arrays = {}
+    for variable in variables(spec).values():
+        array = variable.blank(variable.shape(spec))
+        for cell, values in results.items():
+            if cell.is_prediction == variable.prediction:
+                region = array[variable.region(spec, cell)]
+                region[...] = values[variable.name].reshape(region.shape)
+        if variable.dtype == "string":
+            array = array.astype(str)
+        arrays[variable.name] = xarray.Variable(variable.dims, array, {"description": variable.description})
+    if spec.trials:
+        arrays |= _statistics(arrays)
+    dataset: xr.Dataset = xarray.Dataset(arrays, coordinates(spec), attributes(spec, version))
     return dataset
+
+
+def coordinates(spec: SweepSpec) -> dict[str, np.ndarray[Any, Any]]:
+    """The labels of every dimension. Values that are given under labels have these."""
+    labels: dict[str, Any] = {"weights": list(spec.weights)} if spec.weights else {}
+    for name, values in spec.axes.items():
+        labels[name] = ["none" if value is None else value for value in values]
+    if spec.trials:
+        labels["trial"] = np.arange(spec.trials)
+        labels["rank"] = np.arange(1, spec.pairs + 1)
+    return {name: np.asarray(values) for name, values in labels.items()}
+
+
+def attributes(spec: SweepSpec, version: str) -> dict[str, Any]:
+    """Attributes of the dataset."""
+    return {
+        "title": "spikepool sweep",
+        "spec": spec.to_json(functions=True),
+        "seed": spec.seed,
+        **({"route": _ROUTES[spec.table_drawn]} if "table_drawn" in spec.kind.options else {}),
+        "version": version,
+    }
 
 
 def _statistics(data: Mapping[str, xr.Variable]) -> dict[str, xr.Variable]:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import tempfile
+import threading
 import time
 import warnings
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Generator
+from contextlib import AbstractContextManager, ExitStack, closing
+from functools import lru_cache
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from spikepool import __version__
-from spikepool.data.locations import is_url
-from spikepool.errors import InvalidInputError, SpecMismatchError, StoreWriteError, SweepError, require
+from spikepool.errors import InvalidInputError, SpecMismatchError, SweepError, require
 from spikepool.kit import validation as check
+from spikepool.kit.memory import single_threaded_blas
 from spikepool.kit.progress import Progress
-from spikepool.model import QueryModel, SequenceModel
+from spikepool.sweeps import cells as cell_work
 from spikepool.sweeps import cluster
-from spikepool.sweeps.cell import Outcome, blank, describe, run_cell
-from spikepool.sweeps.dataset import load
-from spikepool.sweeps.folders import Folder, LocalFolder, as_folder
-from spikepool.sweeps.lease import LEASE_SECONDS, exclusive
-from spikepool.sweeps.query import sweep_query
-from spikepool.sweeps.schema import Cell, cells
+from spikepool.sweeps.cells import Cell, blank, cells, failed
+from spikepool.sweeps.dataset import build
+from spikepool.sweeps.kinds import Model, Values, describe
+from spikepool.sweeps.lock import locked
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.store import Store
 
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 # What starting a local cluster costs on two cores; work that takes no longer is done in the calling process.
 STARTUP_SECONDS = 6.0
 
+Computed = Generator[tuple[Cell, Values], None, None]
+
 
 def sweep(
-    model: SequenceModel | QueryModel,
+    model: Model,
     weights: Any = None,
     *,
     trials: int = 20,
@@ -47,38 +49,37 @@ def sweep(
     workers: int | None = None,
     progress: bool | None = None,
     retry_failed: bool = False,
-    lease: float = LEASE_SECONDS,
     **fields: Any,
 ) -> xr.Dataset:
     """Predict and simulate over every combination of weights and model fields.
 
     Parameters
     ----------
-    model : SequenceModel or QueryModel
-        The fields that do not vary. A query model has its weights in its kernel and takes `trials`, `seed`, `store`,
-        `progress` and its own fields (``beta=[...], nu=[...], L=[...]``) alone; see
-        :func:`spikepool.sweeps.query.sweep_query` for what it gives.
-    weights : mapping of str to array_like or str, or sequence of str
-        Pooling weights by name: T numbers, or ``"mean"``, ``"causal"``, ``"optimal"``, worked out for each R.
+    model : SequenceModel, ClassModel or QueryModel
+        The fields that do not vary.
+    weights : mapping of str to array_like, str or callable, or sequence of str
+        Pooling weights by name: T numbers; ``"mean"``, ``"causal"`` or ``"optimal"``, worked out for each R; or a
+        function of R, or of the model or of T if its first parameter is called ``model`` or ``T``. A query model has
+        its weights in its kernel and takes none.
     trials : int
         Independent draws for every combination; 0 for predictions alone.
     seed : int
         Root seed. Equal seeds give equal datasets, bit for bit on machines of one kind, whatever the number of
         workers and however often the sweep was interrupted.
     k : int, optional
-        Number of top eigenpairs kept; by default one where every S is centred, else two.
+        Number of top eigenpairs kept; by default one where every S is centred, else two. One for a query model, one
+        for each class for a class model.
     exact : bool
-        Use the finite-T engine, ``model.predict(w, exact=True)``, for the predictions.
+        Use the finite-T engine, ``model.predict(w, exact=True)``, for the predictions. For a SequenceModel.
     table_drawn : bool, optional
         Whether simulations draw their tables; by default only where the noise is not Gaussian. Part of what a store
-        holds: it is not continued on the other route.
-    store : path or URL, optional
-        Zarr store: a folder, or ``"s3://bucket/runs/a.zarr"`` (``gs://``, ... whatever fsspec reaches; credentials
-        come from the environment of the driver and of each worker). Run again with the same store, a sweep computes
-        only what is missing or damaged. Without one, results are kept in a temporary folder and returned.
+        holds: it is not continued on the other route. Not for a query model.
+    store : path, optional
+        Zarr folder. Run again with the same store, a sweep computes only what is missing or damaged. Without one,
+        cells are kept in memory.
     scheduler : str or distributed.Client, optional
         Address of a Dask scheduler (``"tcp://127.0.0.1:8786"``) or a client. Its workers must have this version of
-        spikepool and see the store at the same path. By default processes are started on this machine.
+        spikepool; only this process writes to the store. By default processes are started on this machine.
     workers : int, optional
         Processes to start when there is no `scheduler`; 0 works in this process. By default one for each core,
         once the work proves long enough to be worth starting them.
@@ -86,14 +87,11 @@ def sweep(
         Show a progress bar; by default on a terminal only.
     retry_failed : bool
         Compute again the cells that failed in an earlier run.
-    lease : float
-        Seconds after which a driver on a URL that gave no sign of life is taken for dead and another may go on. (A
-        folder has a lock that ends with its driver.)
     **fields
-        ``together={"small": {"d": 100, "V": 160, "N": 200}, ...}`` varies fields together, along a dimension of that
-        name with the labels as coordinate. Else values of any fields of the model: a sequence makes a dimension of that
-        name, one value replaces the
-        model's. R, frequencies, covariance and direction vary over a mapping from label to array.
+        Values of any fields of the model: a sequence makes a dimension of that name, one value replaces the model's.
+        A mapping from label to value makes a dimension with the labels as coordinate; R, frequencies and other arrays
+        need one. ``R=sp.prefix_correlation, T=20, L=[2, 4, 8]`` varies the parameters of a named correlation.
+        ``together={"small": {"d": 100, "V": 160, "N": 200}, ...}`` varies fields together.
 
     Returns
     -------
@@ -103,7 +101,8 @@ def sweep(
         * predictions (weights, fields): ``alpha``, ``kappa``, ``edge``, ``predicted_eigenvalue``,
           ``predicted_alignment`` (of the top eigenvector), ``signal_eigenvalue``, ``signal_alignment``,
           ``vocabulary_eigenvalue`` (NaN where there is no such outlier), ``detectable``, ``mu_population``,
-          ``mu_sample``;
+          ``mu_sample``. A query model has ``query_eigenvalue`` in place of the vocabulary's, a class model the number
+          of ``outliers`` in place of the last six. ``validity``: why a prediction may not hold, or empty;
         * simulations (weights, fields, trial, rank): ``eigenvalues``, ``alignments``; without rank, the top's:
           ``eigenvalue``, ``alignment``;
         * over the trials (weights, fields): ``alignment_mean``, ``alignment_se``, ``eigenvalue_mean``,
@@ -111,38 +110,26 @@ def sweep(
         * ``prediction_error`` (weights, fields) and ``error`` (weights, fields, trial): empty, or what went wrong
           where the numbers are NaN.
 
-        Attributes: ``spec`` (JSON), ``seed``, ``route`` (whether tables were drawn), ``version``.
+        A query model has no dimension ``weights``. Attributes: ``spec`` (JSON), ``seed``, ``route`` (whether tables
+        were drawn), ``version``.
 
     Raises
     ------
     SpecMismatchError
-        The store was made from another spec; the differences are named.
+        The store was made from another spec, or with its axes in another order; the differences are named.
     StoreLockedError, StoreWriteError, StoreCorruptError
         Another driver is at work on the store; it cannot be written; its metadata is damaged beyond repair.
 
     Notes
     -----
-    All mu and all weights of one combination and trial see the same draw (common random numbers), so their
-    differences are far more precise than their standard errors suggest, and points along mu are not independent.
+    All mu (of a SequenceModel) and all weights of one combination and trial see the same draw (common random numbers),
+    so their differences are far more precise than their standard errors suggest, and points along mu are not
+    independent.
     """
-    if isinstance(model, QueryModel):
-        options = {"weights": weights, "k": k, "table_drawn": table_drawn, "scheduler": scheduler}
-        for name, value in (options | {"exact": exact or None, "workers": workers}).items():
-            if value is not None:
-                raise InvalidInputError(f"a sweep of a QueryModel does not take {name}", value, f"Leave {name} out")
-        return sweep_query(model, fields, trials=trials, seed=seed, store=store, progress=progress, lease=lease)
     spec = SweepSpec.from_fields(
         model, weights, fields, trials=trials, seed=seed, k=k, exact=exact, table_drawn=table_drawn
     )
-    return run(
-        spec,
-        store=store,
-        scheduler=scheduler,
-        workers=workers,
-        progress=progress,
-        retry_failed=retry_failed,
-        lease=lease,
-    )
+    return run(spec, store=store, scheduler=scheduler, workers=workers, progress=progress, retry_failed=retry_failed)
 
 
 def run(
@@ -153,57 +140,57 @@ def run(
     workers: int | None = None,
     progress: bool | None = None,
     retry_failed: bool = False,
-    lease: float = LEASE_SECONDS,
 ) -> xr.Dataset:
     """Run a sweep given as a spec; see :func:`sweep` for the arguments and the result."""
-    for module in ("xarray", "zarr"):
-        require(module, "sweeps")
+    require("xarray", "sweeps")
     if not isinstance(spec, SweepSpec):
         raise InvalidInputError("spec must be a SweepSpec", spec, "Read one with load_spec, or use sweep")
     if workers is not None:
         workers = check.size(workers, "workers", minimum=0)
-    lease = check.positive(lease, "lease")
     cluster.check_scheduler(scheduler)
     if workers is not None and scheduler is not None:
         raise InvalidInputError("workers is for local runs only", workers, "Leave out workers or scheduler")
+    results: dict[Cell, Values] = {}
     if store is None:
-        with tempfile.TemporaryDirectory(prefix="spikepool-") as folder:
-            temporary = LocalFolder(Path(folder) / "sweep.zarr")
-            return _run(spec, temporary, scheduler, workers, progress, retry_failed, lease)
+        _complete(spec, results, None, scheduler, workers, progress)
+        return _dataset(spec, results, __version__)
+    path = _local(store)
+    with locked(path):
+        opened = Store.create_or_resume(path, spec)
+        results |= _finished(opened, retry_failed)
+        _complete(opened.spec, results, opened, scheduler, workers, progress)
+    return _dataset(opened.spec, results, opened.version)
+
+
+def open_sweep(path: str | Path) -> xr.Dataset:
+    """The dataset of a finished sweep, read from its store; nothing is computed or written.
+
+    Every checksum is verified first. (A sweep that is still running can be watched with
+    ``xarray.open_zarr(path, consolidated=False)``, where unfinished cells are NaN.)
+
+    Raises
+    ------
+    SweepError
+        There is no store, or the sweep in it is not finished.
+    StoreCorruptError
+        A file is damaged; it is named. Running the sweep again recomputes it.
+    """
+    store = Store.open(_local(path))
+    return build(store.spec, store.results(), store.version)
+
+
+def _local(store: Any) -> Path:
+    require("zarr", "sweeps")
     if not isinstance(store, (str, Path)):
-        raise InvalidInputError("the store must be a path or URL", store, "Pass a string or a pathlib.Path")
-    where = as_folder(store if is_url(store) else Path(store).expanduser().absolute())
-    return _run(spec, where, scheduler, workers, progress, retry_failed, lease)
+        raise InvalidInputError("the store must be a path", store, "Pass a string or a pathlib.Path")
+    if "://" in str(store):
+        raise InvalidInputError("the store must be a folder on this machine", store, "Pass a path; copy it afterwards")
+    return Path(store).expanduser().absolute()
 
 
-def _run(
-    spec: SweepSpec,
-    folder: Folder,
-    scheduler: Any,
-    workers: int | None,
-    progress: bool | None,
-    retry_failed: bool,
-    lease: float,
-) -> xr.Dataset:
-    with exclusive(folder, lease) as still_ours:
-        store = Store.create_or_resume(folder, spec)
-        pending = _pending(store, retry_failed)
-        if pending:
-            if store.version != __version__:
-                raise SpecMismatchError(
-                    f"the store {folder} was begun with spikepool {store.version} and is not finished; this is "
-                    f"{__version__}, whose numbers may differ",
-                    remedy="Finish it with that version, or choose another store",
-                )
-            _compute(store, pending, scheduler, workers, progress, still_ours)
-        dataset = load(store)
-    _warn_of_failures(dataset)
-    return dataset
-
-
-def _warn_of_failures(dataset: xr.Dataset) -> None:
-    names = [name for name in ("prediction_error", "error") if name in dataset]
-    messages = [text for name in names for text in dataset[name].values.ravel() if text]
+def _dataset(spec: SweepSpec, results: dict[Cell, Values], version: str) -> xr.Dataset:
+    """The dataset, and a warning if a part of it failed."""
+    messages = [text for values in results.values() if failed(values) for text in _errors(values).ravel() if text]
     if messages:
         warnings.warn(
             f"{len(messages)} values of the sweep are NaN because their computation failed; the messages are in "
@@ -211,9 +198,15 @@ def _warn_of_failures(dataset: xr.Dataset) -> None:
             UserWarning,
             stacklevel=4,
         )
+    return build(spec, results, version)
 
 
-def _pending(store: Store, retry_failed: bool) -> list[Cell]:
+def _errors(values: Values) -> Any:
+    return values.get(cell_work.PREDICTION_ERROR, values.get(cell_work.TRIAL_ERROR))
+
+
+def _finished(store: Store, retry_failed: bool) -> dict[Cell, Values]:
+    """What the store already holds."""
     scan = store.scan()
     if scan.damaged:
         warnings.warn(
@@ -223,65 +216,114 @@ def _pending(store: Store, retry_failed: bool) -> list[Cell]:
             UserWarning,
             stacklevel=4,
         )
-    finished = scan.done if retry_failed else scan.done | scan.failed
-    return [cell for cell in cells(store.spec) if cell not in finished]
+    return store.read(scan.done if retry_failed else scan.done | scan.failed)
 
 
-def _compute(
-    store: Store,
-    pending: list[Cell],
+def _complete(
+    spec: SweepSpec,
+    results: dict[Cell, Values],
+    store: Store | None,
     scheduler: Any,
     workers: int | None,
     progress: bool | None,
-    still_ours: Callable[[], None],
 ) -> None:
+    """Compute the cells that `results` lacks, and keep each as it comes."""
+    pending = [cell for cell in cells(spec) if cell not in results]
+    if not pending:
+        return
+    if store is not None and store.version != __version__:
+        raise SpecMismatchError(
+            f"the store {store.path} was begun with spikepool {store.version} and is not finished; this is "
+            f"{__version__}, whose numbers may differ",
+            remedy="Finish it with that version, or choose another store",
+        )
     if scheduler is not None:
-        outcomes = _on_dask(store, pending, cluster.remote(scheduler))
+        computed = _on_dask(spec, pending, cluster.remote(scheduler))
     elif workers is None:
-        outcomes = _here_then_on_dask(store, pending)
+        computed = _here_then_on_dask(spec, pending)
     elif workers == 0:
-        outcomes = _here(store, pending)
+        computed = _here(spec, pending)
     else:
-        outcomes = _on_dask(store, pending, cluster.local(workers))
-    with closing(outcomes), Progress(len(pending), "sweep", show=progress) as bar:
-        for outcome in outcomes:
-            still_ours()
-            if outcome.status == "unwritable":
-                raise StoreWriteError(outcome.message.rstrip("."))
-            if outcome.status == "refused":
-                raise SweepError(
-                    outcome.message.rstrip("."),
-                    remedy="Workers need this version of spikepool, and a path they all share or a URL they can reach",
-                )
+        computed = _on_dask(spec, pending, cluster.local(workers))
+    with closing(computed), Progress(len(pending), "sweep", show=progress) as bar:
+        for cell, values in computed:
+            results[cell] = values
+            if store is not None:
+                store.write(cell, values)
             bar.advance()
 
 
-def _here(store: Store, pending: list[Cell]) -> Generator[Outcome, None, None]:
+class _SingleThreadedBLAS:
+    """One BLAS thread while any cell is being computed in this process.
+
+    The order in which several threads add numbers up changes the last bits, and every core has a worker anyway.
+    The limit belongs to the process, so it is lifted only when the last of several threads leaves.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limits = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limits.enter_context(single_threaded_blas())
+            self._inside += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limits.close()
+
+
+_one_blas_thread = _SingleThreadedBLAS()
+
+
+def _here(spec: SweepSpec, pending: list[Cell]) -> Computed:
     for cell in pending:
-        yield run_cell(cell, store.folder.where, store.fingerprint, __version__)
+        with _one_blas_thread:
+            values = cell_work.compute(spec, cell)
+        yield cell, values
 
 
-def _here_then_on_dask(store: Store, pending: list[Cell]) -> Generator[Outcome, None, None]:
+def _here_then_on_dask(spec: SweepSpec, pending: list[Cell]) -> Computed:
     """In this process while the rest should take no longer than starting others; the numbers are the same."""
     cores = cluster.default_workers()
     for i in range(len(pending)):
         start = time.monotonic()
-        yield from _here(store, pending[i : i + 1])
+        yield from _here(spec, pending[i : i + 1])
         rest = pending[i + 1 :]
         if cores > 1 and (time.monotonic() - start) * len(rest) > STARTUP_SECONDS:
-            yield from _on_dask(store, rest, cluster.local(min(cores, len(rest))))
+            yield from _on_dask(spec, rest, cluster.local(min(cores, len(rest))))
             return
 
 
-def _on_dask(
-    store: Store, pending: list[Cell], connection: AbstractContextManager[Any]
-) -> Generator[Outcome, None, None]:
+@lru_cache(maxsize=2)
+def _unpacked(packed: bytes) -> SweepSpec:
+    """The spec, read once per process."""
+    spec: SweepSpec = require("cloudpickle", "sweeps").loads(packed)
+    return spec
+
+
+def run_cell(cell: Cell, packed: bytes, version: str) -> Values | str:
+    """On a worker: the values of a cell, or why this worker cannot compute it."""
+    if version != __version__:
+        return f"the driver runs spikepool {version}, this worker {__version__}"
+    with _one_blas_thread:
+        return cell_work.compute(_unpacked(packed), cell)
+
+
+def _on_dask(spec: SweepSpec, pending: list[Cell], connection: AbstractContextManager[Any]) -> Computed:
     distributed = require("distributed", "sweeps")
+    packed = require("cloudpickle", "sweeps").dumps(spec)  # a dependency of Dask; a kernel may be a function
 
     def submit(batch: list[Cell]) -> list[Any]:
-        common = {"path": store.folder.where, "fingerprint": store.fingerprint, "version": __version__}
-        # impure: a task's answer is what it leaves in this store, never that of an earlier run
-        futures: list[Any] = client.map(run_cell, batch, pure=False, **common)
+        # impure: the answer of an earlier run may be that of another version of a function
+        futures: list[Any] = client.map(run_cell, batch, pure=False, packed=packed, version=__version__)
         return futures
 
     with connection as client:
@@ -290,22 +332,24 @@ def _on_dask(
         suspects = []
         try:
             for future in distributed.as_completed(futures, loop=client.loop):
-                outcome = _outcome(future, distributed)
-                if outcome is None:
+                values = _answer(future, distributed)
+                if values is None:
                     suspects.append(cell_of[future.key])
                 else:
-                    yield outcome
+                    yield cell_of[future.key], values
                 future.release()
             for cell in suspects:  # Dask also blames cells that only waited on a worker that died: one at a time
-                yield _outcome(submit([cell])[0], distributed) or _give_up(store, cell)
+                values = _answer(submit([cell])[0], distributed)
+                message = "KilledWorker: every worker that tried it died, perhaps for want of memory"
+                yield cell, blank(spec, cell, message) if values is None else values
         finally:
             client.cancel([future for future in futures if not future.done()])
 
 
-def _outcome(future: Any, distributed: Any) -> Outcome | None:
+def _answer(future: Any, distributed: Any) -> Values | None:
     """The answer of a worker; None when several died on the task."""
     try:
-        outcome: Outcome = future.result()
+        values: Values | str = future.result()
     except distributed.scheduler.KilledWorker:
         return None
     except Exception as err:
@@ -314,10 +358,6 @@ def _outcome(future: Any, distributed: Any) -> Outcome | None:
             remedy="Check its logs and that its workers have spikepool installed, then run again: finished "
             "cells are kept",
         ) from err
-    return outcome
-
-
-def _give_up(store: Store, cell: Cell) -> Outcome:
-    message = "KilledWorker: every worker that tried it died, perhaps for want of memory"
-    store.write(cell, blank(store.spec, cell, message), failed=True)
-    return Outcome("failed", message)
+    if isinstance(values, str):
+        raise SweepError(values, remedy="Install the same version of spikepool on the workers")
+    return values

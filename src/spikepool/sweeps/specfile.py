@@ -1,70 +1,35 @@
-"""Sweeps written in TOML.
+"""Sweeps of a :class:`spikepool.SequenceModel` written in TOML, as in ``examples/sweep.toml``.
 
-A file has the parts of :class:`spikepool.sweeps.SweepSpec`::
-
-    trials = 20                                   # optional, as are seed, k, exact, table_drawn
-    seed = 0
-
-    [model]                                       # fields of SequenceModel; those in [sweep] may be left out
-    d = 200
-    V = 320
-    N = 400
-    R = { kind = "prefix", T = 10, L = 3 }        # or an array of arrays
-
-    [weights]                                     # by name; or weights = ["mean", "causal"] above [model]
-    mean = "mean"                                 # "mean", "causal" or "optimal"
-    causal = "causal"
-    first = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]        # or T numbers
-
-    [sweep]                                       # fields that vary, in the order of the dimensions
-    N = [200, 400]
-    mu = { start = 0.0, stop = 2.5, count = 11 }  # evenly spaced, both ends included
-
-    [sweep.R]                                     # arrays vary under a label each
-    "L = 2" = { kind = "prefix", T = 10, L = 2 }
-    "L = 5" = { kind = "prefix", T = 10, L = 5 }
-
-The kinds of R and their parameters are those of :mod:`spikepool.world.correlation`: ``prefix`` (T, L), ``markov``
-(T, rho), ``equicorrelation`` (T, rho), ``spiked`` (T, strength, support, signs, normalize), and ``identity`` (T).
-The form of a file is that of ``spec.schema.json`` beside this module, which editors can check it against.
+``[model]`` has fields of the model, ``[weights]`` names or numbers, ``[sweep]`` the fields that vary, in the order of
+the dimensions: lists, ``{start, stop, count}`` with both ends included, or tables of labels for arrays. A correlation
+is an array of arrays, or ``{kind = "prefix", T = 10, L = 3}`` with the kinds of :mod:`spikepool.world.correlation`.
+``trials``, ``seed``, ``k``, ``exact`` and ``table_drawn`` are optional.
 """
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from spikepool.errors import DataSourceError, InvalidInputError, SpikepoolError, require
+from spikepool.errors import DataSourceError, InvalidInputError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.files import read_file
 from spikepool.model import SequenceModel
-from spikepool.sweeps.spec import ARRAY_FIELDS, SweepSpec
+from spikepool.sweeps.kinds import KINDS
+from spikepool.sweeps.spec import SweepSpec
 from spikepool.world.correlation import named_correlation
 
-_LARGEST_FILE = 2**20
-_MOST_POINTS = 1_000_000
-_REQUIRED = ("d", "V", "N", "R", "mu")
 _OPTIONS = ("trials", "seed", "k", "exact", "table_drawn")
 
 
 def load_spec(path: str | Path) -> SweepSpec:
-    """Read a sweep from a TOML file; the format is that of :mod:`spikepool.sweeps.specfile`.
-
-    Raises
-    ------
-    InvalidInputError
-        The file cannot be read, is not TOML, or says something that cannot be swept; the key is named.
-    """
-    path = Path(path)
+    """Read a sweep from a TOML file; what cannot be read or swept is an error that names it."""
     try:
-        content = tomllib.loads(read_file(path, _LARGEST_FILE).decode("utf-8"))
+        content = tomllib.loads(read_file(path, 2**20).decode("utf-8"))
     except DataSourceError as err:
         raise InvalidInputError(f"cannot read the sweep {path} ({err})", remedy="Check the path") from err
     except ValueError as err:  # TOMLDecodeError and UnicodeDecodeError
@@ -76,64 +41,55 @@ def load_spec(path: str | Path) -> SweepSpec:
         raise
 
 
-@cache
-def _validator() -> Any:
-    """The checker of ``spec.schema.json``, the versioned description of what a file may say."""
-    jsonschema = require("jsonschema", "sweeps")
-    schema = json.loads(files("spikepool.sweeps").joinpath("spec.schema.json").read_text(encoding="utf-8"))
-    return jsonschema.Draft202012Validator(schema)
-
-
-def _check_form(content: Mapping[str, Any]) -> None:
-    """Raise for the mistake that says most about the form of a file: keys, types, what is missing."""
-    exceptions = require("jsonschema", "sweeps").exceptions
-    errors = list(_validator().iter_errors(content))
-    worst = exceptions.best_match(errors)
-    if worst is not None:
-        where = ".".join(str(part) for part in worst.absolute_path) or "the file"
-        # everything that is wrong at that place; what lies inside an "anyOf" is the best match's own message
-        messages = [error.message for error in errors if error.absolute_path == worst.absolute_path] or [worst.message]
-        wanted = worst.schema.get("description")
-        raise InvalidInputError(
-            f"{where}: {'; '.join(messages)}", remedy=f"Give {wanted}" if wanted else "Correct the file"
-        )
-
-
 def _spec(content: Mapping[str, Any]) -> SweepSpec:
-    _check_form(content)
-    fields = dict(content["model"])
-    axes = {name: _axis(name, value) for name, value in content.get("sweep", {}).items()}
-    both = sorted(set(fields) & set(axes))
-    if both:
-        raise InvalidInputError("given in both [model] and [sweep]", both[0], "Drop it from [model]")
-    for name, axis in axes.items():
-        fields[name] = next(iter(axis.values() if isinstance(axis, Mapping) else axis))
-    missing = [name for name in _REQUIRED if name not in fields]
-    if missing:
-        raise InvalidInputError("[model] lacks the field", missing[0], "Give it there or in [sweep]")
-    fields["R"] = _correlation(fields["R"], "[model] R")
+    kind = KINDS["SequenceModel"]
+    _table({"the file": content}, "the file", ("model", "weights", "sweep", *_OPTIONS))
+    if "weights" not in content:
+        raise InvalidInputError(
+            "the file has no weights", list(content), 'Give weights = ["mean"] or a table [weights]'
+        )
+    model, sweep = (_table(content, name, kind.fields) for name in ("model", "sweep"))
+    for name in model.keys() & sweep.keys():
+        raise InvalidInputError("given in both [model] and [sweep]", name, "Drop it from [model]")
+    axes = {name: _axis(name, value) for name, value in sweep.items()}
+    for name, values in axes.items():
+        several = Mapping if name in kind.arrays else (list, Mapping, np.ndarray)
+        if not isinstance(values, several) or len(values) == 0:
+            raise InvalidInputError(f"[sweep] {name} must be a list or a table of labels", values, "Give its values")
+    fields = {name: _value(value, f"[model] {name}") for name, value in model.items()}
+    fields |= {name: next(iter(v.values() if isinstance(v, Mapping) else v)) for name, v in axes.items()}
+    for name in ("d", "V", "N", "R", "mu"):
+        if name not in fields:
+            raise InvalidInputError("[model] lacks the field", name, "Give it there or in [sweep]")
     options = {name: content[name] for name in _OPTIONS if name in content}
-    return SweepSpec(model=SequenceModel(**fields), weights=content["weights"], axes=axes, **options)
+    return SweepSpec(SequenceModel(**fields), content["weights"], axes, **options)
+
+
+def _table(content: Mapping[str, Any], name: str, known: tuple[str, ...]) -> dict[str, Any]:
+    """A table of the file, all of whose keys are known."""
+    table: Any = content.get(name, {})
+    wrong = [key for key in table if key not in known] if isinstance(table, Mapping) else [table]
+    if wrong:
+        raise InvalidInputError(f"unknown in {name}", wrong[0], f"Choose among {', '.join(known)}")
+    return dict(table)
 
 
 def _axis(name: str, value: Any) -> Any:
-    where = f"[sweep] {name}"
-    if name in ARRAY_FIELDS:
-        return {label: _correlation(item, f"{where} {label!r}") for label, item in value.items()}
+    if isinstance(value, Mapping) and {"start", "stop", "count"} & value.keys():
+        ends = _table({name: value}, name, ("start", "stop", "count"))
+        start, stop = (check.finite_number(ends.get(end), f"[sweep] {name} {end}") for end in ("start", "stop"))
+        count = check.size(ends.get("count"), f"[sweep] {name} count")
+        if count > 10**6:
+            raise InvalidInputError(f"[sweep] {name} has more than a million points", count, "Ask for fewer")
+        return np.linspace(start, stop, count)
     if isinstance(value, Mapping):
-        ends = (
-            check.finite_number(value["start"], f"{where} start"),
-            check.finite_number(value["stop"], f"{where} stop"),
-        )
-        if value["count"] > _MOST_POINTS:
-            raise InvalidInputError(f"{where} has more than {_MOST_POINTS:,} points", value["count"], "Ask for fewer")
-        return np.linspace(*ends, value["count"])
+        return {label: _value(item, f"[sweep] {name} {label!r}") for label, item in value.items()}
     return value
 
 
-def _correlation(value: Any, where: str) -> Any:
-    """An array as it is, or the correlation that a table describes."""
+def _value(value: Any, where: str) -> Any:
+    """A value as it is, or the correlation that a table describes."""
     if not isinstance(value, Mapping):
         return value
     parameters = dict(value)
-    return named_correlation(parameters.pop("kind"), where, **parameters)
+    return named_correlation(parameters.pop("kind", ""), where, **parameters)

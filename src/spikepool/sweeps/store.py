@@ -1,4 +1,4 @@
-"""A sweep on disk or in object storage: creating, resuming, checking, writing and reading cells."""
+"""A sweep on disk: creating, resuming, checking, writing and reading cells."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from spikepool.errors import (
     SweepError,
     require,
 )
-from spikepool.kit.files import UNFINISHED
+from spikepool.kit.files import UNFINISHED, replacing_file
 from spikepool.sweeps import schema
-from spikepool.sweeps.folders import Folder, RemoteFolder, as_folder
-from spikepool.sweeps.schema import ROOT, Cell, Variable, cells
+from spikepool.sweeps.cells import Cell, cells, failed, variables
+from spikepool.sweeps.kinds import Values
+from spikepool.sweeps.schema import ROOT
 from spikepool.sweeps.spec import SweepSpec, differences
 
-_CHECKSUM_BYTES = 4
 # What of an array's metadata decides how chunks are read; the rest may change with the version of Zarr.
 _DECISIVE = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs", "fill_value", "dimension_names")
 
@@ -38,204 +38,238 @@ class Scan:
     ----------
     done, failed : set of Cell
         Finished cells all of whose files are whole; `failed` are those that hold an error message.
-    damaged : list of pathlib.Path or str
+    damaged : list of pathlib.Path
         Files that are missing from a finished cell, or whose checksum is wrong. Their cells are in neither set.
     """
 
     done: set[Cell] = field(default_factory=set)
     failed: set[Cell] = field(default_factory=set)
-    damaged: list[Any] = field(default_factory=list)
+    damaged: list[Path] = field(default_factory=list)
 
 
 class Store:
     """A Zarr (version 3) group that follows :mod:`spikepool.sweeps.schema`.
 
-    Files are only ever replaced whole, so a reader sees the old file or the new one. A cell's status is removed before
-    its other files change and written after them.
+    A cell's status is removed before its other files change and written after them, and every file has a checksum: a
+    driver that is killed at any moment leaves whole cells and cells that are computed again.
     """
 
-    def __init__(self, folder: Folder, spec_text: str, version: str) -> None:
-        self.folder = folder
+    def __init__(self, path: Path, spec_text: str, version: str) -> None:
+        self.path = path
         self.version = version
-        # read back from text by the driver and every worker alike, so that all have the same bits
+        # read back from text by every driver, so that all have the same bits
         self.spec = SweepSpec.from_json(spec_text)
-        self.spec_text = spec_text
-        self.fingerprint = schema.fingerprint(spec_text)
-        self.variables = schema.variables(self.spec)
+        self.variables = variables(self.spec)
         self._arrays: dict[str, Any] = {}
         self._skeleton: Mapping[str, bytes] | None = None  # files that the spec alone decides; slow to make
 
     # -- opening -------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, where: str | Path | Folder) -> Store:
-        """The store at a path or URL, which must exist; its spec is read from it."""
-        folder = as_folder(where)
-        file = folder.place(ROOT)
+    def open(cls, path: Path) -> Store:
+        """The store at a path, which must exist; its spec is read from it."""
+        file = path / ROOT
         try:
-            raw = folder.read([ROOT])[0]
+            raw = _read(file)
             if raw is None:
-                raise SweepError("there is no sweep store", str(folder), "Check the path")
+                raise SweepError("there is no sweep store", str(path), "Check the path")
             attributes = json.loads(raw)["attributes"]
             spec_text, version, layout = (attributes[key] for key in ("spec", "version", "schema_version"))
             if schema.fingerprint(spec_text) != attributes["fingerprint"]:
                 raise ValueError("the spec in it does not match its fingerprint")
         except SpikepoolError:
             raise
-        except (OSError, ValueError, KeyError, TypeError) as err:
+        except (ValueError, KeyError, TypeError) as err:
             raise StoreCorruptError(
                 f"the store's metadata file {file} cannot be read ({type(err).__name__}: {err})",
                 remedy="Restore that file, or delete the store and run the sweep again",
             ) from err
         if layout != schema.SCHEMA_VERSION:
             raise SpecMismatchError(
-                f"the store {folder} has schema version {layout}, this version of spikepool writes "
+                f"the store {path} has schema version {layout}, this version of spikepool writes "
                 f"{schema.SCHEMA_VERSION}",
                 remedy=f"Use spikepool {version}, or another store",
             )
-        return cls(folder, spec_text, version)
+        return cls(path, spec_text, version)
 
     @classmethod
-    def create_or_resume(cls, where: str | Path | Folder, spec: SweepSpec) -> Store:
-        """The store at a path or URL, made if need be. The caller holds its lock or lease.
+    def create_or_resume(cls, path: Path, spec: SweepSpec) -> Store:
+        """The store at a path, made if need be. The caller holds its lock.
 
         Raises
         ------
         SpecMismatchError
-            It was made from another spec; the message names the differences.
+            It was made from another spec, or with its axes in another order; the message names the differences.
         StoreCorruptError
             Its root metadata cannot be read, or an array's is that of another array.
         StoreWriteError
             It cannot be written.
         """
-        folder = as_folder(where)
-        if folder.read([ROOT])[0] is None:
+        if _read(path / ROOT) is None:
             expected = schema.skeleton(spec)
-            _refuse_foreign(folder, expected)
+            _refuse_foreign(path, expected)
             for name, content in expected.items():
-                folder.write(name, content)
-            store = cls.open(folder)
+                _write(path / name, content)
+            store = cls.open(path)
             store._skeleton = expected
             return store
-        store = cls.open(folder)
+        store = cls.open(path)
         different = differences(store.spec.to_dict(), spec.to_dict())
         if different:
             raise SpecMismatchError(
-                f"the store {folder} was made from another spec: {'; '.join(different)}",
+                f"the store {path} was made from another spec: {'; '.join(different)}",
                 remedy="Choose another store, or delete this one",
             )
-        folder.remove_leftovers()
+        for file in path.rglob(f"*{UNFINISHED}"):  # what a killed driver had not yet renamed
+            file.unlink(missing_ok=True)
         store._repair_skeleton()
         return store
 
     def _repair_skeleton(self) -> None:
         for name, content in self._damaged_skeleton().items():
-            file = self.folder.place(name)
+            file = self.path / name
             warnings.warn(f"{file} was missing or damaged; written again", UserWarning, stacklevel=2)
-            self.folder.write(name, content)
+            _write(file, content)
 
-    def damaged_skeleton(self) -> list[Any]:
-        """Paths or URLs of what the spec alone decides (array metadata, coordinates) and is absent or damaged.
+    def _damaged_skeleton(self) -> dict[str, bytes]:
+        """Damaged files of what the spec alone decides (array metadata, coordinates), and their right content.
 
         An array's metadata that reads well, but as that of another array, raises :class:`StoreCorruptError`.
         """
-        return [self.folder.place(name) for name in self._damaged_skeleton()]
-
-    def _damaged_skeleton(self) -> dict[str, bytes]:
-        """Names of damaged files of the skeleton, and their right content."""
         if self._skeleton is None:
             self._skeleton = schema.skeleton(self.spec)
-        expected = {name: content for name, content in self._skeleton.items() if name != ROOT}
         damaged = {}
-        for (name, content), raw in zip(expected.items(), self.folder.read(list(expected)), strict=True):
-            metadata = name.rpartition("/")[2] == ROOT
-            file = self.folder.place(name)
+        for name, content in self._skeleton.items():
+            file = self.path / name
+            if name == ROOT:
+                continue
+            raw = _read(file)
+            metadata = file.name == ROOT
             if not (_describes_the_same(file, raw, content) if metadata else checksum_holds(raw or b"")):
                 damaged[name] = content
         return damaged
 
     # -- cells ---------------------------------------------------------------------------------------------
 
-    def file(self, variable: Variable, cell: Cell) -> str:
-        """Name of the chunk of `variable` that belongs to `cell`."""
-        return "/".join([variable.name, "c", *map(str, variable.block(self.spec, cell))])
+    def _data_files(self, cell: Cell) -> list[Path]:
+        return [
+            self.path / schema.chunk_name(variable.name, variable.dims, self.spec, cell)
+            for variable in self.variables.values()
+            if variable.prediction == cell.is_prediction
+        ]
 
-    def _of(self, cell: Cell) -> list[Variable]:
-        """The cell's arrays in the order of writing; its status is the last."""
-        return [v for v in self.variables.values() if v.prediction == cell.is_prediction]
+    def _status_file(self, cell: Cell) -> Path:
+        dims = schema.status_dims(self.spec, cell.is_prediction)
+        return self.path / schema.chunk_name(schema.STATUS[cell.is_prediction], dims, self.spec, cell)
 
     def scan(self) -> Scan:
         """Read every file of every finished cell and verify its checksum."""
         result = Scan()
-        everything = list(cells(self.spec))
-        statuses = self.folder.read([self.file(self._of(cell)[-1], cell) for cell in everything])
-        for cell, raw in zip(everything, statuses, strict=True):
-            *data, status = self._of(cell)
+        for cell in cells(self.spec):
+            file = self._status_file(cell)
+            raw = _read(file)
             if raw is None:
                 continue
             if not checksum_holds(raw) or raw[0] not in (schema.DONE, schema.FAILED):
-                result.damaged.append(self.folder.place(self.file(status, cell)))
+                result.damaged.append(file)
                 continue
-            names = [self.file(variable, cell) for variable in data]
-            contents = self.folder.read(names)
-            bad = [name for name, content in zip(names, contents, strict=True) if not checksum_holds(content or b"")]
-            if bad:
-                result.damaged += [self.folder.place(name) for name in bad]
-            else:
+            bad = [file for file in self._data_files(cell) if not checksum_holds(_read(file) or b"")]
+            result.damaged += bad
+            if not bad:
                 (result.failed if raw[0] == schema.FAILED else result.done).add(cell)
         return result
 
-    def write(self, cell: Cell, values: Mapping[str, Any], *, failed: bool) -> None:
-        """Store what a cell computed, then mark it as finished.
+    def read(self, wanted: set[Cell]) -> dict[Cell, Values]:
+        """The values of cells that :meth:`scan` found whole."""
+        results: dict[Cell, Values] = {cell: {} for cell in wanted}
+        for variable in self.variables.values() if wanted else ():
+            array = np.asarray(self._array(variable.name)[...])
+            array = array.astype(object) if variable.dtype == "string" else array
+            for cell, values in results.items():
+                if cell.is_prediction == variable.prediction:
+                    values[variable.name] = array[variable.region(self.spec, cell)]
+        return results
 
-        `values` has an array for each of the cell's variables except its status, in the order (weights, mu) or
-        (weights, mu, rank).
-        """
-        *data, status = self._of(cell)
+    def results(self) -> dict[Cell, Values]:
+        """All cells, which must be finished and whole."""
+        scan = self.scan()
+        damaged = [*(self.path / name for name in self._damaged_skeleton()), *scan.damaged]
+        if damaged:
+            raise StoreCorruptError(
+                f"{len(damaged)} file(s) of the store are missing or damaged, the first is {damaged[0]}",
+                remedy="Run the sweep again with this store: only what is damaged is computed again",
+            )
+        finished, total = scan.done | scan.failed, sum(1 for _ in cells(self.spec))
+        if len(finished) < total:
+            raise SweepError(
+                f"the sweep in {self.path} is not finished: {len(finished)} of {total} cells",
+                remedy="Run it again with this store to complete it",
+            )
+        return self.read(finished)
+
+    def write(self, cell: Cell, values: Values) -> None:
+        """Store what a cell computed, then mark it as finished."""
+        status = schema.FAILED if failed(values) else schema.DONE
+        marker = self._array(schema.STATUS[cell.is_prediction])
+        dims = schema.status_dims(self.spec, cell.is_prediction)
+        place = dict(zip(self.spec.outer, cell.index, strict=True), trial=cell.trial)
         try:
-            self.folder.remove(self.file(status, cell))
-            for variable in data:
-                self._write_chunk(variable, cell, values[variable.name])
-            self._write_chunk(status, cell, schema.FAILED if failed else schema.DONE)
-        except SpikepoolError:
-            raise
+            self._status_file(cell).unlink(missing_ok=True)
+            for name, value in values.items():
+                array, region = self._array(name), self.variables[name].region(self.spec, cell)
+                shape = tuple(
+                    self.spec.length(dim) if dim in self.spec.kind.inside else 1 for dim in self.variables[name].dims
+                )
+                array[region] = value.reshape(shape)
+            marker[tuple(place[dim] for dim in dims)] = status
         except OSError as err:
             raise StoreWriteError(
-                f"cannot write {cell} to the store {self.folder}: {err.strerror or err}",
+                f"cannot write {cell} to the store {self.path}: {err.strerror or err}",
                 remedy="Free some space or restore access and run again: finished cells are kept",
             ) from err
-        except Exception as err:  # what clients of object stores raise is their own
-            if not isinstance(self.folder, RemoteFolder):
-                raise
-            raise self.folder.write_error(err, self.file(status, cell)) from err
-
-    def _write_chunk(self, variable: Variable, cell: Cell, value: Any) -> None:
-        chunks = variable.chunks(self.spec)
-        block = variable.block(self.spec, cell)
-        dtype = object if variable.dtype == "string" else variable.dtype
-        region = tuple(slice(b * c, (b + 1) * c) for b, c in zip(block, chunks, strict=True))
-        self._array(variable.name)[region] = np.asarray(value, dtype=dtype).reshape(chunks)
 
     def _array(self, name: str) -> Any:
         """The Zarr array; one that writes chunks of mere fill values too, so that absence means damage."""
         if name not in self._arrays:
-            self._arrays[name] = self.folder.open_array(name).with_config({"write_empty_chunks": True})
+            array = require("zarr", "sweeps").open_array(str(self.path / name), mode="r+", zarr_format=3)
+            self._arrays[name] = array.with_config({"write_empty_chunks": True})
         return self._arrays[name]
-
-    def read(self, name: str) -> np.ndarray[Any, Any]:
-        """The whole of one variable. Call :meth:`scan` first: chunks that are absent read as the fill value."""
-        values = np.asarray(self._array(name)[...])
-        return values.astype(object) if self.variables[name].dtype == "string" else values
 
 
 def checksum_holds(raw: bytes) -> bool:
     """Whether the last four bytes are the CRC-32C of those before, as Zarr's ``crc32c`` codec writes it."""
     crc32c = require("google_crc32c", "sweeps")  # a dependency of Zarr
-    body, stored = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
+    body, stored = raw[:-4], raw[-4:]
     return bool(body) and int.from_bytes(stored, "little") == crc32c.value(body)
 
 
-def _describes_the_same(file: Any, raw: bytes | None, content: bytes) -> bool:
+def _read(file: Path) -> bytes | None:
+    """Content of a file; None if it is not there."""
+    try:
+        return file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as err:
+        raise StoreCorruptError(
+            f"cannot read {file}: {err.strerror}", remedy="Restore access, or delete that file to recompute it"
+        ) from err
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write beside, then rename: the file is there whole or not at all."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing_file(file, durable=False) as temporary:
+            temporary.write_bytes(content)
+    except (OSError, SpikepoolError) as err:
+        reason = err.__cause__ if isinstance(err, SpikepoolError) else err
+        raise StoreWriteError(
+            f"cannot write {file}: {getattr(reason, 'strerror', err)}",
+            remedy="Free some space or restore access and run again",
+        ) from err
+
+
+def _describes_the_same(file: Path, raw: bytes | None, content: bytes) -> bool:
     """Whether the array metadata `raw` is `content`; an error when it is whole but of another array."""
     wanted = json.loads(content)
     try:
@@ -251,20 +285,23 @@ def _describes_the_same(file: Any, raw: bytes | None, content: bytes) -> bool:
     return bool(stored == wanted)
 
 
-def _refuse_foreign(folder: Folder, expected: Mapping[str, bytes]) -> None:
+def _refuse_foreign(path: Path, expected: Mapping[str, bytes]) -> None:
     """A folder without the root's metadata may be made a store only if it holds nothing that would be lost.
 
     The root's metadata is written before any cell, so a driver killed while creating the store leaves at most
     files that are about to be written again. Cells without it are results whose spec has been lost.
     """
-    foreign = [name for name in folder.names() if name not in expected and not name.endswith(UNFINISHED)]
-    if any(name.split("/")[0] in (schema.PREDICTION_STATUS, schema.TRIAL_STATUS) for name in foreign):
+    if path.exists() and not path.is_dir():
+        raise StoreWriteError("the store must be a folder", str(path), "Choose another path")
+    names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if not file.is_dir()]
+    foreign = [name for name in names if name not in expected and not name.endswith(UNFINISHED)]
+    if any(name.split("/")[0] in schema.STATUS.values() for name in foreign):
         raise StoreCorruptError(
-            f"the store's metadata file {folder.place(ROOT)} is missing, and with it the spec of the results there",
+            f"the store's metadata file {path / ROOT} is missing, and with it the spec of the results there",
             remedy="Restore that file, or delete the store and run the sweep again",
         )
     if foreign:
         raise SweepError(
-            f"the folder {folder} is not a sweep store and holds {foreign[0]!r}",
+            f"the folder {path} is not a sweep store and holds {foreign[0]!r}",
             remedy="Choose an empty or new folder",
         )
