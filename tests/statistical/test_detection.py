@@ -114,3 +114,30 @@ def test_class_means_and_the_vocabulary_mean_are_part_of_the_null():
     assert np.mean(prediction.p_value(top) < 0.05) < 0.14
     assert model.detection_power(MEAN).top == 0.05
     assert model.replace(mu=3.0).detection_power(MEAN).top > 0.9
+
+
+def plain_trace(rng, d, V, N, L, mu, centered):
+    """tr S of mean weights over T positions of the prefix model with a sampled table, in plain numpy."""
+    E = rng.standard_normal((d, V))
+    E[0] += mu * np.where(np.arange(V) % 2 == 0, 1.0, -1.0)
+    signs = rng.random((N, T)) < 0.5
+    signs[:, :L] = signs[:, :1]
+    ids = 2 * rng.integers(0, V // 2, (N, T)) + signs
+    C = sum(E[:, ids[:, t]] for t in range(T)) / T
+    if centered:
+        C = C - C.mean(axis=1, keepdims=True)
+    return float(np.sum(C**2)) / N
+
+
+@pytest.mark.parametrize(
+    ("V", "N", "L", "mu", "centered"), [(100, 200, 5, 0.0, False), (100, 200, 15, 0.0, True), (100, 200, 5, 0.6, False)]
+)
+def test_variance_of_the_trace_has_the_norms_of_the_means(V, N, L, mu, centered):
+    """Without the squared norms of class means and vocabulary mean the deviation is .7 to .5 of what draws show."""
+    from spikepool.theory.detection import _trace_variance
+
+    rng = np.random.default_rng(3)
+    model = sp.SequenceModel(d=100, V=V, N=N, R=sp.prefix_correlation(T, L), mu=mu, centered=centered)
+    drawn = np.std([plain_trace(rng, 100, V, N, L, mu, centered) for _ in range(200)], ddof=1)
+    expected = np.sqrt(_trace_variance(model, MEAN, *model.gains(MEAN)))
+    assert expected == pytest.approx(drawn, rel=3 / np.sqrt(400))

@@ -142,3 +142,12 @@ def test_bad_input_is_named(call, error):
     with pytest.raises(error) as caught:
         call()
     assert isinstance(caught.value, ValueError)
+
+
+def test_search_without_an_end_is_stopped_by_name():
+    rng = np.random.default_rng(0)
+    patterns = np.where(rng.random((15, 30)) < 0.5, 1, -1)
+    R = (patterns.T * rng.dirichlet(np.ones(15))) @ patterns
+    np.fill_diagonal(R, 1.0)
+    with pytest.raises(sp.ConvergenceError, match=r"stopped after 0\.5 s at a block of 30 positions"):
+        sp.sign_sampler(R, seconds=0.5)

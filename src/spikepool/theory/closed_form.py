@@ -28,10 +28,19 @@ from spikepool.laws.atomic import AtomicLaw, discretise
 from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
+from spikepool.theory.finite_size import closed_threshold
 from spikepool.theory.general_spikes import GeneralSpikes, Measure
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_weights import predict_spread
-from spikepool.theory.validity import few_tokens, near_threshold, neighbours, no_signal, small_sizes, validity_of
+from spikepool.theory.validity import (
+    few_tokens,
+    finite_size,
+    near_threshold,
+    neighbours,
+    no_signal,
+    small_sizes,
+    validity_of,
+)
 from spikepool.world.sequences import TABLES, SequenceWorld, checked_model
 
 
@@ -164,7 +173,10 @@ def predict_gains(world: SequenceWorld, alpha: float, kappa: float) -> Predictio
         _outlier(world, "mean", world.mean_strength, kappa, 0.0),
     )
     outliers = tuple(sorted((o for o in spiked if o is not None), key=lambda outlier: outlier.eigenvalue, reverse=True))
-    excess = float(spikes.spike_excess(alpha * (world.mu**2 + zeta2), delta, kappa))
+    star = float(spikes.critical_excess(delta, gamma))
+    leads = not outliers or outliers[0].kind == "signal"
+    crossing = closed_threshold(alpha / kappa, delta, gamma, star, zeta2) if leads and world.mu > 0 else None
+    finite = None if crossing is None else crossing.mean_alignment(float(closed.alignment), world.mu, d)
     return Prediction(
         alpha=alpha,
         kappa=kappa,
@@ -178,12 +190,13 @@ def predict_gains(world: SequenceWorld, alpha: float, kappa: float) -> Predictio
         validity=validity_of(
             no_signal(world.mu, outliers),
             few_tokens(kappa, world.mu, float(closed.mu_sample)),
-            near_threshold(excess, float(spikes.critical_excess(delta, gamma)), d),
-            neighbours(outliers, d, N),
+            finite_size(float(closed.alignment), finite, d),
+            neighbours(outliers, d, N, float(closed.edge)),
             small_sizes(d=d, V=V, N=N),
         ),
         sizes=Sizes(d, V, N, world.centered),
         table_alignment=None if world.latent == "gaussian" else float(closed.table_alignment),
+        finite_size_alignment=finite,
     )
 
 
@@ -251,7 +264,7 @@ def predict_varying(world: SequenceWorld, alpha: ArrayLike, kappa: ArrayLike) ->
             no_signal(world.mu, placed),
             few_tokens(mean.kappa, world.mu, mu_sample),
             near_threshold(world.mu**2 + zeta2, needed**2, d),
-            neighbours(placed, d, world.N),
+            neighbours(placed, d, world.N, edge),
             small_sizes(d=d, V=world.V, N=world.N),
         ),
     )

@@ -5,8 +5,9 @@ outlier is normal around lambda(x) with the standard deviation of :mod:`spikepoo
 eigenvalue follows the same law as under noise alone, and the power is the level.
 
 *Trace.* tr S is normal with mean ``m + alpha mu²`` and variance ``2 kappa² r0``, r0 = delta + gamma + delta gamma, in
-the limit of spread-out weights (the last term is that of tokens that recur within a sequence). So it has power at any
-mu, below the transition too, wherever the noise level is known:
+the limit of spread-out weights (the last term is that of tokens that recur within a sequence). The squared norms of the
+table's class means and of the vocabulary mean add ``2 delta²/d`` times alpha² and, where S is not centred, times 1. So
+the trace has power at any mu, below the transition too, wherever the noise level is known:
 
     power = Phi(alpha mu²/(kappa sqrt(2 r0)) − z_level)       to leading order.
 
@@ -194,20 +195,35 @@ def detection_power(model: SequenceWorld, w: ArrayLike, level: float = 0.05) -> 
 
 
 def _trace_power(model: SequenceWorld, w: ArrayLike, alpha: float, kappa: float, level: float) -> float:
-    """Power of the trace, with the terms of order 1/d in its variance under the signal.
-
-    They are those of the pooled latents, mu⁴ alpha² (kurtosis − 1)/N, and of their product with the noise,
-    4 mu² (alpha²/V + alpha kappa/N), where the classes' own means are part of the table.
-    """
+    """Power of the trace: normal with the variances of :func:`_trace_variance` under the null and under the signal."""
     if alpha == 0 or model.mu == 0:
         return level
-    mu2 = model.mu**2
+    null, signal = (math.sqrt(_trace_variance(model.replace(mu=mu), w, alpha, kappa)) for mu in (0.0, model.mu))
+    shift = alpha * model.mu**2 * (1 - 1 / model.N if model.centered else 1.0)
+    return float(ndtr((shift - null * float(ndtri(1 - level))) / signal))
+
+
+def _trace_variance(model: SequenceWorld, w: ArrayLike, alpha: float, kappa: float) -> float:
+    """Variance of tr S, with its terms of order 1/d.
+
+        2 kappa² (delta + gamma) + 2 delta gamma sum_{t != s} (1 + R_ts) w_t² w_s²        (table, sequences, repeats)
+        + (2 delta²/d) sum (s² − kappa²)                          over s = alpha and, for an S that is not centred, s = 1
+        + [h² alpha² (kurtosis − 1) + 4 h alpha kappa + 4 delta kappa]/N + 4 mu² alpha²/V,       h = mu² + delta.
+
+    The second line is that of the squared norms of the class means and of the vocabulary mean, ``||zeta||²`` and
+    ``||zbar||²``, of variance 2 delta²/d each; the last two terms of the third line are those of the vocabulary mean
+    and of a table with class means of its own. A table without them has neither.
+    """
+    delta, gamma, mu2 = model.delta, model.gamma, model.mu**2
     square = np.square(np.asarray(w, dtype=np.float64))
     shared = 1 + np.asarray(model.R) if model.latent == "signs" else np.ones((model.T, model.T))
     repeats = float(square @ shared @ square - np.sum(np.diag(shared) * square**2))
-    noise = 2 * kappa**2 * (model.delta + model.gamma) + 2 * model.delta * model.gamma * repeats
+    variance = 2 * kappa**2 * (delta + gamma) + 2 * delta * gamma * repeats
     kurtosis = 3.0 if model.latent == "gaussian" else latent_kurtosis(model.R, w)
-    own = alpha**2 / model.V if model.class_mean_power else 0.0
-    signal = mu2**2 * alpha**2 * max(kurtosis - 1, 0.0) / model.N + 4 * mu2 * (own + alpha * kappa / model.N)
-    shift = alpha * mu2 * (1 - 1 / model.N if model.centered else 1.0)
-    return float(ndtr((shift - math.sqrt(noise) * float(ndtri(1 - level))) / math.sqrt(noise + signal)))
+    h = mu2 + model.class_mean_power
+    variance += (h**2 * alpha**2 * max(kurtosis - 1, 0.0) + 4 * h * alpha * kappa) / model.N
+    if model.class_mean_power:
+        variance += 2 * delta**2 / model.d * (alpha**2 - kappa**2) + 4 * mu2 * alpha**2 / model.V
+    if model.mean_strength:
+        variance += 2 * delta**2 / model.d * (1 - kappa**2) + 4 * delta * kappa / model.N
+    return variance

@@ -16,11 +16,12 @@ from spikepool.errors import InvalidInputError, ShapeError, TokenError, WeightsE
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.generalized import GeneralizedLaw
+from spikepool.theory.finite_size import crosses
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum, population_matches
-from spikepool.theory.validity import near_threshold, neighbours, no_signal, small_sizes, unresolved, validity_of
+from spikepool.theory.validity import finite_size, neighbours, no_signal, small_sizes, validity_of
 from spikepool.world.pooling_matrix import Projection, token_matrix
 from spikepool.world.sequences import TABLES, SequenceWorld
 from spikepool.world.tokens import draw_tokens, pooled_latents, pooling_weights, token_law, with_token_weights
@@ -74,25 +75,27 @@ class GivenTokens:
                     population_alignment=0.0 if match is None else float(match.overlaps[0]),
                 )
             )
+        alignment = outliers[0].alignment if outliers else 0.0
+        crossing = self._sample.crossing if mu > 0 and (not outliers or crosses(outliers[0], sample.edge)) else None
+        finite = None if crossing is None else crossing.mean_alignment(alignment, mu, self._sample.noise.d)
         return Prediction(
             alpha=self.alpha,
             kappa=self.kappa,
             bulk=sample.bulk,
             edge=sample.edge,
             outliers=tuple(outliers),
-            alignment=outliers[0].alignment if outliers else 0.0,
+            alignment=alignment,
             detectable=sample.detectable and mu > 0,
             mu_population=population.threshold,
             mu_sample=sample.threshold,
             validity=validity_of(
                 no_signal(mu, outliers),
-                # mu² is what the excess is linear in
-                near_threshold(mu**2, sample.threshold**2, self._sample.noise.d),
-                neighbours(outliers, self._sample.noise.d, None if self.sizes is None else self.sizes.N),
-                unresolved(self._sample.unresolved),
+                finite_size(alignment, finite, self._sample.noise.d),
+                neighbours(outliers, self._sample.noise.d, None if self.sizes is None else self.sizes.N, sample.edge),
                 small_sizes(d=self._sample.noise.d, V=self._sample.usage.V, **self._sequences()),
             ),
             sizes=self.sizes,
+            finite_size_alignment=finite,
         )
 
 

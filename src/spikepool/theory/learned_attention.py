@@ -291,7 +291,9 @@ def learned_weights(
         kappa=kappa,
         covariance=float(r @ w),
         best_gain=alpha / kappa / float(np.linalg.eigvalsh(R)[-1]),
-        validity=validity_of(ties[0].reason(n) if ties else None, None if exact else ridge_range(kappa, signed=False)),
+        validity=validity_of(
+            ties[0].reason(n) if ties else None, None if exact else ridge_range(kappa, signed=False, ratio=model.d / n)
+        ),
         accuracy_range=(min(accuracies), max(accuracies)),
     )
 

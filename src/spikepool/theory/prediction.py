@@ -170,6 +170,10 @@ class Prediction(Result, schema="prediction"):
     table_alignment : float or None
         Alignment of the top eigenvector of the table itself, which is known without any sequence: the baseline that
         pooling has to beat. None where no formula is known.
+    finite_size_alignment : float or None
+        Mean alignment of the top eigenvector over draws at this d, where it is known: below the threshold the floor of
+        order ``1/(d (1 − mu²/mu_c²)²)``, near it the crossover, far above it `alignment`; see
+        :mod:`spikepool.theory.finite_size`.
     null : callable or None
         Gives the law of the top eigenvalue at mu = 0 of the same model.
     """
@@ -186,6 +190,7 @@ class Prediction(Result, schema="prediction"):
     validity: Validity = SOUND
     sizes: Sizes | None = None
     table_alignment: float | None = None
+    finite_size_alignment: float | None = None
     null: Callable[[], NullTop] | None = field(default=None, repr=False, compare=False)
 
     def summary(self) -> str:
@@ -261,7 +266,8 @@ class Prediction(Result, schema="prediction"):
     def _record(self) -> dict[str, Any]:
         # None for a threshold that no signal strength reaches
         names = ("alpha", "kappa", "edge", "outliers", "alignment", "detectable", "mu_population", "mu_sample")
-        return record(self, *names, "table_alignment", "threshold_note", "validity", atom_at_zero=float(self.bulk.atom))
+        names += ("table_alignment", "finite_size_alignment", "threshold_note")
+        return record(self, *names, "validity", atom_at_zero=float(self.bulk.atom))
 
     def _tables(self) -> list[Table]:
         title = f"Prediction: alignment {number(self.alignment)} of the top component with the signal"

@@ -138,7 +138,7 @@ def ridge_prediction(
     std = float(np.sqrt(var))
     accuracy, error = law.accuracy(mean / std if mean != 0 else 0.0)
     signed = bool(np.min(w) < 0)
-    return RidgePrediction(accuracy, error, mean, std, validity_of(ridge_range(kappa, signed)))
+    return RidgePrediction(accuracy, error, mean, std, validity_of(ridge_range(kappa, signed, model.d / n_train)))
 
 
 def ridge_accuracy(

@@ -46,17 +46,17 @@ from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
+from spikepool.theory.finite_size import Threshold, crosses, numerical_threshold
 from spikepool.theory.population_usage import group_tokens
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.usage_spectrum import Kind, isolated
 from spikepool.theory.validity import (
     few_tokens,
-    near_threshold,
+    finite_size,
     neighbours,
     no_signal,
     rare_tokens,
     small_sizes,
-    unresolved,
     validity_of,
 )
 from spikepool.world.sequences import SequenceWorld
@@ -155,6 +155,20 @@ class SpreadPopulation:
             return math.inf if self.gain == 0 else 0.0
         return math.sqrt(star / gain) if gain > 0 else math.inf
 
+    def crossing(self, gamma: float) -> Threshold | None:
+        """What the mean alignment of draws near the threshold needs: D = Y(theta)/theta, m = −1/(theta (1 + gamma E1)).
+
+        None where there is no threshold.
+        """
+        bulk = self.bulk(gamma, resolved=True)
+        star = bulk.star
+        step = 1e-4 * star
+        theta = star + step * np.arange(3)
+        D = np.array([self.gain_at(float(at)) for at in theta]) / theta
+        m = np.array([-1 / (at * (1 + gamma * bulk.sums(float(at))[0])) for at in theta])
+        z = np.array([bulk.eigenvalue(float(at)) for at in theta])
+        return numerical_threshold(D, m, m, z, step)
+
     def law(self, bulk: SpreadBulk) -> SpectralLaw:
         """Law of the bulk of S: kappa (MP_gamma with the law of M over the tokens, through a table of d/V)."""
         values, V = bulk.tau / self.d, len(self._bulk_values)
@@ -247,28 +261,32 @@ def predict_spread(world: SequenceWorld, alpha: float, kappa: float) -> Predicti
     if mu == 0:
         kinds = ["classes" if kind == "signal" else kind for kind in kinds]
     placed = tuple(replace(outlier, kind=kind) for outlier, kind in zip(outliers, kinds, strict=True))
-    unresolved_tokens = len(population.bulk(gamma, resolved=True).tau) - len(bulk.tau)
+    alignment = placed[0].alignment if placed else 0.0
+    edge = kappa * bulk.eigenvalue(bulk.star)
+    leads = mu > 0 and 0 < mu_sample < math.inf and (not placed or crosses(placed[0], edge))
+    crossing = population.crossing(gamma) if leads else None
+    finite = None if crossing is None else crossing.mean_alignment(alignment, mu, d)
     return Prediction(
         alpha=kappa * population.gain,
         kappa=kappa * population.square,
         bulk=population.law(bulk),
-        edge=kappa * bulk.eigenvalue(bulk.star),
+        edge=edge,
         outliers=placed,
-        alignment=placed[0].alignment if placed else 0.0,
+        alignment=alignment,
         detectable=detectable and mu > 0,
         mu_population=population.threshold(0.0),
         mu_sample=mu_sample,
         validity=validity_of(
             no_signal(mu, placed),
             few_tokens(kappa, mu, mu_sample),
-            rare_tokens(population.concentration),
-            near_threshold(mu**2, mu_sample**2, d),
-            neighbours(placed, d, world.N),
-            unresolved(unresolved_tokens),
+            rare_tokens(population.concentration, alignment, max(1.0, placed[0].eigenvalue / edge) if placed else 1.0),
+            finite_size(alignment, finite, d),
+            neighbours(placed, d, world.N, edge),
             small_sizes(d=d, V=world.V, N=world.N),
         ),
         sizes=Sizes(d, world.V, world.N, world.centered),
         table_alignment=None if world.latent == "gaussian" else _table_alignment(world),
+        finite_size_alignment=finite,
     )
 
 

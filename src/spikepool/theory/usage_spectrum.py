@@ -29,6 +29,7 @@ from spikepool.kit.roots import dips_below
 from spikepool.laws.atomic import AtomicLaw, discretise
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.generalized import GeneralizedLaw
+from spikepool.theory.finite_size import Threshold, numerical_threshold
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
 from spikepool.theory.token_usage import Usage
 
@@ -108,8 +109,8 @@ class UsageBulk:
         Eigenvalues of the noise covariance that are.
     threshold : float
         Least mu at which the signal is detectable.
-    unresolved : int
-        Spikes that this size does not tell from the bulk.
+    crossing : Threshold or None
+        What the mean alignment of draws near the threshold needs; None where there is no threshold.
     """
 
     def __init__(self, usage: Usage, noise: Noise) -> None:
@@ -122,8 +123,9 @@ class UsageBulk:
         # D at the edge: for the threshold it is bulk
         resolved = _spiked(usage, noise, resolved=True)
         same = bool(np.array_equal(resolved, spiked))
-        self.unresolved = int(spiked.sum() - resolved.sum())
-        self.threshold = self._threshold(self.law if same else _bulk(usage, noise, resolved)[0])
+        told = self.law if same else _bulk(usage, noise, resolved)[0]
+        self.threshold = self._threshold(told)
+        self.crossing = self._crossing(told) if 0 < self.threshold < np.inf else None
 
     def null_law(self) -> tuple[GeneralizedLaw, FloatArray]:
         """Law of the bulk without the spikes that this size tells from it, and the outliers of these at mu = 0."""
@@ -132,15 +134,27 @@ class UsageBulk:
         places = [law.usage_outliers(self.usage.top.values[resolved]), law.noise_outliers(noise_spikes)]
         return law, np.concatenate(places)
 
-    def _threshold(self, bulk: GeneralizedLaw) -> float:
-        y, yt, z = bulk.right_curve(np.array([bulk.right_curve_start]))
+    def _at(self, bulk: GeneralizedLaw, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """g_u, g_b, the Stieltjes transform of the bulk, and z at points of the curve beyond it."""
+        y, yt, z = bulk.right_curve(s)
         left, right = self.noise.left, self.usage.signal_measure
+        a = self.noise.law if isinstance(self.noise.law, AtomicLaw) else discretise(self.noise.law)
         with np.errstate(divide="ignore"):
-            g_u = -float(np.sum(left.coordinates[:, 0] ** 2 * yt / (yt + left.values)) / z[0])
-            g_b = -float(np.sum(right.coordinates[:, 0] ** 2 * y / (y + right.values)) / z[0])
+            g_u = -(yt[:, None] / (yt[:, None] + left.values)) @ left.coordinates[:, 0] ** 2 / z
+            g_b = -(y[:, None] / (y[:, None] + right.values)) @ right.coordinates[:, 0] ** 2 / z
+            m = -(yt[:, None] / (yt[:, None] + a.values)) @ a.weights / z
+        return g_u, g_b, m, z
+
+    def _threshold(self, bulk: GeneralizedLaw) -> float:
+        (g_u,), (g_b,), _, (z,) = self._at(bulk, np.array([bulk.right_curve_start]))
         if g_u >= 0 or g_b > 0:
             return 0.0
-        return float(1 / np.sqrt(z[0] * g_u * g_b)) if g_b < 0 else float("inf")
+        return float(1 / np.sqrt(z * g_u * g_b)) if g_b < 0 else float("inf")
+
+    def _crossing(self, bulk: GeneralizedLaw) -> Threshold | None:
+        step = 1e-3 * bulk.right_curve_start
+        g_u, g_b, m, z = self._at(bulk, bulk.right_curve_start - step * np.arange(3))
+        return numerical_threshold(z * g_u * g_b, m, g_u, z, step)
 
 
 class UsageSpectrum:

@@ -17,24 +17,13 @@ import numpy as np
 
 from spikepool.kit.showing import Result
 
-# Effective tokens 1/kappa below which the closed form of the spectrum is an approximation, unless mu is CLEAR times its
-# threshold: against the exact engine (390 random models at d = 400) its alignment is off by up to .23 there, and by up
-# to .02 beyond, as that of spread-out weights.
-FEW_TOKENS = 3.0
-CLEAR = 2.0
-# Effective tokens below which the closed form of the ridge accuracy is an approximation, as it is with weights of both
-# signs: over 55 random models at d = 150 it differs from the exact one by up to .02 below and .006 above.
-FEW_TOKENS_RIDGE = 3.0
 # An excess within this many d^(-1/3) of the critical one, relatively, is near the threshold. Prefix model, mean
 # weights, d = 200, 160 draws: the mean alignment is .04 above its limit at 0.8, .004 at 1.6; the alignment's deviation
 # is predicted 3.7, 2.4, 1.5 and 1.2 times too large at 0.4, 0.8, 1.6 and 2.2, and right to about a tenth at 3 and 4.
 NEAR = 1.0
 NEAR_FLUCTUATIONS = 2.5
-# Below this kappa A_4/(A_2 Q) the closed form of token weights holds. Over 36 settings (Zipf .7 to 1.2, six weightings,
-# weak and strong signals) the alignment is too high by at most half of the ratio, 0.26 where it is 0.49.
-RARE_TOKENS = 0.05
-# Change of an alignment by mixing with a neighbouring outlier that is worth a reason.
-MIXING = 0.01
+# Expected error of an alignment that is worth a reason.
+WORTH = 0.0125
 # Sizes below which terms of order 1/d are no longer small.
 SMALL = 40
 # Gauss-Hermite quadrature of means over a standard normal variable.
@@ -54,6 +43,20 @@ class OutlierLike(Protocol):
         """Squared cosine of its eigenvector with the signal."""
 
 
+class Caution(str):
+    """A reason with the size of the error to expect, in units of the alignment or of the accuracy that it is about."""
+
+    error: float
+
+    def __new__(cls, text: str, error: float) -> Caution:
+        made = super().__new__(cls, text)
+        made.error = float(error)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Caution, (str(self), self.error)
+
+
 @dataclass(frozen=True)
 class Validity(Result, schema="validity"):
     """Whether a result lies in the range where its theory holds.
@@ -61,7 +64,8 @@ class Validity(Result, schema="validity"):
     Attributes
     ----------
     reasons : tuple of str
-        Why not, each with what to expect; empty when it does.
+        Why not, each with what to expect; empty when it does. A reason that is a :class:`Caution` has its size as a
+        number, `.error`.
 
     Examples
     --------
@@ -78,11 +82,16 @@ class Validity(Result, schema="validity"):
         """True when there is nothing against it."""
         return not self.reasons
 
+    @property
+    def error(self) -> float:
+        """Largest expected error of an alignment (or accuracy) that a reason names; 0 where none names one."""
+        return max((getattr(reason, "error", 0.0) for reason in self.reasons), default=0.0)
+
     def __bool__(self) -> bool:
         return self.ok
 
     def _record(self) -> dict[str, Any]:
-        return {"ok": self.ok, "reasons": list(self.reasons)}
+        return {"ok": self.ok, "reasons": [str(reason) for reason in self.reasons], "error": self.error}
 
     def summary(self) -> str:
         """The reasons in a line."""
@@ -98,24 +107,45 @@ def validity_of(*reasons: str | None) -> Validity:
     return Validity(tuple(reason for reason in reasons if reason is not None))
 
 
-def few_tokens(kappa: float, mu: float, threshold: float) -> str | None:
-    """Why the closed form of the spectrum is an approximation for these weights."""
-    effective = 1 / kappa
-    if effective >= FEW_TOKENS or (math.isfinite(threshold) and mu > CLEAR * threshold > 0):
+def few_tokens(kappa: float, mu: float, threshold: float) -> Caution | None:
+    """Why the closed form of the spectrum is an approximation for these weights.
+
+    With 1/kappa effective tokens its alignment is too high above the threshold, by about
+    ``0.1 kappa² (threshold/mu)⁶`` (one token and two, three pairs of d/V and d/N, 100 draws each: .05 to .08 at 1.15 of
+    the threshold, .01 to .06 at 1.35 and .01 at 1.7 for one token; a quarter of that for two).
+    """
+    if not (kappa > 0 and mu > 0 and math.isfinite(threshold)):
         return None
-    return (
-        f"the closed form is for weights spread over many tokens and these have {effective:.3g} effective ones: "
-        "alignments near the threshold may be off by 0.2, eigenvalues by a tenth; use exact=True"
+    error = min(0.5, 0.1 * kappa**2 * min(1.0, threshold / mu) ** 6) if mu > threshold or threshold == 0 else 0.0
+    if error <= WORTH:
+        return None
+    return Caution(
+        f"the closed form is for weights spread over many tokens and these have {1 / kappa:.3g} effective ones: the "
+        f"alignment may be too high by {error:.2g}; use exact=True",
+        error,
     )
 
 
-def rare_tokens(concentration: float) -> str | None:
-    """Why the closed form is an approximation for these token weights: single occurrences of rare tokens count."""
-    if concentration <= RARE_TOKENS:
+def rare_tokens(concentration: float, alignment: float = 0.5, height: float = 1.0) -> Caution | None:
+    """Why the closed form is an approximation for these token weights: single occurrences of rare tokens count.
+
+    Parameters
+    ----------
+    concentration : float
+        ``kappa A_4/(A_2 Q)``.
+    alignment : float
+        The predicted one, A. It is too high by about ``concentration A (1 − A)`` (`benchmarks/studies/flags.py`).
+    height : float
+        Eigenvalue of the top outlier over the edge of the bulk. Far beyond four the loss of alignment is that of the
+        table, which the closed form has right.
+    """
+    error = min(0.5, concentration * alignment * (1 - alignment) * min(1.0, 4 / height) ** 2)
+    if error <= WORTH:
         return None
-    return (
+    return Caution(
         f"the token weights boost rare tokens so far that single occurrences count (kappa A4/(A2 Q) = "
-        f"{concentration:.2g}): alignments may be too high by {min(0.5, concentration / 2):.2g}; use exact=True"
+        f"{concentration:.2g}): the alignment may be too high by {error:.2g}; use exact=True",
+        error,
     )
 
 
@@ -140,6 +170,28 @@ def near_threshold(excess: float, critical: float, d: int, width: float = NEAR) 
     )
 
 
+def finite_size(limit: float, mean: float | None, d: int) -> Caution | None:
+    """Why draws in d dimensions have another mean alignment than the limit; see :mod:`spikepool.theory.finite_size`.
+
+    Parameters
+    ----------
+    limit : float
+        The predicted alignment, of d → ∞.
+    mean : float or None
+        The mean over draws at this d; None where it is not known.
+    d : int
+        Dimension.
+    """
+    if mean is None or abs(mean - limit) <= WORTH:
+        return None
+    where = "below its threshold" if limit == 0 else "near its threshold"
+    return Caution(
+        f"the signal is {where}, and at d = {d} the mean alignment over draws is about {mean:.2g} instead of "
+        f"{limit:.2g}",
+        abs(mean - limit),
+    )
+
+
 def small_sizes(**sizes: int) -> str | None:
     """Why limits say little about so few dimensions, tokens or sequences."""
     name, least = min(sizes.items(), key=lambda item: item[1])
@@ -158,19 +210,34 @@ def mixing_share(gap: float, eigenvalue: float, d: int, N: int | None = None) ->
     return float(_NORMAL_WEIGHTS @ (1 - gap / np.sqrt(gap**2 + 4 * c**2 + 1e-300)) / 2)
 
 
-def neighbours(outliers: Sequence[OutlierLike], d: int, N: int | None = None) -> str | None:
-    """Why the alignments of two outliers hold together but not one by one: they lie so close that they mix."""
+def neighbours(
+    outliers: Sequence[OutlierLike], d: int, N: int | None = None, edge: float | None = None
+) -> Caution | None:
+    """Why the alignments of two outliers hold together but not one by one: they lie so close that they mix.
+
+    An outlier next to the `edge` of the bulk holds little of its own spike, about ``sqrt(1 − (edge/eigenvalue)²)`` of
+    it, and is coupled the less to its neighbour.
+    """
     worst, loss = 0.0, 0.0
     for first, second in pairwise(outliers):
-        share = mixing_share(first.eigenvalue - second.eigenvalue, first.eigenvalue, d, N)
+        own = 1.0
+        if edge is not None:
+            own = math.prod(math.sqrt(max(0.0, 1 - (edge / o.eigenvalue) ** 2)) for o in (first, second))
+        share = mixing_share(
+            first.eigenvalue - second.eigenvalue,
+            math.sqrt(first.eigenvalue * second.eigenvalue * own),
+            d,
+            N,
+        )
         change = share * abs(first.alignment - second.alignment)
         if change > loss:
             worst, loss = share, change
-    if loss < MIXING:
+    if loss < WORTH:
         return None
-    return (
+    return Caution(
         f"two outliers lie so close that they mix: in a draw each eigenvector holds about {100 * worst:.2g} % of "
-        f"its neighbour; their alignments hold as a sum, and one by one they are off by about {loss:.2g}"
+        f"its neighbour; their alignments hold as a sum, and one by one they are off by about {loss:.2g}",
+        loss,
     )
 
 
@@ -191,21 +258,25 @@ def repelling(outliers: Sequence[OutlierLike], d: int, N: int) -> str | None:
     return None
 
 
-def unresolved(count: int) -> str | None:
-    """Why the threshold is not sharp: usage outliers that this size does not tell from the bulk."""
-    if not count:
-        return None
-    return (
-        f"{count} outliers of frequent tokens are not told from the bulk at this size; the threshold counts them as "
-        "bulk, and the signal rises over a range of mu around it"
-    )
+def ridge_range(kappa: float, signed: bool, ratio: float = 1.0) -> Caution | None:
+    """Why the closed form of the ridge accuracy is an approximation for these weights.
 
-
-def ridge_range(kappa: float, signed: bool) -> str | None:
-    """Why the closed form of the ridge accuracy is an approximation for these weights."""
-    if 1 / kappa >= FEW_TOKENS_RIDGE * (1 - 1e-6) and not signed:
+    Parameters
+    ----------
+    kappa : float
+        Noise gain, one over the effective tokens. The error is about ``0.04 kappa min(1, ratio)``: .01 to .03 for two
+        effective tokens or one at d = 100 and as many rows or fewer, below .005 at three times as many.
+    signed : bool
+        Whether the weights have both signs.
+    ratio : float
+        d over the number of training rows.
+    """
+    error = 0.06 if signed else 0.04 * kappa * min(1.0, ratio)
+    if error <= WORTH:
         return None
     what = "weights of both signs" if signed else f"{1 / kappa:.3g} effective tokens"
-    return (
-        f"the closed form is for weights spread over many tokens, not for {what}: it may be off by 0.06; use exact=True"
+    return Caution(
+        f"the closed form is for weights spread over many tokens, not for {what}: the accuracy may be off by "
+        f"{error:.2g}; use exact=True",
+        error,
     )

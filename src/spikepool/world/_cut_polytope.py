@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,12 +43,15 @@ def check_triangles(R: FloatArray, positions: NDArray[np.intp], size: int) -> No
         raise _violation("triangle inequality ", B, -1.0, R, positions, size)
 
 
-def find_mixture(R: FloatArray, positions: NDArray[np.intp], size: int) -> tuple[SignArray, FloatArray]:
+def find_mixture(
+    R: FloatArray, positions: NDArray[np.intp], size: int, *, seconds: float = 30.0
+) -> tuple[SignArray, FloatArray]:
     """Sign vectors (m, T) and weights (m,) whose weighted sum of s s' is R; `positions` as in `check_triangles`.
 
     The restricted linear program minimises the L1 distance between R and the mixture; its dual prices the sign
     vectors not yet used, the best of which join it, until the distance is zero or no vector improves it. In the
-    second case the dual is an inequality that every sign vector satisfies and R violates.
+    second case the dual is an inequality that every sign vector satisfies and R violates. A search that is not over
+    after `seconds` raises :class:`ConvergenceError`.
     """
     from scipy.optimize import linprog
 
@@ -55,7 +60,12 @@ def find_mixture(R: FloatArray, positions: NDArray[np.intp], size: int) -> tuple
     target = np.append(R[rows, cols], 1.0)
     slack = len(rows)
     vectors = _first_vectors(R)
+    end = time.monotonic() + seconds
+    distance = float("nan")
     for _ in range(_MAX_ROUNDS):
+        left = end - time.monotonic()
+        if left <= 0:
+            raise _out_of_time(T, seconds, distance)
         columns = np.vstack([(vectors[:, rows] * vectors[:, cols]).T, np.ones(len(vectors))])
         eye = np.vstack([np.eye(slack), np.zeros(slack)])
         result = linprog(
@@ -63,10 +73,14 @@ def find_mixture(R: FloatArray, positions: NDArray[np.intp], size: int) -> tuple
             A_eq=np.hstack([columns, eye, -eye]),
             b_eq=target,
             method="highs",
+            options={"time_limit": left},
         )
+        if result.status == 1:  # the limit of time
+            raise _out_of_time(T, seconds, distance)
         if result.status != 0:
             raise ConvergenceError(f"the linear program failed: {result.message}", remedy="Perturb R slightly")
-        if result.fun <= _FEASIBILITY:
+        distance = float(result.fun)
+        if distance <= _FEASIBILITY:
             weights = np.maximum(result.x[: len(vectors)], 0.0)
             used = weights > 0
             return vectors[used], weights[used] / weights[used].sum()
@@ -86,6 +100,16 @@ def find_mixture(R: FloatArray, positions: NDArray[np.intp], size: int) -> tuple
     raise ConvergenceError(
         f"whether signs with this correlation exist was not decided for a block of {T} positions",
         remedy=f"Use a block of at most {_ENUMERATION_LIMIT} positions, or a structured R",
+    )
+
+
+def _out_of_time(T: int, seconds: float, distance: float) -> ConvergenceError:
+    return ConvergenceError(
+        f"the search for signs with this correlation was stopped after {seconds:g} s at a block of {T} positions; the "
+        "mixture found so far differs from R by",
+        distance,
+        "Pass a larger seconds=, a smaller block or a structured R",
+        residual=distance,
     )
 
 

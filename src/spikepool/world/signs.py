@@ -86,13 +86,16 @@ class SignSampler:
         return signs
 
 
-def sign_sampler(R: ArrayLike) -> SignSampler:
+def sign_sampler(R: ArrayLike, *, seconds: float = 30.0) -> SignSampler:
     """A sampler of ±1 signs xi with E[xi] = 0 and E[xi xi'] = `R`.
 
     Parameters
     ----------
     R : array_like of shape (T, T)
         Correlation matrix: symmetric, PSD, unit diagonal.
+    seconds : float
+        Limit of the search for a mixture, for each block of positions without special structure. Blocks of up to 20
+        positions take a second or two, 24 about 15 seconds.
 
     Returns
     -------
@@ -104,7 +107,7 @@ def sign_sampler(R: ArrayLike) -> SignSampler:
     NotRealizableError
         When no random signs have this correlation; it names an inequality that all signs satisfy and R violates.
     ConvergenceError
-        When a block of more than two dozen positions has no special structure and the search could not decide.
+        When the search for a mixture could not decide, or not within `seconds`.
 
     Examples
     --------
@@ -122,7 +125,8 @@ def sign_sampler(R: ArrayLike) -> SignSampler:
         if len(matrix) <= _TRIANGLE_LIMIT and np.allclose(matrix, matrix.T) and np.allclose(np.diag(matrix), 1):
             check_triangles(matrix, np.arange(len(matrix)), len(matrix))
         raise
-    return SignSampler(matrix, tuple(_make_block(matrix, positions) for positions in _components(matrix)))
+    limit = check.positive(seconds, "seconds")
+    return SignSampler(matrix, tuple(_make_block(matrix, positions, limit) for positions in _components(matrix)))
 
 
 def _components(R: FloatArray) -> list[NDArray[np.intp]]:
@@ -133,7 +137,7 @@ def _components(R: FloatArray) -> list[NDArray[np.intp]]:
     return [np.flatnonzero(labels == label) for label in range(count)]
 
 
-def _make_block(R: FloatArray, positions: NDArray[np.intp]) -> _Block:
+def _make_block(R: FloatArray, positions: NDArray[np.intp], seconds: float) -> _Block:
     """Merge positions of correlation ±1 and choose a construction for what is left."""
     local = R[np.ix_(positions, positions)]
     column = np.full(len(positions), -1, dtype=np.intp)
@@ -146,11 +150,11 @@ def _make_block(R: FloatArray, positions: NDArray[np.intp]) -> _Block:
         column[twins] = len(kept)
         orientation[twins] = np.where(local[i, twins] > 0, 1, -1)
         kept.append(i)
-    method, draw = _choose(local[np.ix_(kept, kept)], positions[kept], len(R))
+    method, draw = _choose(local[np.ix_(kept, kept)], positions[kept], len(R), seconds)
     return _Block(positions, column, orientation, draw, method)
 
 
-def _choose(R: FloatArray, positions: NDArray[np.intp], size: int) -> tuple[str, BlockSampler]:
+def _choose(R: FloatArray, positions: NDArray[np.intp], size: int, seconds: float) -> tuple[str, BlockSampler]:
     T = len(R)
     if T == 1:
         return "independent", partial(_coin, 1)
@@ -164,7 +168,7 @@ def _choose(R: FloatArray, positions: NDArray[np.intp], size: int) -> tuple[str,
     if root is not None:
         return "gaussian", partial(_threshold, root)
     check_triangles(R, positions, size)
-    vectors, weights = find_mixture(R, positions, size)
+    vectors, weights = find_mixture(R, positions, size, seconds=seconds)
     return "mixture", partial(_mixture, vectors, weights)
 
 

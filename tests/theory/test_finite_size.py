@@ -1,0 +1,84 @@
+"""The mean alignment at finite d: three routes to its constants, and draws below, at and above the threshold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import spikepool as sp
+from spikepool.theory import spikes
+from spikepool.theory.finite_size import Threshold, closed_threshold, numerical_threshold
+
+R = sp.prefix_correlation(T=10, L=3)
+MEAN = sp.mean_weights(10)
+
+
+@pytest.mark.parametrize(("delta", "gamma", "gain", "zeta"), [(0.625, 0.5, 1.6, 0.625), (0.2, 1.5, 3.0, 0.0)])
+def test_constants_are_the_derivatives_along_the_curve(delta, gamma, gain, zeta):
+    star = float(spikes.critical_excess(delta, gamma))
+    step = 1e-4
+    x = star + step * np.arange(3)
+    m = -x / ((x + delta) * (x + gamma))
+    found = numerical_threshold(
+        gain / (x + delta - zeta * gain), m, m, (x + 1) * (x + delta) * (x + gamma) / x**2, step
+    )
+    closed = closed_threshold(gain, delta, gamma, star, zeta)
+    assert found.square == pytest.approx(closed.square, rel=1e-12)
+    assert found.turn == pytest.approx(closed.turn, rel=1e-6)
+    assert found.slope == pytest.approx(closed.slope, rel=1e-5)
+    # and the slope is that of the alignment
+    step = 1e-6
+    ahead = sp.predict_arrays(
+        mu=np.sqrt(closed.square * (1 + step)),
+        alpha=gain,
+        kappa=1.0,
+        delta=delta,
+        gamma=gamma,
+        table="sampled" if zeta else "class_centered",
+    ).alignment
+    assert float(ahead) / step == pytest.approx(closed.slope, rel=1e-4)
+
+
+def test_floor_far_below_is_one_over_d_and_the_crossover_is_continuous():
+    threshold = Threshold(1.0, 2.0, 0.7)
+    assert threshold.mean_alignment(0.0, 1e-6, 10**5) == pytest.approx(1e-5, rel=1e-6)
+    below, above = (threshold.mean_alignment(0.0, 1 + e, 500) for e in (-1e-9, 1e-9))
+    assert below == pytest.approx(above, rel=1e-3)
+    grid = [threshold.mean_alignment(max(0.0, 0.7 * (mu**2 - 1)), mu, 500) for mu in np.linspace(0.05, 1.5, 60)]
+    assert np.all(np.diff(grid) > 0)
+
+
+def test_given_the_tokens_and_for_uniform_frequencies_it_is_that_of_the_closed_form():
+    base = sp.SequenceModel(d=200, V=400, N=400, R=R, mu=1.0)
+    for factor in (0.5, 0.95, 1.2):
+        model = base.replace(mu=factor * base.predict(MEAN).mu_sample)
+        found = model.predict(MEAN).finite_size_alignment
+        assert model.replace(frequencies=np.full(400, 1 / 400)).predict(MEAN).finite_size_alignment == pytest.approx(
+            found, rel=1e-5
+        )
+        drawn = [model.predict(MEAN, exact=True, rng=i).finite_size_alignment for i in range(4)]
+        assert np.mean(drawn) == pytest.approx(found, rel=0.35)
+
+
+@pytest.mark.parametrize("table", ["sampled", "class_centered"])
+@pytest.mark.parametrize("factor", [0.3, 0.6, 0.8, 0.95])
+def test_draws_below_the_threshold_have_the_floor(table, factor):
+    base = sp.SequenceModel(d=100, V=160, N=200, R=R, mu=1.0, table=table)
+    model = base.replace(mu=factor * base.predict(MEAN).mu_sample)
+    expected = model.predict(MEAN)
+    assert expected.alignment == 0
+    seen = model.simulate(MEAN, trials=150, k=1, rng=1).alignment
+    # terms of order d^(-2/3) of the floor remain
+    assert abs(seen.mean() - expected.finite_size_alignment) < 3 * seen.std() / np.sqrt(150) + 0.15 * seen.mean()
+    assert expected.finite_size_alignment > 1 / 150
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.2])
+def test_draws_next_to_the_threshold(factor):
+    base = sp.SequenceModel(d=100, V=160, N=200, R=R, mu=1.0, table="class_centered")
+    model = base.replace(mu=factor * base.predict(MEAN).mu_sample)
+    expected = model.predict(MEAN)
+    seen = model.simulate(MEAN, trials=150, k=1, rng=1).alignment
+    assert abs(seen.mean() - expected.finite_size_alignment) < 3 * seen.std() / np.sqrt(150) + 0.02
+    if factor == 1.0:
+        assert seen.mean() > 0.1 > expected.alignment
