@@ -40,7 +40,7 @@ def test_draws_at_the_threshold_scatter_and_draws_beyond_it_do_not():
 
 @pytest.mark.parametrize(
     ("query", "flagged"),
-    [("T=1&L=1", True), ("T=2&L=2", True), ("T=6&L=3&w=causal", True), ("T=6&L=3&w=mean", False), ("", False)],
+    [("T=1&L=1&mu=1.1", True), ("T=2&L=2&mu=1.1", True), ("T=6&L=3&w=mean&mu=1.2", False), ("", False)],
 )
 def test_few_effective_tokens_are_flagged(query, flagged):
     panels = solve_query(query)
