@@ -207,7 +207,7 @@ def _trace_variance(model: SequenceWorld, w: ArrayLike, alpha: float, kappa: flo
     """Variance of tr S, with its terms of order 1/d.
 
         2 kappa² (delta + gamma) + 2 delta gamma sum_{t != s} (1 + R_ts) w_t² w_s²        (table, sequences, repeats)
-        + (2 delta²/d) sum (s² − kappa²)                          over s = alpha and, for an S that is not centred, s = 1
+        + (2 delta²/d) sum (s² − kappa²)            over s = alpha and, for an S that is not centred, s = 1
         + [h² alpha² (kurtosis − 1) + 4 h alpha kappa + 4 delta kappa]/N + 4 mu² alpha²/V,       h = mu² + delta.
 
     The second line is that of the squared norms of the class means and of the vocabulary mean, ``||zeta||²`` and

@@ -5,8 +5,8 @@ resolvent at u be ``m(z)/(1 − mu² D(z))``, with m the Stieltjes transform of 
 
     R = mu² D(E),    rho = d log D/d log m at E,    a = dA/dR at R = 1+  (A the alignment in the limit).
 
-*Below the threshold* (R < 1) an eigenvector at the edge has the squared cosine ``Im[resolvent]/(d Im[m])``, which is the
-derivative of ``m/(1 − mu² D)`` by m, over d:
+*Below the threshold* (R < 1) an eigenvector at the edge has the squared cosine ``Im[resolvent]/(d Im[m])``, which is
+the derivative of ``m/(1 − mu² D)`` by m, over d:
 
     floor = (1 − R + rho R) / (d (1 − R)²).
 
@@ -72,7 +72,7 @@ class Threshold:
 
 
 def crosses(outlier: OutlierLike, edge: float) -> bool:
-    """Whether the crossover concerns the top outlier: it is the signal's, and not one that frequent tokens carry far."""
+    """Whether the crossover concerns the top outlier: the signal's, and not one that frequent tokens carry far."""
     return getattr(outlier, "kind", "") == "signal" and outlier.eigenvalue < 2 * edge
 
 

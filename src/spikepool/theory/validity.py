@@ -49,6 +49,7 @@ class Caution(str):
     error: float
 
     def __new__(cls, text: str, error: float) -> Caution:
+        """Attach the size to the text."""
         made = super().__new__(cls, text)
         made.error = float(error)
         return made
