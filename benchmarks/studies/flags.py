@@ -5,8 +5,9 @@
 Random models with position weights and random models with token frequencies and token weights are drawn, each predicted
 in closed form and given the tokens of one draw, and simulated in plain numpy: tokens, signs and the table are drawn
 here, and the top eigenvector comes from a dense `eigh`. A *miss* is an alignment further than 3 standard errors plus
-.01 from the mean of the draws. A flag is *right* where the prediction is a miss, or where its error exceeds .01 by the mean
-of the draws alone (both are printed). One line per model is kept, so that a run that is stopped goes on where it was.
+.01 from the mean of the draws. A flag is *right* where the prediction is a miss, or where its error exceeds .01 by the
+mean of the draws alone (both are printed). One line per model is kept, so that a run that is stopped goes on where it
+was.
 """
 
 from __future__ import annotations
