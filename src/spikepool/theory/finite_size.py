@@ -31,6 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spikepool.kit.arrays import FloatArray
 from spikepool.theory.validity import OutlierLike
 
 # u, and F(u) below the threshold or F(u) − 2u above it. Standard errors are .007 at most.
@@ -73,7 +74,7 @@ class Threshold:
 
 def crosses(outlier: OutlierLike, edge: float) -> bool:
     """Whether the crossover concerns the top outlier: the signal's, and not one that frequent tokens carry far."""
-    return getattr(outlier, "kind", "") == "signal" and outlier.eigenvalue < 2 * edge
+    return bool(getattr(outlier, "kind", "") == "signal" and outlier.eigenvalue < 2 * edge)
 
 
 def closed_threshold(gain: float, delta: float, gamma: float, star: float, class_power: float) -> Threshold | None:
@@ -100,7 +101,7 @@ def closed_threshold(gain: float, delta: float, gamma: float, star: float, class
     return Threshold(square, -1 / (beyond * m_slope), square / (square + class_power) * total * beyond)
 
 
-def numerical_threshold(D: np.ndarray, m: np.ndarray, g: np.ndarray, z: np.ndarray, step: float) -> Threshold | None:
+def numerical_threshold(D: FloatArray, m: FloatArray, g: FloatArray, z: FloatArray, step: float) -> Threshold | None:
     """Threshold from D, m, the transform g at u and z at three points of a curve beyond the edge, `step` apart.
 
     The first point is the edge, where dz/ds = 0: derivatives are one-sided, of second order.

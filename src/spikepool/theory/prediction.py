@@ -266,8 +266,8 @@ class Prediction(Result, schema="prediction"):
     def _record(self) -> dict[str, Any]:
         # None for a threshold that no signal strength reaches
         names = ("alpha", "kappa", "edge", "outliers", "alignment", "detectable", "mu_population", "mu_sample")
-        names += ("table_alignment", "finite_size_alignment", "threshold_note")
-        return record(self, *names, "validity", atom_at_zero=float(self.bulk.atom))
+        more = ("table_alignment", "finite_size_alignment", "threshold_note")
+        return record(self, *names, *more, "validity", atom_at_zero=float(self.bulk.atom))
 
     def _tables(self) -> list[Table]:
         title = f"Prediction: alignment {number(self.alignment)} of the top component with the signal"

@@ -153,7 +153,7 @@ class UsageBulk:
 
     def _crossing(self, bulk: GeneralizedLaw) -> Threshold | None:
         step = 1e-3 * bulk.right_curve_start
-        g_u, g_b, m, z = self._at(bulk, bulk.right_curve_start - step * np.arange(3))
+        g_u, g_b, m, z = self._at(bulk, np.array([bulk.right_curve_start - step * i for i in range(3)]))
         return numerical_threshold(z * g_u * g_b, m, g_u, z, step)
 
 
