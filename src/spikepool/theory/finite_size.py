@@ -62,7 +62,7 @@ class Threshold:
     def mean_alignment(self, limit: float, mu: float, d: int) -> float:
         """Mean alignment of the top eigenvector over draws in d dimensions, for its limit `limit`."""
         R = mu**2 / self.square
-        width = (2 * self.turn / (self.slope * d)) ** (1 / 3)
+        width = float((2 * self.turn / (self.slope * d)) ** (1 / 3))
         u = (R - 1) / width
         if R >= 1:
             return min(1.0, max(0.0, limit + self.slope * width / 2 * float(np.interp(u, _U, _B, right=0.0))))
