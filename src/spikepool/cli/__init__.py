@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 
 from spikepool import __version__
 
@@ -43,7 +44,8 @@ def main(arguments: list[str] | None = None) -> None:
     output, sys.stdout = sys.stdout, PatientOutput(sys.stdout)
     try:
         with announced(), _cleaning_up():
-            code = _run(typer.main.get_command(app), argv, debug)
+            # options may set context variables, which end with the command
+            code = copy_context().run(_run, typer.main.get_command(app), argv, debug)
     finally:
         sys.stdout = output
     raise SystemExit(code)

@@ -223,6 +223,28 @@ def load_array(path: Path, name: str) -> NDArray[np.float64]:
     return np.asarray(finite_array(read_array(path), name))
 
 
+def _encoding(name: str | None) -> str | None:
+    """Read text files in this encoding from here on; options are parsed once per command."""
+    if name is not None:
+        import codecs
+
+        from spikepool.data.formats.records import ENCODING
+
+        try:
+            ENCODING.set(codecs.lookup(name).name)
+        except LookupError:
+            raise typer.BadParameter(f"{name!r} is not an encoding; try utf-8, cp1252 or latin-1") from None
+    return name
+
+
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        callback=_encoding,
+        help="Encoding of text files if not UTF-8 or UTF-16.",
+    ),
+]
 TextColumn = Annotated[
     str | None, typer.Option("--text-column", help="Column of the texts.", show_default="text, sentence, ...")
 ]
@@ -268,6 +290,7 @@ class Texts:
     """How texts are encoded: options of every command that takes texts."""
 
     text_column: TextColumn = None
+    encoding: Encoding = None
     encoder: Encoder = "minilm"
     layers: Layers = None
     max_tokens: MaxTokens = 128

@@ -159,6 +159,7 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder of a model made by spikepool fit.")],
     data: TextFile,
     text_column: opt.TextColumn = None,
+    encoding: opt.Encoding = None,
     label_column: LabelColumn = None,
     encoder: Annotated[str | None, typer.Option("--encoder", help="Where the encoder is, if not where it was.")] = None,
     mistakes: Annotated[int, typer.Option("--mistakes", min=0, help="Most confident mistakes that are listed.")] = 10,
@@ -193,6 +194,7 @@ def apply(
     data: TextFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Predictions to write: .csv or .jsonl.")],
     text_column: opt.TextColumn = None,
+    encoding: opt.Encoding = None,
     encoder: Annotated[str | None, typer.Option("--encoder", help="Where the encoder is, if not where it was.")] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="A column for every class.")] = False,
     safe_csv: Annotated[

@@ -101,7 +101,7 @@ def take_part(C: Any, y: Any, groups: Any, mask: Any) -> tuple[Any, Any, Any, An
 
 def read_features(C: Any, name: str = "C") -> FloatArray:
     """Pooled features as a finite (n, d) array."""
-    features = check.finite_array(in_memory(C, name), name, ndim=2)
+    features = check.feature_rows(in_memory(C, name), name)
     if min(features.shape) > _LARGEST_SIDE:
         raise MemoryBudgetError(
             f"the smaller side of {name} must be at most {_LARGEST_SIDE}", features.shape, "Take a part of the rows"

@@ -80,6 +80,14 @@ def finite_array(
     return array
 
 
+def feature_rows(value: Any, name: str) -> FloatArray:
+    """Pooled features as a finite (n, d) array; tokens are told apart by their third dimension."""
+    remedy = "Pass features of shape (n, d), one row per item"
+    if np.ndim(value) == 3:
+        remedy = "These are tokens (n, T, d): pool them first, by X.mean(axis=1) or LearnedPoolingClassifier"
+    return finite_array(value, name, ndim=2, remedy=remedy)
+
+
 def finite_number(value: Any, name: str) -> float:
     """`value` as a finite float."""
     if isinstance(value, np.ndarray) and value.ndim == 0:

@@ -25,7 +25,7 @@ _LARGEST_DIMENSION = 20_000
 
 def open_rows(C: Any, groups: Any, description: Description | None = None) -> tuple[Rows, IntArray | None]:
     """The rows with their spectrum, and the groups as numbers."""
-    features = check.finite_array(as_array(C, "C"), "C", ndim=2)
+    features = check.feature_rows(as_array(C, "C"), "C")
     n, d = shape = features.shape
     if n < 4 or d < _FEWEST_DIMENSIONS:
         raise ShapeError("C must have at least 4 samples and 4 features", shape, "Pass (n_samples, d)")

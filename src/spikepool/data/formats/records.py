@@ -6,12 +6,14 @@ texts, by name. Columns named like labels, and row numbers, are never features.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
 import json
 import zlib
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ from spikepool.kit.memory import available_bytes
 _SAMPLED = 100
 _LONGEST_LINE = 1 << 22
 _GZIP = b"\x1f\x8b"
+# Encoding of text files that do not start with a byte order mark.
+ENCODING: ContextVar[str] = ContextVar("encoding", default="utf-8-sig")
 
 Record = list[Any]
 # path -> (names of the columns, or None in a table without a header; records)
@@ -160,10 +164,14 @@ def _lines(path: Path) -> Iterator[str]:
     with named_errors(path), path.open("rb") as raw:
         packed = raw.read(2) == _GZIP
         raw.seek(0)
-        stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+        stream: Any = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
         most, seen = available_bytes() if packed else None, 0
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        encoding = ENCODING.get()
+        text: Any = stream
         try:
+            if stream.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                encoding = "utf-16"
+            text = io.TextIOWrapper(stream, encoding=encoding, newline="")
             while line := text.readline(_LONGEST_LINE):
                 seen += len(line)
                 if len(line) == _LONGEST_LINE:
@@ -173,10 +181,17 @@ def _lines(path: Path) -> Iterator[str]:
                 if most is not None and seen > most:
                     require_whole(seen, path)
                 yield line
-        except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as err:
-            raise TableFormatError(f"{path.name} is damaged: {err}", remedy="Save it again as UTF-8") from err
+        except UnicodeError as err:
+            name = encoding.removesuffix("-sig").upper()
+            raise TableFormatError(
+                f"{path.name} is not {name}: {err}",
+                remedy="Name its encoding, such as --encoding cp1252, or save it as UTF-8",
+            ) from err
+        except (EOFError, zlib.error, gzip.BadGzipFile) as err:
+            raise TableFormatError(f"{path.name} is damaged: {err}", remedy="Compress the original again") from err
         finally:
-            text.detach()
+            if text is not stream:
+                text.detach()
 
 
 def csv_records(path: Path) -> tuple[list[str] | None, Iterator[Record]]:
