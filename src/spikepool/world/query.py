@@ -65,60 +65,7 @@ class Vocabulary(NamedTuple):
 
 @dataclass(frozen=True)
 class QueryWorld:
-    """Sequences whose few relevant tokens are found by a query (content attention).
-
-    Some of the T tokens of a sequence are relevant: ``e = xi mu u + nu k + z``, where xi = ±1 is the sign of the
-    sequence; the others are noise, ``e = z``. A query of overlap m with k scores tokens by ``h = q·e`` and pools with
-    weights that are a function of the scores of the sequence. The query direction is then projected out of the pooled
-    vectors, their mean is subtracted, and S is their covariance.
-
-    Parameters
-    ----------
-    d, N, T, L : int
-        Embedding dimension, number of sequences, tokens per sequence, relevant tokens per sequence.
-    mu, nu : float
-        Norm of the signal, and of the mark that makes a token relevant.
-    overlap : float or sequence of float
-        m = q·k, between 0 and 1. Several numbers m_1, ..., m_p with sum of squares at most 1 stand for p orthonormal
-        directions; a callable kernel then takes scores (n, T, p).
-    kernel : {"softmax", "sigmoid", "linear", "posterior", "optimal"} or callable
-        Weights as a function of the scores. Of a token by its own score: exp(beta h);
-        sigma(beta (h − nu m/2) + log(L/(T − L))), which for beta = nu m is the posterior probability that
-        the token is relevant given its own score; max(0, 1 + beta h). Of all scores of the sequence, with the law of
-        the relevance known: ``"posterior"``, p_t/sqrt(1 + mu² sum_s p_s²) with p_t = P(relevant | scores), the best
-        weights where signs are known; ``"optimal"``, the top eigenvector of R_n = E[r r' | scores] with squared norm
-        lambda/(1 + mu² lambda), lambda its eigenvalue: the best weights for PCA. Or any function of scores (n, T) that
-        returns weights (n, T), such as :func:`spikepool.self_attention`.
-    beta : float, optional
-        Slope of the weights in the score, the inverse temperature. When not given, the slope that maximises
-        E[A]²/E[kappa] of weights that are not normalised: nu m, and for the softmax nu m (1 − pi), pi the share of the
-        relevant tokens in E[kappa]. With a window it is nu m times the window.
-    normalize : bool
-        Whether weights are divided by their sum over the sequence. A sequence whose weights are all zero gets equal
-        ones. The kernels ``"posterior"`` and ``"optimal"`` have a scale of their own instead.
-    V : int, optional
-        Size of the vocabulary. V·L/T of its tokens are relevant, half of them of each sign; tokens of a kind are
-        equally frequent, and the scores are frozen with the table. When not given, tokens never repeat.
-    relevance : {"scattered", "span", "chain"}
-        Where relevant tokens are: L anywhere; L neighbours at a uniform place; a two-state Markov chain with share L/T
-        and runs of mean length `run`.
-    run : float, optional
-        Mean length of a run of relevant tokens of a chain, at least 1 and at least (L/T)/(1 − L/T).
-    prior : array_like of shape (T,), optional
-        Probabilities with which the tokens of each position are relevant, independently, for ``"scattered"``. L then
-        plays no part, and the sigmoid has the logit of each position's own probability in place of log(L/(T − L)).
-    window : int, optional
-        Two layers: the first takes means of this many neighbouring tokens, and the kernel ("softmax" or a callable)
-        weighs these means by their scores. With a window of L and the default slope the weights are the posterior
-        probabilities of a span of L over L.
-    noise : array_like of shape (d,) or (d, d), optional
-        Covariance S_0 of the tokens' noise, or its diagonal; identity when not given. The directions u and k are
-        generic, so that only its eigenvalues matter. The pooled vectors are then regressed on their scores, since
-        projecting out q would leave the noise that is correlated with it.
-    matched : bool
-        With `noise`, whether the query is the matched filter S_0^{-1} q instead of q: the largest strength of the marks
-        in the scores.
-    """
+    """The data of :class:`spikepool.QueryModel`, whose docstring has the parameters; checked when it is made."""
 
     d: int
     N: int
