@@ -66,3 +66,24 @@ def _options(
 
 for module in (data_commands, text_commands, spectrum_command, model_commands, run_commands):
     module.register(app)
+
+# One line for each command, shown at the end of its help.
+EXAMPLES = {
+    "predict": "spikepool predict --mu 1.3 --correlation prefix:3 --weights causal",
+    "simulate": "spikepool simulate --mu 1.3 --correlation prefix:3 --trials 5",
+    "sweep": "spikepool sweep examples/sweep.toml --store runs/a.zarr",
+    "reproduce": "spikepool reproduce alignment --out reports",
+    "explore": "spikepool explore --port 8050",
+    "spectrum": "spikepool spectrum model.safetensors",
+    "diagnose": "spikepool diagnose features.npy",
+    "forecast": "spikepool forecast features.npy --labels labels.npy --target 0.9",
+    "report": "spikepool report questions.csv --text-column text --label-column label",
+    "encode": "spikepool encode questions.csv --out tokens.npz",
+    "fit": "spikepool fit questions.csv --out model/",
+    "apply": "spikepool apply model/ new.csv --out predictions.csv",
+    "evaluate": "spikepool evaluate model/ labelled.csv",
+    "export": "spikepool export model/ --onnx model.onnx",
+}
+for command in app.registered_commands:
+    function = command.callback
+    command.epilog = f"Example: {EXAMPLES[command.name or function.__name__]}"  # type: ignore[union-attr]
