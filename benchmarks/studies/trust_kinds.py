@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import block_diag, toeplitz
 from scipy.stats import norm
+from sklearn.datasets import load_digits
+from sklearn.feature_extraction.text import TfidfTransformer
 
 Sampler = Callable[[int, np.random.Generator], np.ndarray]
 
@@ -204,7 +206,40 @@ def pareto(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
 
 GEOMETRIC = np.geomspace(1.0, 0.2, 60)
 NEAR = np.linspace(1.1, 0.9, 60)
+
+
 # name: (sampler, rows, population covariance or None for that of 100,000 rows)
+def tfidf(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Tf-idf of texts of twelve words from 15 topics, two to a text."""
+    fixed = np.random.default_rng(21)
+    topics = fixed.dirichlet(np.full(200, 0.1), 15)
+    mixed = (topics[rng.integers(0, 15, n)] + topics[rng.integers(0, 15, n)]) / 2
+    return np.asarray(TfidfTransformer().fit_transform(rng.poisson(12 * mixed)).toarray())
+
+
+def seven_factors(n: int, rng: np.random.Generator) -> np.ndarray:
+    loadings = np.random.default_rng(22).standard_normal((7, 50)) * ranks(7)[:, None] ** -0.5
+    return rng.standard_normal((n, 7)) @ loadings + rng.standard_normal((n, 50)) * np.linspace(1.2, 0.4, 50)
+
+
+def imputed(n: int, rng: np.random.Generator) -> np.ndarray:
+    x = seven_factors(n, rng)
+    x[rng.random(x.shape) < 0.33] = np.nan
+    return np.where(np.isnan(x), np.nanmean(x, axis=0), x)
+
+
+def standardised(n: int, rng: np.random.Generator) -> np.ndarray:
+    x = seven_factors(n, rng) * np.random.default_rng(23).lognormal(0, 2, 50)
+    return (x - x.mean(axis=0)) / x.std(axis=0)
+
+
+def digits(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of scikit-learn's digits, drawn with replacement where all of them are asked for several times."""
+    x = load_digits().data
+    x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
+    return x[rng.choice(len(x), n, replace=n > len(x))]
+
+
 KINDS: dict[str, tuple[Sampler, int, np.ndarray | None]] = {
     "variances 1/rank": (gaussian(1 / ranks(120)), 400, np.diag(1 / ranks(120))),
     "variances 1/rank, 100 rows of 300": (gaussian(1 / ranks(300)), 100, np.diag(1 / ranks(300))),
@@ -343,4 +378,14 @@ KINDS: dict[str, tuple[Sampler, int, np.ndarray | None]] = {
     "logarithms of shares": (shares, 300, None),
     "twenty clusters of unequal size": (cluster_sizes, 500, None),
     "variances rank^-0.7, 200 rows of 500": (gaussian(ranks(500) ** -0.7), 200, np.diag(ranks(500) ** -0.7)),
+    "variances 1/rank, 100 rows of 6": (gaussian(1 / ranks(6)), 100, np.diag(1 / ranks(6))),
+    "variances 1/rank, 60 rows of 4": (gaussian(1 / ranks(4)), 60, np.diag(1 / ranks(4))),
+    "variances 1/rank, 60 rows of 8": (gaussian(1 / ranks(8)), 60, np.diag(1 / ranks(8))),
+    "variances 1/rank, 60 rows of 400": (gaussian(1 / ranks(400)), 60, np.diag(1 / ranks(400))),
+    "variances rank^-0.5, 60 rows of 400": (gaussian(ranks(400) ** -0.5), 60, np.diag(ranks(400) ** -0.5)),
+    "variances 1/rank, 150 rows of 1,000": (gaussian(1 / ranks(1000)), 150, np.diag(1 / ranks(1000))),
+    "tf-idf of topics": (tfidf, 400, None),
+    "factors, a third of the entries imputed": (imputed, 300, None),
+    "factors, standardised columns": (standardised, 300, None),
+    "digits, standardised": (digits, 200, None),
 }

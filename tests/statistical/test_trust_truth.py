@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import spikepool as sp
+from spikepool.trust.bulk_fit import edge_factor
 from spikepool.trust.diagnosis import UncenteredWarning
-from spikepool.trust.isotropic import edge_factor
 
 pytestmark = pytest.mark.statistical
 

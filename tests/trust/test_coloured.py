@@ -6,7 +6,8 @@ import pytest
 import spikepool as sp
 from spikepool.kit.progress import heard_by
 from spikepool.trust.coloured import have_order, steady_spans
-from spikepool.trust.draws import FITTED, FULL, Draw, effort
+from spikepool.trust.draws import Draw
+from spikepool.trust.effort import FITTED, FULL, effort
 from spikepool.trust.population import population_spectrum
 from spikepool.trust.sample import effective_rows, group_likeness, span_sizes
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import spikepool as sp
+from spikepool.trust.bulk_fit import edge_factor, edge_scale, fit_bulk
 from spikepool.trust.diagnosis import UncenteredWarning
-from spikepool.trust.isotropic import edge_factor, edge_scale, fit_bulk
 
 RNG = np.random.default_rng(0)
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.trust.isotropic import explain, fit_bulk, unselected
+from spikepool.trust.bulk_fit import fit_bulk
+from spikepool.trust.isotropic import explain, unselected
 
 
 def test_far_from_the_cut_nothing_was_selected():

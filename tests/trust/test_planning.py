@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.trust import draws as effort
+from spikepool.trust import effort
 from spikepool.trust.draws import Draw, share_of_loss
 from spikepool.trust.planning import Curve, required_rows, with_collection
 

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 import spikepool as sp
-from spikepool.trust.isotropic import edge_factor, fit_bulk
+from spikepool.trust.bulk_fit import edge_factor, fit_bulk
 from spikepool.trust.memory_rows import MemoryRows, spectrum
 from spikepool.trust.regimes import (
     counts_tokens,
@@ -168,3 +168,26 @@ class TestFewFeatures:
         assert kstest(levels, "uniform").pvalue > 0.001
         spread = np.random.default_rng(0).standard_normal((400, 6)) * np.array([1, 1, 1, 1, 1, 2.0])
         assert equal_variances_level(np.linalg.eigvalsh(np.cov(spread.T)), 400) < 1e-6
+
+
+@pytest.mark.parametrize("m", [1, 6, 30])
+def test_gaussian_scores_of_many_outliers_are_seldom_counts(m):
+    """At a level of .01, 200 draws: at most six false ones, of which there are more with probability .004."""
+    rng = np.random.default_rng(m)
+    assert sum(counts_tokens(rng.standard_normal((300, m))) for _ in range(200)) <= 6
+
+
+@pytest.mark.parametrize(("n", "d"), [(100, 6), (60, 4), (60, 8), (60, 400)])
+def test_rows_of_the_model_are_not_refused(n, d):
+    """Gaussian rows with variances 1/rank: at most one of five draws is."""
+    verdicts = []
+    for seed in range(5):
+        x = np.random.default_rng(seed).standard_normal((n, d)) * np.arange(1.0, d + 1) ** -0.5
+        verdicts.append(sp.diagnose(x, progress=False).verdict)
+    assert verdicts.count("coloured") >= 4, verdicts
+
+
+def test_falling_variances_of_few_rows_are_no_signal():
+    for seed in range(6):
+        x = np.random.default_rng(seed).standard_normal((60, 400)) * np.arange(1.0, 401) ** -0.25
+        assert sp.diagnose(x, progress=False).verdict != "signal"

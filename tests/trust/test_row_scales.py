@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from spikepool.data.description import norm_scatter
-from spikepool.trust.sample import candidates, shrunken, whitened_count
+from spikepool.trust.row_scales import candidates, shrunken
+from spikepool.trust.sample import whitened_count
 
 
 def rows(n, d, variance, seed=0):

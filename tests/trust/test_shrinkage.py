@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from spikepool.trust.draws import FITTED, Draw
-from spikepool.trust.population import _hilbert, _kernel, population_spectrum, shrunken_eigenvalues
+from spikepool.trust.draws import Draw
+from spikepool.trust.effort import FITTED
+from spikepool.trust.population import population_spectrum
+from spikepool.trust.shrinkage import _hilbert, _kernel, shrunken_eigenvalues
 
 SPECTRA = {
     "1/rank": 1 / np.arange(1.0, 101),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.trust.regimes import explaining_usage, pooled_spectrum
+from spikepool.trust.usage import explaining_usage, pooled_spectrum
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.trust.diagnosis.UncenteredWarning")
 

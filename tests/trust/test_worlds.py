@@ -12,8 +12,8 @@ import spikepool as sp
 from spikepool.data.description import excess_share, nearest_distances
 from spikepool.trust.coloured import simulate
 from spikepool.trust.draws import Draw
+from spikepool.trust.levels import flat_levels
 from spikepool.trust.memory_rows import MemoryRows
-from spikepool.trust.population import flat_levels
 
 
 def truth_of(x, population, k):

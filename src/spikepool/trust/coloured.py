@@ -13,15 +13,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.stats import norm
 
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.showing import NORMAL_90, SIGNIFICANCE
-from spikepool.trust.draws import Draw, Effort, effort, overlaps, overlaps_with_axes, share_of_loss
-from spikepool.trust.population import FLOOR, corrected, flat_levels, population_spectrum
-from spikepool.trust.sample import SMALLEST_STEADY_SPAN, Sample, candidates
+from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes, share_of_loss
+from spikepool.trust.effort import Effort, effort
+from spikepool.trust.levels import flat_levels
+from spikepool.trust.population import FLOOR, corrected, population_spectrum
+from spikepool.trust.regimes import equal_variances_level
+from spikepool.trust.row_scales import candidates
+from spikepool.trust.sample import SMALLEST_STEADY_SPAN, Sample
 
 # A hypothesis whose halves differ from the data's by this more (mean over k >= 5) has e times less weight.
 _HALVES_SCALE = 0.01
@@ -65,6 +70,8 @@ class Simulated:
         Factor by which the scatter of draws is widened.
     kurtosis : float
         Mean squared scale E[s²]: an eigenvalue scatters by ``sqrt(2 E[s²]/n)`` of itself.
+    tolerance : float
+        Mean difference of the halves up to which the fit is not doubted.
     at : callable
         Expected overlaps (len(ks),) of a sample of a given number of independent rows.
     """
@@ -84,6 +91,7 @@ class Simulated:
     kept_swap: FloatArray
     widening: float
     kurtosis: float
+    tolerance: float
     at: Callable[[int, int], FloatArray]
 
     @property
@@ -134,128 +142,118 @@ class _World:
     redrawn: tuple[FloatArray, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Fit:
+    """A hypothesis fitted to the sample.
+
+    Attributes
+    ----------
+    world : _World
+    halves : numpy.ndarray of shape (len(ks),)
+        Agreement of halves of its draws.
+    difference : float
+        Mean difference of that from the sample's over the steady spans.
+    rounds : list of Draw
+        Draws that the spectrum was fitted with.
+    rng : numpy.random.Generator
+        A stream of its own: how much is drawn from one hypothesis does not move the others.
+    """
+
+    world: _World
+    halves: FloatArray
+    difference: float
+    rounds: list[Draw]
+    rng: np.random.Generator
+
+
 def simulate(
     sample: Sample,
     rng: np.random.Generator,
     advance: Callable[[int], None] = lambda _: None,
     collection: float | None = None,
 ) -> Simulated:
-    """Fit the hypotheses to `sample`, weigh them, and draw; `advance` is told of the hundredths that are done.
+    """Fit the hypotheses to `sample`, weigh them, draw from them and widen; `advance` is told of hundredths done.
 
     `collection` is the number of independent rows of the finite collection that these are part of.
     """
-    n, ks, d = sample.n_effective, sample.ks, len(sample.values)
-    work = effort(n, d)
-    observed, steady = sample.halves.mean(axis=0), steady_spans(sample.ks)
-    scales = candidates(sample.norms, sample.whitened, sample.values, sample.n_whitened, sample.counts)
-    worlds, halves, differences, drawn_of = {}, {}, {}, {}
-    hypotheses = _distinct(scales)
-    # streams of their own: how much is drawn from one hypothesis does not move the others
-    rng, *spawned = rng.spawn(1 + len(hypotheses))
-    streams = dict(zip(hypotheses, spawned, strict=True))
-    for name, s in hypotheses.items():
-        rounds = drawn_of[name] = [Draw(s, n, d, streams[name]) for _ in range(work.round_draws)]
-        worlds[name] = _World(s, population_spectrum(sample.values, n, rounds, work.rounds, work.fitted))
-        halves[name] = _half_overlaps(worlds[name], n, ks, work.halves, streams[name])
-        differences[name] = float(np.abs(halves[name] - observed)[steady].mean())
-        advance(60 // len(hypotheses))
-    weights = _weights(differences, work.draws)
-    best = max(weights, key=lambda name: weights[name])
-    votes, samples = [], []
-    for name, weight in weights.items():
-        # a scatter of two draws would hang on them, and on the weight that decides how many are drawn
-        times = max(2, work.draws // 4, round(work.draws * weight))
-        worlds[name], drawn = _drawn(worlds[name], sample, times, work, drawn_of[name], streams[name])
-        votes += [weight / times] * times
-        samples.append(drawn)
-        advance(40 // len(weights))
-    vote_of, single = np.array(votes), [o for one in samples for o in one.single]
-    at_sample, response, scattered = (
-        np.concatenate([getattr(one, what) for one in samples]) for what in ("own", "response", "scattered")
-    )
-    model = vote_of @ at_sample
-    # an eigenvalue scatters by sqrt((E[y⁴] − 1)/n) of itself, with E[y⁴] = 3 E[s²] for the scores y of simulated rows
-    kurtosis = float(sum(weights[name] * np.mean(worlds[name].scales ** 2) for name in weights))
-    widening = math.sqrt(max((sample.fourth - 1) / (3 * kurtosis - 1), 1.0))
-    # the scatter of the sample and of the spectrum fitted to it, and the distance between the hypotheses; the truth is
-    # one more draw beside the m that estimate mean and variance
-    m = 1 / float(vote_of @ vote_of)
-    variance = widening**2 * (m + 1) / (m - 1) * (vote_of @ (scattered - model) ** 2)
-    # what the simulation is seen to miss between halves, it may miss here; small spans of halves say little of that
-    simulated_halves = np.asarray(sum(weights[name] * halves[name] for name in weights))
-    unlike = (angle(observed) - angle(simulated_halves)) ** 2
-    variance = variance + np.where(ks < SMALLEST_STEADY_SPAN, unlike[steady].mean(), unlike)
-    centre, lower, one_level = model, np.zeros(len(ks)), False
-    if sample.resampled is not None and sample.resampled_single is not None:
-        # a mixture of two predictions has the variance between them as well
-        share, resampled = n / (n + work.resampling_rows * ks), angle(sample.resampled.mean(axis=0))
-        between = share * (1 - share) * (resampled - model) ** 2
-        if work.fitted:
-            lower = NORMAL_90 * np.sqrt(between)
-        else:
-            centre, variance = (1 - share) * model + share * resampled, variance + between
-        single += list(sample.resampled_single)
-    if work.fitted:
-        sunk = np.zeros(len(ks))
-        for name, weight in weights.items():
-            level, cuts = flat_levels(sample.values, worlds[name].tau, drawn_of[name], widening)
-            one_level |= name == best and len(cuts) == 2
-            flat = _World(worlds[name].scales, level)
-            overlaps = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in drawn_of[name]]
-            shortfall = weight * np.maximum(centre - angle(np.array(overlaps)).mean(axis=0), 0.0)
-            difference = np.abs(_half_overlaps(flat, n, ks, work.halves, streams[name]) - observed)[steady].mean()
-            worse = max((float(difference) - differences[name]) / _HALVES_SCALE, 0.0)
-            # halves are compared over steady spans, and say nothing of the gaps that smaller ones hang on
-            sunk += np.where(ks < SMALLEST_STEADY_SPAN, 1.0, math.exp(-worse / 2)) * shortfall
-        lower = np.hypot(lower, sunk)
-    expected = overlap_of(centre)
+    work = effort(sample.n_effective, len(sample.values))
+    rng, fits = _fit(sample, work, rng, advance)
+    weights = _weights({name: fit.difference for name, fit in fits.items()}, work.draws)
+    worlds, drawn = _draw({name: fits[name] for name in weights}, weights, sample, work, advance)
+    wide = _widen(sample, work, {name: fits[name] for name in weights}, weights, drawn)
+    expected = overlap_of(wide.centre)
     # what the simulation misses at n it misses, as a share of the loss, at other numbers of rows too
-    missed = np.log(np.maximum(1 - expected, FLOOR) / np.maximum(1 - overlap_of(model + vote_of @ response), FLOOR))
-    kept, kept_scatter, kept_swap = np.ones(len(ks)), np.zeros(len(ks)), np.zeros(len(ks))
-    if collection is not None:
-        parts = [Draw(worlds[best].scales, n, d, rng) for _ in range(2 * work.draws)]
-        kept, kept_scatter = share_of_loss(worlds[best].scales, worlds[best].tau, n, round(collection), ks, parts, rng)
-        # components k and k + 1 of the collection turn into each other by an angle that the gap seen here determines
-        a, b = sample.values[ks - 1], sample.values[np.minimum(ks, d - 1)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            turn = NORMAL_90**2 * kurtosis * (1 / n - 1 / collection) * a * b / (a - b) ** 2
-        kept_swap = np.minimum(np.nan_to_num(turn, nan=0.0), 1.0) / ks
+    reached = np.maximum(1 - overlap_of(drawn.model + drawn.votes @ drawn.response), FLOOR)
+    missed = np.log(np.maximum(1 - expected, FLOOR) / reached)
+    best = worlds[max(weights, key=lambda name: weights[name])]
+    kept = _kept(sample, work, best, wide.kurtosis, collection, rng)
+    single = [*drawn.single, *([] if sample.resampled_single is None else sample.resampled_single)]
 
     def at(rows: int, total: int) -> FloatArray:
-        """From the spectra that might have been: the fitted one is too sure of its gaps, on which many rows hang."""
-        rows, overlaps = max(rows, 2 * int(ks[-1])), np.zeros(len(ks))
-        for name, weight in weights.items():
-            world = worlds[name]
-            spectra = world.redrawn or (world.tau,)
-            times = max(1, round(total * weight))
-            for i in range(times):
-                vectors = Draw(world.scales, rows, d, rng).leading(spectra[i % len(spectra)], int(ks[-1]))
-                overlaps += weight / times * angle(overlaps_with_axes(vectors, ks)[0])
-        return np.asarray(np.clip(1 - (1 - overlap_of(overlaps)) * np.exp(missed), 0.0, 1.0))
+        return _overlaps_at(rows, total, worlds, weights, sample.ks, missed, rng)
 
     return Simulated(
-        ks=ks,
+        ks=sample.ks,
         overlap=expected,
-        half_width=NORMAL_90 * np.sqrt(variance),
-        lower=lower,
-        one_level=one_level,
+        half_width=NORMAL_90 * np.sqrt(wide.variance),
+        lower=wide.lower,
+        one_level=wide.one_level,
         single=np.array(single),
-        observed_halves=observed,
-        simulated_halves=simulated_halves,
+        observed_halves=sample.halves.mean(axis=0),
+        simulated_halves=_mean_halves(fits, weights),
         tau=np.asarray(sum(weights[name] * worlds[name].tau for name in weights)),
         weights=weights,
-        kept=kept,
-        kept_scatter=kept_scatter,
-        kept_swap=kept_swap,
-        widening=widening,
-        kurtosis=kurtosis,
+        kept=kept[0],
+        kept_scatter=kept[1],
+        kept_swap=kept[2],
+        widening=wide.widening,
+        kurtosis=wide.kurtosis,
+        tolerance=_tolerance(sample, fits, weights, work),
         at=at,
     )
 
 
+def _fit(
+    sample: Sample, work: Effort, rng: np.random.Generator, advance: Callable[[int], None]
+) -> tuple[np.random.Generator, dict[str, _Fit]]:
+    """The spectrum of each hypothesis about the scales, and how its halves agree; with the stream for what follows."""
+    n, ks, d = sample.n_effective, sample.ks, len(sample.values)
+    observed, steady = sample.halves.mean(axis=0), steady_spans(ks)
+    hypotheses = _distinct(candidates(sample.norms, sample.whitened, sample.values, sample.n_whitened, sample.counts))
+    rng, *streams = rng.spawn(1 + len(hypotheses))
+    fits = {}
+    for (name, scales), stream in zip(hypotheses.items(), streams, strict=True):
+        rounds = [Draw(scales, n, d, stream) for _ in range(work.round_draws)]
+        world = _World(scales, population_spectrum(sample.values, n, rounds, work.rounds, work.fitted))
+        halves = _half_overlaps(world, n, ks, work.halves, stream)
+        fits[name] = _Fit(world, halves, float(np.abs(halves - observed)[steady].mean()), rounds, stream)
+        advance(60 // len(hypotheses))
+    return rng, fits
+
+
+def _mean_halves(fits: dict[str, _Fit], weights: dict[str, float]) -> FloatArray:
+    return np.asarray(sum(weight * fits[name].halves for name, weight in weights.items()))
+
+
+def _tolerance(sample: Sample, fits: dict[str, _Fit], weights: dict[str, float], work: Effort) -> float:
+    """Mean difference of halves over the steady spans that is no reason to doubt the fit.
+
+    Real rows are never those of the model: ``HALVES_TOLERANCE``. Halves of the model's own rows scatter as well, by
+    sd_k, so that with the quantile q the tolerance is the mean over k of ``sqrt(HALVES_TOLERANCE² + (q sd_k)²)``. The
+    scatter is drawn where it decides.
+    """
+    steady, best = steady_spans(sample.ks), max(weights, key=lambda name: weights[name])
+    difference = np.abs(sample.halves.mean(axis=0) - _mean_halves(fits, weights))[steady].mean()
+    if difference <= HALVES_TOLERANCE:
+        return HALVES_TOLERANCE
+    fit = fits[best]
+    scatter = _half_scatter(fit.world, sample.n_effective, sample.ks, max(work.halves, 2), fit.rng.spawn(1)[0])
+    return float(np.hypot(HALVES_TOLERANCE, norm.isf(SIGNIFICANCE / 2) * scatter)[steady].mean())
+
+
 @dataclass(frozen=True)
 class _Drawn:
-    """Samples drawn from a hypothesis; overlaps (draws, len(ks)) on the angle.
+    """Samples drawn from the hypotheses; overlaps (draws, len(ks)) on the angle.
 
     Attributes
     ----------
@@ -267,12 +265,141 @@ class _Drawn:
         The prediction with its error: a draw of the overlap that the sample at hand may have.
     single : list of numpy.ndarray
         Squared cosines of single components.
+    votes : numpy.ndarray of shape (draws,)
+        Weights of the draws, which sum to one.
     """
 
     own: FloatArray
     response: FloatArray
     scattered: FloatArray
     single: list[FloatArray]
+    votes: FloatArray
+
+    @property
+    def model(self) -> FloatArray:
+        """Expected overlaps, on the angle."""
+        return np.asarray(self.votes @ self.own)
+
+
+def _draw(
+    fits: dict[str, _Fit], weights: dict[str, float], sample: Sample, work: Effort, advance: Callable[[int], None]
+) -> tuple[dict[str, _World], _Drawn]:
+    """Draws from each hypothesis in proportion to its weight, with the spectra that might have been."""
+    worlds, found = {}, []
+    for name, weight in weights.items():
+        # a scatter of two draws would hang on them, and on the weight that decides how many are drawn
+        times = max(2, work.draws // 4, round(work.draws * weight))
+        fit = fits[name]
+        worlds[name], drawn = _drawn(fit.world, sample, times, work, fit.rounds, fit.rng)
+        found.append(replace(drawn, votes=drawn.votes * weight))
+        advance(40 // len(weights))
+    joined = (
+        np.concatenate([getattr(one, what) for one in found]) for what in ("own", "response", "scattered", "votes")
+    )
+    own, response, scattered, votes = joined
+    return worlds, _Drawn(own, response, scattered, [o for one in found for o in one.single], votes)
+
+
+@dataclass(frozen=True)
+class _Wide:
+    """Expected overlaps and their uncertainty on the angle, (len(ks),); see :class:`Simulated`."""
+
+    centre: FloatArray
+    variance: FloatArray
+    lower: FloatArray
+    one_level: bool
+    widening: float
+    kurtosis: float
+
+
+def _widen(sample: Sample, work: Effort, fits: dict[str, _Fit], weights: dict[str, float], drawn: _Drawn) -> _Wide:
+    """What the overlaps may differ by: scatter of the draws, misfit of the halves, resampling, flat spectra."""
+    n, ks = sample.n_effective, sample.ks
+    observed, steady = sample.halves.mean(axis=0), steady_spans(ks)
+    # an eigenvalue scatters by sqrt((E[y⁴] − 1)/n) of itself, with E[y⁴] = 3 E[s²] for the scores y of simulated rows
+    kurtosis = float(sum(weight * np.mean(fits[name].world.scales ** 2) for name, weight in weights.items()))
+    widening = math.sqrt(max((sample.fourth - 1) / (3 * kurtosis - 1), 1.0))
+    # the scatter of the sample and of the spectrum fitted to it, and the distance between the hypotheses; the truth is
+    # one more draw beside the m that estimate mean and variance
+    m = 1 / float(drawn.votes @ drawn.votes)
+    variance = widening**2 * (m + 1) / (m - 1) * (drawn.votes @ (drawn.scattered - drawn.model) ** 2)
+    # what the simulation is seen to miss between halves, it may miss here; small spans of halves say little of that
+    unlike = (angle(observed) - angle(_mean_halves(fits, weights))) ** 2
+    variance = variance + np.where(ks < SMALLEST_STEADY_SPAN, unlike[steady].mean(), unlike)
+    centre, lower, one_level = drawn.model, np.zeros(len(ks)), False
+    if sample.resampled is not None:
+        # a mixture of two predictions has the variance between them as well
+        share, resampled = n / (n + work.resampling_rows * ks), angle(sample.resampled.mean(axis=0))
+        between = share * (1 - share) * (resampled - centre) ** 2
+        if work.fitted:
+            lower = NORMAL_90 * np.sqrt(between)
+        else:
+            centre, variance = (1 - share) * centre + share * resampled, variance + between
+    if work.fitted:
+        sunk, one_level = _sunk(sample, work, fits, weights, centre, widening)
+        lower = np.hypot(lower, sunk)
+    return _Wide(centre, variance, lower, one_level, widening, kurtosis)
+
+
+def _sunk(
+    sample: Sample, work: Effort, fits: dict[str, _Fit], weights: dict[str, float], centre: FloatArray, widening: float
+) -> tuple[FloatArray, bool]:
+    """How much lower the overlaps of the flattest spectrum are, and whether that spectrum is one level.
+
+    One level also has to pass John's test, with as many rows as heavy tails leave.
+    """
+    n, ks = sample.n_effective, sample.ks
+    observed, steady = sample.halves.mean(axis=0), steady_spans(ks)
+    best, sunk, one_level = max(weights, key=lambda name: weights[name]), np.zeros(len(ks)), False
+    for name, weight in weights.items():
+        fit = fits[name]
+        level, cuts = flat_levels(sample.values, fit.world.tau, fit.rounds, widening)
+        one_level |= name == best and len(cuts) == 2
+        overlaps = [overlaps_with_axes(draw.leading(level, int(ks[-1])), ks)[0] for draw in fit.rounds]
+        shortfall = weight * np.maximum(centre - angle(np.array(overlaps)).mean(axis=0), 0.0)
+        halves = _half_overlaps(_World(fit.world.scales, level), n, ks, work.halves, fit.rng)
+        worse = max((float(np.abs(halves - observed)[steady].mean()) - fit.difference) / _HALVES_SCALE, 0.0)
+        # halves are compared over steady spans, and say nothing of the gaps that smaller ones hang on
+        sunk += np.where(ks < SMALLEST_STEADY_SPAN, 1.0, math.exp(-worse / 2)) * shortfall
+    rows = max(int(n / widening**2), 2)
+    return sunk, one_level and equal_variances_level(sample.values, rows) >= SIGNIFICANCE
+
+
+def _kept(
+    sample: Sample, work: Effort, best: _World, kurtosis: float, collection: float | None, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Share of the loss against a finite collection, its scatter, and the loss by turns at the end of a span."""
+    n, ks, d = sample.n_effective, sample.ks, len(sample.values)
+    if collection is None:
+        return np.ones(len(ks)), np.zeros(len(ks)), np.zeros(len(ks))
+    parts = [Draw(best.scales, n, d, rng) for _ in range(2 * work.draws)]
+    kept, scatter = share_of_loss(best.scales, best.tau, n, round(collection), ks, parts, rng)
+    # components k and k + 1 of the collection turn into each other by an angle that the gap seen here determines
+    a, b = sample.values[ks - 1], sample.values[np.minimum(ks, d - 1)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        turn = NORMAL_90**2 * kurtosis * (1 / n - 1 / collection) * a * b / (a - b) ** 2
+    return kept, scatter, np.minimum(np.nan_to_num(turn, nan=0.0), 1.0) / ks
+
+
+def _overlaps_at(
+    rows: int,
+    total: int,
+    worlds: dict[str, _World],
+    weights: dict[str, float],
+    ks: IntArray,
+    missed: FloatArray,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """From the spectra that might have been: the fitted one is too sure of its gaps, on which many rows hang."""
+    rows, overlaps = max(rows, 2 * int(ks[-1])), np.zeros(len(ks))
+    for name, weight in weights.items():
+        world = worlds[name]
+        spectra = world.redrawn or (world.tau,)
+        times = max(1, round(total * weight))
+        for i in range(times):
+            vectors = Draw(world.scales, rows, len(world.tau), rng).leading(spectra[i % len(spectra)], int(ks[-1]))
+            overlaps += weight / times * angle(overlaps_with_axes(vectors, ks)[0])
+    return np.asarray(np.clip(1 - (1 - overlap_of(overlaps)) * np.exp(missed), 0.0, 1.0))
 
 
 def _drawn(
@@ -285,7 +412,7 @@ def _drawn(
     angles, single = angle(np.array([o for o, _ in overlaps])), [o for _, o in overlaps]
     response = np.zeros_like(angles)
     if not work.redrawn:
-        return world, _Drawn(angles, response, angles, single)
+        return world, _Drawn(angles, response, angles, single, np.full(times, 1 / times))
     drawn = [draw.eigenvalues(world.tau) for draw in draws]
     spectra = tuple(
         population_spectrum(values, n, rounds, work.rounds, shrunken=True)
@@ -303,7 +430,9 @@ def _drawn(
                 single.append(cosines)
     # the error of a refit is known; one that was not repeated is as likely to be of the other sign
     scattered = angles - response if work.fitted else np.roll(angles, -1, axis=0) + response
-    return _World(world.scales, world.tau, spectra), _Drawn(angles, response, scattered, single)
+    return _World(world.scales, world.tau, spectra), _Drawn(
+        angles, response, scattered, single, np.full(times, 1 / times)
+    )
 
 
 def _distinct(scales: dict[str, FloatArray]) -> dict[str, FloatArray]:
@@ -320,6 +449,17 @@ def _half_overlaps(world: _World, n: int, ks: IntArray, count: int, rng: np.rand
     rows = max(n // 2, int(ks[-1]) + 2)
     drawn = [Draw(world.scales, rows, len(world.tau), rng).leading(world.tau, int(ks[-1])) for _ in range(count)]
     return np.asarray(np.mean([overlaps(a, b, ks)[0] for a, b in itertools.combinations(drawn, 2)], axis=0))
+
+
+def _half_scatter(world: _World, n: int, ks: IntArray, count: int, rng: np.random.Generator) -> FloatArray:
+    """Standard deviation, over data sets, of the mean overlap of halves: the three splits of four quarters."""
+    rows, means = max(n // 4, int(ks[-1]) + 2), []
+    for _ in range(count):
+        a, b, c, d = (Draw(world.scales, rows, len(world.tau), rng) for _ in range(4))
+        splits = (((a, b), (c, d)), ((a, c), (b, d)), ((a, d), (b, c)))
+        pairs = [[Draw.joined(half).leading(world.tau, int(ks[-1])) for half in split] for split in splits]
+        means.append(np.mean([overlaps(first, second, ks)[0] for first, second in pairs], axis=0))
+    return np.asarray(np.std(means, axis=0, ddof=1))
 
 
 def _weights(differences: dict[str, float], draws: int) -> dict[str, float]:

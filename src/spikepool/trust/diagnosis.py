@@ -17,21 +17,15 @@ from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
 from spikepool.kit.showing import SIGNIFICANCE
 from spikepool.theory import spikes
-from spikepool.trust.coloured import (
-    HALVES_TOLERANCE,
-    Simulated,
-    angle,
-    have_order,
-    overlap_of,
-    simulate,
-    steady_spans,
-)
-from spikepool.trust.isotropic import FEWEST_NONZERO, BulkFit, DiagnosedOutlier, edge_factor, explain, mixed
+from spikepool.trust.bulk_fit import FEWEST_NONZERO, BulkFit, edge_factor
+from spikepool.trust.coloured import Simulated, angle, have_order, overlap_of, simulate, steady_spans
+from spikepool.trust.isotropic import DiagnosedOutlier, explain, mixed
 from spikepool.trust.planning import Curve, collection_interval, curve, required_rows, with_collection
 from spikepool.trust.reading import open_rows
-from spikepool.trust.regimes import IsotropicReading, explaining_usage, read_isotropic
+from spikepool.trust.regimes import IsotropicReading, read_isotropic
 from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
 from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, Rows, drift_caution, span_sizes, spanned
+from spikepool.trust.usage import explaining_usage
 
 # A single component is resolved when its interval is no wider than this and more than half of it is its namesake.
 _RESOLVED_WIDTH = 0.5
@@ -306,9 +300,7 @@ def _coloured(
     below, above = np.hypot(simulated.half_width, simulated.lower), simulated.half_width
     overlap, low, high = (overlap_of(value) for value in (centre, centre - below, centre + above))
     overlap, low, high = collection_interval(simulated, overlap, low, high, simulated.kept)
-    # the mean of few splits scatters itself
-    alike = simulated.difference <= HALVES_TOLERANCE * math.sqrt(1 + 1 / len(sample.halves))
-    ok = alike and ordered and not simulated.one_level
+    ok = simulated.difference <= simulated.tolerance and ordered and not simulated.one_level
     if simulated.one_level:
         reason += "; rows of equal variances have these eigenvalues as well, and no leading components"
     elif not ordered:

@@ -6,7 +6,8 @@ import numpy as np
 
 from spikepool.data.description import Description
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.trust.draws import effort, overlaps, top_right_vectors, top_vectors
+from spikepool.trust.draws import overlaps, top_right_vectors, top_vectors
+from spikepool.trust.effort import effort
 from spikepool.trust.population import FLOOR
 from spikepool.trust.sample import Sample, effective_rows, group_likeness, span_sizes, whitened_count
 

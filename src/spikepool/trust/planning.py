@@ -10,7 +10,7 @@ import numpy as np
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.showing import NORMAL_90
 from spikepool.trust.coloured import Simulated, angle, overlap_of
-from spikepool.trust.draws import FURTHEST, effort
+from spikepool.trust.effort import FURTHEST, effort
 from spikepool.trust.population import FLOOR
 from spikepool.trust.sample import SMALLEST_STEADY_SPAN
 

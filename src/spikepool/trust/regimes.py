@@ -1,16 +1,11 @@
-"""Signal or usage: do the scores along an outlier look like a signal's, or like the count of a frequent token?
+"""Isotropic pooled noise, with or without a signal, or something else: how the rows are read before any simulation.
 
 A frequent word, or a few of them, put eigenvalues beyond the bulk of pooled noise just as a signal does. The spectrum
 cannot tell, the rows can: the score of a row along such a direction counts the word's appearances, which is skewed
 (most rows have none, some have one, few two) or, for a difference of two words, heavy-tailed. The pooled latent of a
 signal is symmetric and no heavier than a Gaussian. A rare class is skewed as well; it is not called a signal of the
-model either, and the coloured regime says how well its direction is known.
-
-Does the use of tokens explain the spectrum? Pooled noise with Zipf's frequencies, drawn and compared.
-
-Frequent tokens put eigenvalues beyond the bulk of pooled noise without any signal. Where the vocabulary and the weights
-are known, the spectrum of noise pooled over tokens of frequencies ``rank^-a`` is drawn for a range of exponents a. If
-one of them gives the eigenvalues observed, the largest ones included, there is nothing left for a signal to explain.
+model either, and the coloured regime says how well its direction is known. What the use of tokens explains where
+vocabulary and weights are known is in :mod:`spikepool.trust.usage`.
 """
 
 from __future__ import annotations
@@ -18,15 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2, norm
+from scipy.stats import chi2, kurtosistest, norm
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import SIGNIFICANCE
-from spikepool.trust.draws import FULL
-from spikepool.trust.isotropic import BulkFit, fit_bulk, fit_word
-from spikepool.trust.sample import COMPONENTS, Rows
+from spikepool.trust.bulk_fit import BulkFit, fit_bulk, fit_word
+from spikepool.trust.sample import Rows
 
-# Features below which a fitted vocabulary explains any spectrum, unequal variances as well as pooled noise.
+# Eigenvalues that are not zero below which a fitted vocabulary explains any spectrum, unequal variances as well as
+# pooled noise.
 _TELLING_FEATURES = 40
 # Outliers all within this many margins of the edge are looked at together with so many components inside: of several
 # words that are about as frequent some may lie beyond it and some not. Not where vocabulary and weights are known.
@@ -75,6 +70,17 @@ def joint_skewness_level(scores: FloatArray, inside: int = 0) -> float:
     return float(chi2.sf(len(y) * total / 6, freedom))
 
 
+def heavy_tails_level(scores: FloatArray) -> float:
+    """p-value of the largest kurtosis of m columns: the least of the tests of Anscombe and Glynn, times m."""
+    if len(scores) < 20:  # fewer rows than the test is made for
+        return 1.0
+    heavy = scores[:, (_standardised(scores) ** 4).mean(axis=0) > 3]  # the test is not made for far lighter tails
+    if not heavy.shape[1]:
+        return 1.0
+    found = kurtosistest(heavy, axis=0, alternative="greater").pvalue
+    return min(float(np.min(found)) * float(scores.shape[1]), 1.0)
+
+
 def counts_tokens(scores: FloatArray, inside: int = 0) -> bool:
     """Whether scores (n, m) along outliers look like counts of tokens: skewed, or heavy-tailed.
 
@@ -82,8 +88,7 @@ def counts_tokens(scores: FloatArray, inside: int = 0) -> bool:
     edge and some not, and each of them alone is hardly skewed.
     """
     y = _standardised(scores[:, : scores.shape[1] - inside])
-    kurtosis = float(((y**4).mean(axis=0) - 3).max() / np.sqrt(24 / len(y)))
-    levels = [norm.sf(kurtosis), joint_skewness_level(y)]
+    levels = [heavy_tails_level(y), joint_skewness_level(y)]
     if inside:
         levels.append(joint_skewness_level(scores, inside))
     return bool(min(levels) < SIGNIFICANCE / len(levels))
@@ -120,12 +125,15 @@ def read_isotropic(rows: Rows, delta: float | None = None, factor: float | None 
     disregarded where an outlier lies beyond a bulk that varies more than they explain.
     """
     fit = fit_bulk(rows.values, rows.d / (rows.n - 1), delta, 1.0 if factor is None else factor)
-    words = f"distance {fit.distance:.4f}, {fit_word(fit.distance, rows.d)} fit"
-    if fit_word(fit.distance, rows.d) == "poor":
+    nonzero = min(rows.d, rows.n - 1)
+    word = fit_word(fit.distance, nonzero)
+    words = f"distance {fit.distance:.4f}, {word} fit"
+    if word == "poor":
         # without the word: "poor fit" is a verdict on the simulation, which may well explain these rows
         return IsotropicReading(fit, 0, None, f"not the bulk of isotropic noise (distance {fit.distance:.2f})")
-    if delta is None and rows.d < _TELLING_FEATURES and equal_variances_level(rows.values, rows.n) < SIGNIFICANCE:
-        reason = f"the spectrum of {rows.d} features cannot tell pooled noise from unequal variances without V"
+    if delta is None and nonzero < _TELLING_FEATURES and equal_variances_level(rows.values, rows.n) < SIGNIFICANCE:
+        seen = f"{rows.n} rows of {rows.d} features"
+        reason = f"the spectrum of {seen} cannot tell pooled noise from unequal variances without V"
         return IsotropicReading(fit, 0, None, reason)
     count = fit.n_outliers
     if count and delta is not None and vocabulary_level(fit, rows.values) < SIGNIFICANCE:
@@ -146,59 +154,9 @@ def read_isotropic(rows: Rows, delta: float | None = None, factor: float | None 
             f"{count} eigenvalue(s) beyond an isotropic bulk, scored like counts of frequent tokens or a rare class"
         )
         return IsotropicReading(fit, count, None, reason)
-    if delta is None and fit_word(fit.distance, rows.d) != "good":
+    if delta is None and word != "good":
         return IsotropicReading(
             fit, count, None, f"{count} eigenvalue(s) beyond a bulk that is not quite isotropic ({words})"
         )
     bulk = f"scale {fit.law.scale:.4g}, d/V {fit.law.delta:.3g}, edge {fit.edge:.4g} (+{fit.margin:.2g})"
     return IsotropicReading(fit, count, "signal", f"{count} outlier(s) beyond isotropic noise ({bulk}; {words})")
-
-
-_EXPONENTS = tuple(np.arange(0.125, 2.01, 0.125))
-# Mean departure of the log eigenvalues, and largest one of the first ten, up to which they are explained, as (constant,
-# multiple of sqrt(2/d)): the first scatter as the squared norms of the frequent tokens' embeddings do.
-_MEAN_DEPARTURE = (0.03, 0.3)
-_TOP_DEPARTURE = (0.05, 3.0)
-# Bytes of an embedding table from which drawing it takes long.
-LARGEST_TABLE = 192 * 2**20
-
-
-def explaining_usage(values: FloatArray, n: int, V: int, weights: FloatArray, rng: np.random.Generator) -> float | None:
-    """Zipf's exponent that explains eigenvalues (d,) of n rows, or None."""
-    d = len(values)
-    if 8 * V * d > LARGEST_TABLE:
-        return None
-    compared = slice(0, max(COMPONENTS, min(n - 1, d) // 2))
-    observed = np.log(np.maximum(values[compared], np.finfo(float).tiny))
-
-    def departure(drawn: FloatArray) -> FloatArray:
-        difference = observed - np.log(np.maximum(drawn[compared], np.finfo(float).tiny))
-        return np.asarray(difference - np.median(difference))  # the noise level is free
-
-    def size(exponent: float) -> float:
-        return float(np.abs(departure(pooled_spectrum(n, d, V, weights, exponent, rng))).mean())
-
-    best = min(_EXPONENTS, key=size)
-    draws = [pooled_spectrum(n, d, V, weights, best, rng)[compared] for _ in range(FULL.curve_draws)]
-    drawn = np.mean(np.log(draws), axis=0)
-    left = departure(np.exp(drawn))
-    top = float(np.abs(left[:COMPONENTS]).max())
-    mean_limit, top_limit = (a + b * np.sqrt(2 / d) for a, b in (_MEAN_DEPARTURE, _TOP_DEPARTURE))
-    if float(np.abs(left).mean()) > mean_limit or top > top_limit:
-        return None
-    return float(best)
-
-
-def pooled_spectrum(
-    n: int, d: int, V: int, weights: FloatArray, exponent: float, rng: np.random.Generator
-) -> FloatArray:
-    """Eigenvalues of the covariance of n rows of pooled noise over tokens of frequencies rank^-exponent."""
-    frequencies = np.arange(1.0, V + 1) ** -exponent
-    tokens = rng.choice(V, size=(n, len(weights)), p=frequencies / frequencies.sum())
-    table = rng.standard_normal((V, d))
-    x = np.zeros((n, d))
-    for position, weight in enumerate(weights):
-        x += weight * table[tokens[:, position]]
-    x -= x.mean(axis=0)
-    small = x.T @ x if d <= n else x @ x.T
-    return np.asarray(np.maximum(np.linalg.eigvalsh(small)[::-1], np.finfo(float).tiny) / (n - 1))
