@@ -269,8 +269,8 @@ class _Spectrum:
         """Name, outlier and alignment with u of every outlier off the query."""
         world, usages = self.world, self.usages
         key = self.left.scales[1] > 0
-        # tokens that never repeat: the sign of a sequence makes signal and key independent of each other
-        together = key and usages.right is not None and world.V is not None
+        # white tokens that never repeat: the sign of a sequence makes signal and key independent of each other
+        together = key and usages.right is not None and (world.V is not None or world.noise is not None)
         if together:
             return self._together()
         spectrum = UsageSpectrum(self.bulk, world.mu)
@@ -289,7 +289,10 @@ class _Spectrum:
         return found
 
     def _together(self) -> list[tuple[str, GeneralOutlier, float]]:
-        """Signal and key with the usage spikes of a finite vocabulary; an outlier is what it overlaps with most."""
+        """Signal and key with the usage spikes of a finite vocabulary; an outlier is what it overlaps with most.
+
+        Where the noise has isolated eigenvalues, an outlier that is not mostly of one of these is the noise's.
+        """
         threshold = self.bulk.threshold
         outliers = self._outliers((0, 1))
         shares = np.array([self._shares(o, (0, 1)) for o in outliers]).reshape(len(outliers), -1)
@@ -298,7 +301,9 @@ class _Spectrum:
         found = []
         for i, outlier in enumerate(outliers):
             rest = shares[i, 1:]
-            other = "key" if rest.size and rest[0] >= rest.max() else self.other
+            other = "key" if rest[0] >= rest.max() else self.other
+            if len(self.bulk.noise_spikes) and rest.max() < 0.5:
+                other = "noise"
             found.append(("signal" if i == first else other, outlier, float(outlier.overlaps[0])))
         return found
 
