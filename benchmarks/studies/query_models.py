@@ -254,7 +254,9 @@ def main() -> None:
     for seed in range(1000 * arguments.seed, 1000 * arguments.seed + arguments.models):
         records.append(run(seed, arguments.trials))
         r = records[-1]
-        print(seed, f"{r['predicted']:.3f} {r['simulated']:.3f} ± {r['error']:.3f}", r["miss"], r["reasons"], flush=True)
+        print(
+            seed, f"{r['predicted']:.3f} {r['simulated']:.3f} ± {r['error']:.3f}", r["miss"], r["reasons"], flush=True
+        )
         text = json.dumps({"summary": summary(records), "models": records}, indent=1)
         arguments.out.write_text(text + "\n")
     print(summary(records))

@@ -1,9 +1,11 @@
-"""Query models that know where relevant tokens are, several layers and coloured noise, against tokens drawn one by one."""
+"""Query models with known relevance, several layers and coloured noise, against tokens drawn one by one."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+
+import spikepool as sp
 from content_oracle import (
     Setting,
     draw_relevance,
@@ -12,8 +14,6 @@ from content_oracle import (
     mean_and_error,
     top_pair,
 )
-
-import spikepool as sp
 
 pytestmark = [pytest.mark.slow, pytest.mark.statistical]
 
@@ -90,6 +90,17 @@ def test_two_layers(T, L, window, nu, mu, m):
         a = np.exp(nu * m * window * (means @ q))
         rows.append(top_pair(np.einsum("nj,njd->nd", a / a.sum(axis=1, keepdims=True), means), q))
     check_pair(model_of(Setting("span", T, L), mu=mu, nu=nu, overlap=m, window=window), rows)
+
+
+def test_two_layers_of_scattered_tokens():
+    """Relevant tokens are drawn anywhere, not next to each other, also where a window looks at neighbours."""
+    setting, rows = Setting("scattered", 16, 3), []
+    for i in range(TRIALS):
+        X, q, _, _ = draw_tokens(np.random.default_rng([6, i]), setting, d=D, n=N, mu=1.6, nu=1.2)
+        means = np.stack([X[:, j : j + 3].mean(axis=1) for j in range(14)], axis=1)
+        a = np.exp(1.5 * (means @ q))
+        rows.append(top_pair(np.einsum("nj,njd->nd", a / a.sum(axis=1, keepdims=True), means), q))
+    check_pair(model_of(setting, mu=1.6, nu=1.2, window=3, beta=1.5), rows)
 
 
 def softmax(x):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from content_oracle import Setting, configurations, enumerate_posterior
 
 import spikepool as sp
+from content_oracle import Setting, configurations, enumerate_posterior
 from spikepool.world.relevance import Chain, Independent, Scattered, Span, prior_moments, top_pair
 
 CASES = [
@@ -74,7 +74,9 @@ def test_one_relevant_token_is_softmax_at_slope_nu():
     np.testing.assert_allclose(np.sort(hard, axis=1)[:, :-1], 0.0, atol=1e-7)
 
 
-@pytest.mark.parametrize(("T", "L", "nu", "m"), [(12, 3, 1.1, 1.0), (30, 5, 0.6, 0.7), (9, 1, 2.0, 0.9), (8, 8, 1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("T", "L", "nu", "m"), [(12, 3, 1.1, 1.0), (30, 5, 0.6, 0.7), (9, 1, 2.0, 0.9), (8, 8, 1.0, 1.0)]
+)
 def test_two_layers_are_the_span_posterior(T, L, nu, m):
     """A window of L and the default slope: L times the weights are the posterior probabilities, to 1e-10."""
     h = 2 * np.random.default_rng(2).standard_normal((200, T))

@@ -295,8 +295,10 @@ class _Spectrum:
         """
         threshold = self.bulk.threshold
         outliers = self._outliers((0, 1))
-        shares = np.array([self._shares(o, (0, 1)) for o in outliers]).reshape(len(outliers), -1)
-        present = len(outliers) > 0 and (threshold == 0 or self.world.mu > threshold)
+        if not outliers:
+            return []
+        shares = np.array([self._shares(o, (0, 1)) for o in outliers])
+        present = threshold == 0 or self.world.mu > threshold
         first = int(np.argmax(shares[:, 0])) if present else -1
         found = []
         for i, outlier in enumerate(outliers):

@@ -352,13 +352,18 @@ class QueryWorld:
         check.moderate_weights(w)
         return w
 
+    @property
+    def _places_matter(self) -> bool:
+        """Whether the weights may look at the place of a token: a callable may, and a window does."""
+        return callable(self.kernel) or self.window is not None
+
     def draw_relevance(self, n: int, rng: np.random.Generator) -> NDArray[np.bool_]:
         """Which tokens of `n` sequences are relevant, (n, T); the first L where the place plays no part."""
         if not isinstance(self.relevance_law, Scattered):
             return self.relevance_law.draw(n, rng)
         relevant = np.zeros((n, self.T), dtype=bool)
         relevant[:, : self.L] = True
-        return np.asarray(rng.permuted(relevant, axis=1)) if callable(self.kernel) else relevant
+        return np.asarray(rng.permuted(relevant, axis=1)) if self._places_matter else relevant
 
     def relevance_blocks(self, n: int, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
         """`draw_relevance` in blocks of as many sequences as are handled at a time."""
@@ -422,7 +427,7 @@ class QueryWorld:
         tokens[:, : self.L] = 2 * rng.integers(0, R, (self.N, self.L)) + (xi < 0)[:, None]
         if self.L < self.T:
             tokens[:, self.L :] = rng.integers(2 * R, self.V, (self.N, self.T - self.L))
-        if callable(self.kernel):  # which may look at the place
+        if self._places_matter:
             tokens[:] = rng.permuted(tokens, axis=1)
         return tokens, np.asarray(xi, dtype=np.float64)
 
