@@ -44,8 +44,8 @@ def test_help_and_citation(run):
     code, out, _ = run("--help")
     assert code == 0
     for command in (
-        *("report", "pool", "diagnose", "forecast", "spectrum", "compare"),
-        *("predict", "plan", "simulate", "sweep", "reproduce", "explore"),
+        *("predict", "simulate", "sweep", "reproduce", "spectrum", "explore"),
+        *("diagnose", "forecast", "report", "encode", "fit", "apply", "evaluate", "export"),
     ):
         assert command in out
         assert run(command, "--help")[0] == 0
@@ -87,7 +87,7 @@ def test_predict_prints_the_library_numbers(run, model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["predict", "plan", "simulate"])
+@pytest.mark.parametrize("command", ["predict", "simulate"])
 def test_commands_about_a_model_share_its_options_and_defaults(run, command):
     plain_text = " ".join(run(command, "--help")[1].split())
     for name in (
@@ -104,7 +104,7 @@ def test_commands_about_a_model_share_its_options_and_defaults(run, command):
         "--json",
     ):
         assert name in plain_text
-    own = {"predict": (), "plan": ("--alignment", 0.5), "simulate": ("--trials", 2)}[command]
+    own = {"predict": (), "simulate": ("--trials", 2)}[command]
     described = json.loads(run(command, "--d", 40, "--N", 80, *own, "--json")[1])["model"]
     default = {"d": 40, "V": 800, "N": 80, "T": 10, "mu": 2.5, "correlation": "prefix:3", "table": "sampled"}
     assert {name: described[name] for name in default} == default
@@ -137,25 +137,6 @@ def test_weights_and_correlation_from_files(run, tmp_path):
     assert answer["predictions"][2]["kappa"] == sp.gains(sp.causal_weights(4, layers=2), R)[1]
 
 
-@pytest.mark.slow
-def test_plan_agrees_with_the_library_and_names_what_is_out_of_reach(run, model):
-    code, out, _ = run("plan", *SMALL, "--mu", 2, "--alignment", 0.7, "-w", "mean", "--json")
-    assert code == 0
-    (entry,) = json.loads(out)["requirements"]
-    w = sp.mean_weights(10)
-    assert entry["samples"] == model.required_samples(w, 0.7)
-    assert entry["mu"] == model.required_mu(w, 0.7)
-    assert entry["vocabulary"]["minimum"] == model.required_vocabulary(w, 0.7).minimum
-    code, out, _ = run("plan", *SMALL, "--mu", 0.3, "--alignment", 0.9, "-w", "mean", "--json")
-    (entry,) = json.loads(out)["requirements"]
-    assert code == 0
-    assert entry["samples"] is None
-    assert "no number of sequences" in entry["reasons"]["samples"]
-    text = run("plan", *SMALL, "--mu", 0.3, "--alignment", 0.9, "-w", "mean")[1]
-    assert "never" in text
-    assert "Trade-offs" in text
-
-
 def test_json_has_null_where_there_is_no_finite_number(run, tmp_path):
     # weights 3/2 and -1/2 cancel what the positions share when the second has three times the latent of the first
     np.savetxt(tmp_path / "R.csv", [[1.0, 3.0], [3.0, 9.0]], delimiter=",")
@@ -164,29 +145,11 @@ def test_json_has_null_where_there_is_no_finite_number(run, tmp_path):
     assert entry["alpha"] == 0
     assert (entry["mu_population"], entry["mu_sample"]) == (None, None)
     assert "∞" in run("predict", *arguments)[1]
-    out = run("plan", *SMALL, "--mu", 2, "--table", "class_centered", "--alignment", 0.6, "-w", "mean", "--json")[1]
-    (entry,) = json.loads(out)["requirements"]
-    assert entry["vocabulary"]["minimum"] > 0
-    assert entry["vocabulary"]["maximum"] is None
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, np.float32("inf")])
 def test_json_numbers_are_numbers_or_null(value):
     assert plain({"a": [1.5, np.array([value, 2.0])], "b": (value,)}) == {"a": [1.5, [None, 2.0]], "b": [None]}
-
-
-def test_plan_trades_vocabulary_against_signal(run, model):
-    out = run("plan", *SMALL, "--mu", 2, "--alignment", 0.6, "-w", "mean", "--json")[1]
-    grid = json.loads(out)["samples_by_vocabulary_and_signal"]["mean"]
-    for row in grid:
-        for mu, samples in zip(row["mu"], row["samples"], strict=True):
-            changed = model.replace(V=row["V"], mu=mu)
-            try:
-                expected = changed.required_samples(sp.mean_weights(10), 0.6)
-            except sp.UnreachableError:
-                expected = None
-            assert samples == expected
-    assert any(samples is not None for row in grid for samples in row["samples"])
 
 
 def test_simulate_is_reproducible_and_near_the_prediction(run, model):
@@ -214,7 +177,6 @@ def test_simulate_is_reproducible_and_near_the_prediction(run, model):
         (["predict", "--mu", "nan"], 2, "mu must be finite"),
         (["predict", "--table", "none"], 2, "table must be one of"),
         (["predict", "--nonsense"], 2, "No such option"),
-        (["plan", "--alignment", "1.5"], 2, "alignment must lie in (0, 1)"),
         (["simulate", "--trials", "1"], 2, "trials must be at least 2"),
         (["sweep", "missing.toml"], 2, "cannot read the sweep missing.toml"),
         (["reproduce", "99"], 2, "no such figure"),
@@ -267,8 +229,8 @@ def test_a_closed_pipe_loses_neither_the_picture_nor_the_exit_code(tmp_path):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "table.npy", rng.standard_normal((300, 40)))
     for arguments, wanted in (
-        (["plan", "--out", tmp_path / "plan.svg"], 0),
-        (["spectrum", tmp_path / "table.npy", "--fail-if", "edge>0"], 3),
+        (["predict", "--out", tmp_path / "p.svg"], 0),
+        (["spectrum", tmp_path / "table.npy"], 0),
         (["predict", "--V", "7"], 2),
     ):
         command = [sys.executable, "-m", "spikepool.cli", *map(str, arguments)]
@@ -279,7 +241,7 @@ def test_a_closed_pipe_loses_neither_the_picture_nor_the_exit_code(tmp_path):
         assert running.wait(timeout=120) == wanted, err
         assert "Traceback" not in err
         assert "Broken" not in err
-    assert (tmp_path / "plan.svg").is_file()
+    assert (tmp_path / "p.svg").is_file()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""pool, diagnose, forecast, report on files: the library's numbers, every format, bad input in one line."""
+"""diagnose, forecast, report on files: the library's numbers, every format, bad input in one line."""
 
 import json
 import subprocess
@@ -12,7 +12,6 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 import spikepool as sp
-from spikepool.pooling.learned_report import pooling_record
 
 
 @pytest.fixture(scope="module")
@@ -29,57 +28,6 @@ def files(tmp_path_factory):
     (folder / "words.csv").write_text("label\n" + "\n".join(f"digit {v}" for v in y))
     np.savez(folder / "all.npz", X=X, y=y)
     return folder
-
-
-@pytest.mark.slow
-def test_pool_writes_the_features_of_the_library(run, files, tmp_path):
-    X, y = np.load(files / "tokens.npy"), np.load(files / "y.npy")
-    fitted = sp.LearnedPoolingClassifier().fit(X, y)
-    arguments = ("pool", files / "tokens.npy", "--labels", files / "y.npy", "--mask", files / "mask.npy")
-    code, out, err = run(*arguments, "--out", tmp_path / "P.npy", "--out", tmp_path / "p.png", "--json")
-    assert (code, err) == (0, "")
-    answer = json.loads(out)
-    assert answer["decision"] == fitted.decision_
-    assert set(pooling_record(fitted)) <= set(answer)
-    assert [c["name"] for c in answer["candidates"]] == [c.name for c in fitted.candidates_]
-    np.testing.assert_allclose(np.load(tmp_path / "P.npy"), fitted.transform(X), rtol=1e-5, atol=1e-5)
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
-    code, out, _ = run("pool", files / "tokens.npy", "-y", files / "words.csv", "--pooling", "last")
-    assert code == 0
-    assert "last pooling" in out
-
-
-@pytest.mark.slow
-def test_labels_that_are_used_twice_are_mentioned(run, files, tmp_path):
-    """Features of learned weights with the same labels: a warning, and the tokens' own forecast has none."""
-    pytest.importorskip("pyarrow")
-    given = (files / "tokens.npy", "--labels", files / "y.npy", "--pooling")
-    features = ("forecast", tmp_path / "P.parquet", "--labels", files / "y.npy")
-    assert "spikepool forecast" in run("pool", *given, "query", "--out", tmp_path / "P.parquet")[1]
-    assert "used twice" in run(*features)[2]
-    assert any("used twice" in text for text in json.loads(run(*features, "--json")[1])["warnings"])
-    with pytest.warns(UserWarning, match="used twice"):
-        twice = sp.forecast(tmp_path / "P.parquet", files / "y.npy", n=[300])
-    code, out, err = run("forecast", *given, "query", "--n", "300", "--json")
-    assert code == 0, err
-    answer = json.loads(out)
-    assert not any("used twice" in text for text in answer["warnings"])
-    assert answer["score"][0] < twice.score[0] + 0.02
-    run("pool", *given, "mean", "--out", tmp_path / "P.parquet", "--overwrite")
-    assert "used twice" not in run(*features)[2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["zarr", "parquet"])
-def test_pooled_features_go_to_a_store_and_come_back(run, files, tmp_path, kind):
-    pytest.importorskip({"zarr": "zarr", "parquet": "pyarrow"}[kind])
-    out = tmp_path / f"P.{kind}"
-    assert run("pool", files / "tokens.npy", "--pooling", "mean", "--out", out)[0] == 0
-    code, said, err = run("diagnose", out, "--json")
-    assert code == 0, err
-    mean = np.load(files / "tokens.npy").mean(axis=1)
-    with pytest.warns(UserWarning, match="mean of the features"):
-        assert json.loads(said)["verdict"] == sp.diagnose(mean, target=0.9).verdict
 
 
 @pytest.mark.slow
@@ -149,7 +97,7 @@ def test_report_as_json(run, files, tmp_path):
     assert json.loads(out)["plan"]["result"]["target"] == 0.9
 
 
-@pytest.mark.parametrize("command", ["pool", "diagnose", "forecast", "report"])
+@pytest.mark.parametrize("command", ["diagnose", "forecast", "report"])
 @pytest.mark.parametrize(
     ("data", "extra", "words"),
     [
@@ -165,9 +113,7 @@ def test_report_as_json(run, files, tmp_path):
 )
 def test_bad_input_is_one_line_and_exit_2(run, files, monkeypatch, command, data, extra, words):
     monkeypatch.chdir(files)
-    tokens = command == "pool"
-    shape = (300, 8, 8) if tokens else (300, 64)
-    np.save("nan.npy", np.full(shape, np.nan))
+    np.save("nan.npy", np.full((300, 64), np.nan))
     np.save("objects.npy", np.array([{}] * 300, dtype=object))
     (files / "short.txt").write_text("1\n2\n3")
     if command == "diagnose":
@@ -177,9 +123,9 @@ def test_bad_input_is_one_line_and_exit_2(run, files, monkeypatch, command, data
     if data == "wrong":
         if command == "report":
             pytest.skip("takes both")
-        data, words = ("features.npy", "tokens (n, T, d)") if tokens else ("tokens.npy", "features (n, d)")
+        data, words = "tokens.npy", "features (n, d)"
     if data == "right":
-        data = "tokens.npy" if tokens else "features.npy"
+        data = "features.npy"
     code, out, err = run(command, data, *extra)
     assert code == 2, err
     assert out == ""
@@ -192,43 +138,26 @@ def test_forecast_asks_for_labels(run, files):
     code, _, err = run("forecast", files / "features.npy")
     assert code == 2
     assert "--labels" in err
-    code, _, err = run("pool", files / "tokens.npy", "--pooling", "query")
-    assert code == 2
-    assert "--labels" in err
     code, _, err = run("forecast", files / "features.npy", "-y", files / "y.npy", "--n", "many")
     assert code == 2
 
 
-@pytest.mark.parametrize("name", ["P.npy", "P.zarr", "P.parquet", "p.png"])
-def test_a_folder_that_is_not_there_is_said_before_the_work(run, files, tmp_path, monkeypatch, name):
-    from spikepool.pooling.learned import LearnedPoolingClassifier
-
-    monkeypatch.setattr(LearnedPoolingClassifier, "fit", lambda *_, **__: pytest.fail("it has begun"))
-    out = tmp_path / "absent" / name
-    code, said, err = run("pool", files / "tokens.npy", "--labels", files / "y.npy", "--out", out)
+def test_a_folder_that_is_not_there_is_said_before_the_work(run, files, tmp_path, monkeypatch):
+    monkeypatch.setattr("spikepool.trust.diagnosis.diagnose", lambda *_, **__: pytest.fail("it has begun"))
+    out = tmp_path / "absent" / "p.png"
+    code, said, err = run("diagnose", files / "features.npy", "--out", out)
     assert (code, said) == (2, "")
     assert "there is no such folder" in err
     assert not out.parent.exists()
 
 
-def test_outputs_never_replace_inputs_and_features_only_when_asked(run, files, tmp_path):
-    tokens, labels = tmp_path / "tokens.npy", tmp_path / "y.json"
-    tokens.write_bytes((files / "tokens.npy").read_bytes())
-    labels.write_text(json.dumps(np.load(files / "y.npy").tolist()))
-    before = tokens.read_bytes(), labels.read_bytes()
-    for arguments in (
-        ("pool", tokens, "--pooling", "mean", "--out", tokens, "--overwrite"),
-        ("report", tokens, "--labels", labels, "--out", labels),
-    ):
-        code, _, err = run(*arguments)
-        assert code == 2
-        assert "the same as the input" in err
-    assert (tokens.read_bytes(), labels.read_bytes()) == before
-    out = tmp_path / "P.npy"
-    assert run("pool", tokens, "--pooling", "mean", "--out", out)[0] == 0
-    written = out.read_bytes()
-    code, _, err = run("pool", tokens, "--pooling", "mean", "--out", out)
+def test_a_report_never_replaces_its_labels(run, files, tmp_path):
+    labels = tmp_path / "y.jsonl"
+    labels.write_text("\n".join(json.dumps({"y": int(y)}) for y in np.load(files / "y.npy")))
+    out = tmp_path / "y.json"
+    out.hardlink_to(labels)
+    before = labels.read_bytes()
+    code, _, err = run("report", files / "tokens.npy", "--labels", labels, "--out", out)
     assert code == 2
-    assert "--overwrite" in err
-    assert out.read_bytes() == written
-    assert run("pool", tokens, "--pooling", "mean", "--out", out, "--overwrite")[0] == 0
+    assert "the same as the input" in err
+    assert labels.read_bytes() == before

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 pytest.importorskip("typer")
@@ -94,61 +93,3 @@ def test_a_prediction_outside_its_range_says_so(run):
     assert json.loads(run("predict", *steep, "--json")[1])["predictions"][0]["validity"]["ok"] is False
     assert "caution" in run("simulate", *steep, "--trials", 2)[1]
     assert "effective" not in run("predict", *steep, "--exact")[1]
-
-
-@pytest.mark.slow
-def test_a_plan_is_drawn(run, tmp_path):
-    small = ("--d", 60, "--V", 96, "--N", 120, "--mu", 1.0)
-    code, out, err = run("plan", *small, "--alignment", 0.5, "--out", tmp_path / "plan.html")
-    assert (code, err) == (0, "")
-    assert f"Page: {tmp_path / 'plan.html'}" in out.replace("\n", "")
-    page = (tmp_path / "plan.html").read_text()
-    assert "<svg" in page
-    assert "Trade-offs (optimal): by target" in page
-    code, out, _ = run("plan", *small, "--json", "--out", tmp_path / "plan.png")
-    assert json.loads(out)["target"] == 0.8
-    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
-    assert run("plan", "--out", tmp_path / "plan.bmp")[0] == 2
-
-
-def test_the_line_of_a_plan_is_the_librarys():
-    from spikepool.drawing.predictions import draw_requirements
-
-    model = sp.SequenceModel(d=60, V=96, N=120, R=sp.prefix_correlation(10, 3), mu=1.0)
-    w = sp.causal_weights(10)
-    targets = [0.2, 0.4, 0.99]
-    needed = [model.required_samples(w, 0.2), model.required_samples(w, 0.4), None]
-    ax = draw_requirements(None, targets, {"causal": needed, "mine": [None] * 3}, N=120, target=0.4)
-    first, never, now, target = ax.lines
-    assert first.get_ydata().tolist()[:2] == needed[:2]
-    assert np.isnan(first.get_ydata()[2])
-    assert never.get_label() == "mine: never"
-    assert set(now.get_ydata()) == {120}
-    assert set(target.get_xdata()) == {0.4}
-
-
-QUERY = ["query", "--d", "60", "--N", "240", "--T", "8", "--L", "2", "--mu", "2"]
-
-
-@pytest.mark.slow
-def test_a_query_is_predicted_and_simulated(run, tmp_path):
-    code, said, err = run(*QUERY, "--trials", "2", "--kernel", "sigmoid", "--out", tmp_path / "q.png")
-    assert (code, err) == (0, "")
-    assert "sigmoid" in said
-    assert "gain over the mean" in said
-    assert (tmp_path / "q.png").read_bytes().startswith(STARTS[".png"])
-    code, said, _ = run(*QUERY, "--json", "--kernel", "softmax", "--beta", "0.4", "--V", "400", "--overlap", "0.8")
-    record = json.loads(said)["predictions"][1]
-    model = sp.QueryModel(d=60, N=240, T=8, L=2, mu=2.0, nu=1.5, overlap=0.8, beta=0.4, V=400)
-    assert record["alignment"] == pytest.approx(model.predict().alignment)
-    assert record["gain"] == pytest.approx(model.gain())
-    assert run(*QUERY, "--beta", "1", "--best")[0] == 2
-
-
-@pytest.mark.slow
-def test_the_best_slope_of_a_query(run):
-    code, said, _ = run(*QUERY, "--best", "--kernel", "softmax", "--json")
-    assert code == 0
-    best = json.loads(said)["predictions"][1]
-    plain = sp.QueryModel(d=60, N=240, T=8, L=2, mu=2.0, nu=1.5).predict().alignment
-    assert best["alignment"] >= plain

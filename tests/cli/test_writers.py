@@ -21,7 +21,6 @@ safetensors = pytest.importorskip("safetensors.numpy")
 
 N, T, D = 60, 3, 6
 SMALL = ("--d", 20, "--V", 40, "--N", 60, "--T", 3, "-R", "R.csv", "-w", "w.csv")
-POOL = ("pool", "tokens.npy", "-y", "y.npy", "--mask", "mask.npy", "--pooling", "mean")
 SPEC = """trials = 2
 seed = 1
 [model]
@@ -38,26 +37,15 @@ mu = [1.0, 2.0]
 WRITERS = {
     "predict": (("predict", *SMALL), "--out", "p.svg", ("R.csv", "w.csv")),
     "simulate": (("simulate", *SMALL, "--trials", 2), "--out", "s.png", ("R.csv", "w.csv")),
-    "plan": (("plan", *SMALL), "--out", "p.html", ("R.csv", "w.csv")),
-    "query": (("query", "--d", 40, "--N", 80, "-k", "linear"), "--out", "q.svg", ()),
     "sweep": (("sweep", "spec.toml", "--workers", 0), "--out", "s.pdf", ("spec.toml",)),
     "diagnose": (("diagnose", "features.npy", "--groups", "groups.txt"), "--out", "d.html", ("features.npy",)),
     "forecast": (("forecast", "features.npy", "-y", "y.npy", "--n", 80), "--out", "f.svg", ("features.npy", "y.npy")),
     "spectrum": (("spectrum", "a.safetensors"), "--out", "s.html", ("a.safetensors",)),
-    "spectrum --all": (("spectrum", "a.safetensors", "--all", "--fast"), "--out", "s.png", ("a.safetensors",)),
-    "compare": (("compare", "a.safetensors", "b.safetensors"), "--out", "c.png", ("a.safetensors", "b.safetensors")),
-    "compare --all": (
-        ("compare", "a.safetensors", "b.safetensors", "--all"), "--out", "c.html", ("a.safetensors", "b.safetensors"),
-    ),
     "report": (("report", "features.npy"), "--out", "report.html", ("features.npy",)),
     "report to JSON": (("report", "features.npy"), "--out", "report.json", ("features.npy",)),
-    "pool to npy": (POOL, "--out", "P.npy", ("tokens.npy", "y.npy", "mask.npy")),
-    "pool to Parquet": (POOL, "--out", "P.parquet", ("tokens.npy", "y.npy", "mask.npy")),
-    "pool to Zarr": (POOL, "--out", "P.zarr", ("tokens.npy", "y.npy", "mask.npy")),
-    "pool to a picture": (POOL, "--out", "P.png", ("tokens.npy", "y.npy", "mask.npy")),
     "export": (("export", "model"), "--onnx", "m.onnx", ("model", "model/arrays.safetensors", "model/model.json")),
     "reproduce": (("reproduce", 1), "--out", "reports", ()),
-    "encode": (("encode", "texts.csv", "--layers", "last"), "--out", "e.zarr", ("texts.csv",)),
+    "encode": (("encode", "texts.csv", "--layers", "last"), "--out", "e.npz", ("texts.csv",)),
     "fit": (("fit", "texts.csv", "--layers", "last"), "--out", "fitted", ("texts.csv",)),
     "fit --report": (
         ("fit", "texts.csv", "--layers", "last", "--out", "../fitted-beside"), "--report", "r.html",
@@ -70,7 +58,6 @@ WRITERS = {
     "report of texts": (("report", "texts.csv", "--layers", "last"), "--out", "t.html", ("texts.csv",)),
     "forecast of texts": (("forecast", "texts.csv", "--n", 48), "--out", "ft.svg", ("texts.csv",)),
     "diagnose of texts": (("diagnose", "texts.csv"), "--out", "dt.png", ("texts.csv",)),
-    "pool of texts": (("pool", "texts.csv", "--pooling", "mean"), "--out", "pt.npy", ("texts.csv",)),
     "export of texts": (
         ("export", "text-model"), "--onnx", "words/m.onnx", ("text-model", "text-model/texts.json"),
     ),
@@ -79,11 +66,10 @@ WRITERS = {
 }  # fmt: skip
 OF_TEXTS = (
     "encode", "fit", "fit --report", "report --save", "report of texts", "forecast of texts", "diagnose of texts",
-    "pool of texts", "export of texts", "apply to CSV", "apply to JSON lines", "evaluate",
+    "export of texts", "apply to CSV", "apply to JSON lines", "evaluate",
 )  # fmt: skip
 # what is written beside the output, and where the command writes another file: replaced with it
 BESIDE = {"export of texts": "words/tokenizer.json"}
-RESUMED = ("encode",)  # run again, it has nothing left to do
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +136,9 @@ def test_every_writer_follows_the_rule(name, here, run, tmp_path):
 
     # inputs, what encloses them and what lies inside them
     for source in inputs:
-        refused(source, "--overwrite") if name not in RESUMED else refused(source)
+        refused(source, "--overwrite")
     if inputs:
-        refused(here, *([] if name in RESUMED else ["--overwrite"]))
+        refused(here, "--overwrite")
     # nothing there: the output appears, and nothing else
     code, _, err = run(*command, option, out)
     assert code == 0, err
@@ -162,13 +148,9 @@ def test_every_writer_follows_the_rule(name, here, run, tmp_path):
     assert all(path in (out, BESIDE.get(name)) or path.startswith(f"{out}/") for path in new), new
     assert {path: written[path] for path in before} == before
     # it is there: kept, or replaced if it is asked for
-    if name in RESUMED:
-        assert run(*command, option, out)[0] == 0
-        assert content(here) == written
-    else:
-        refused(out)
-        assert run(*command, option, out, "--overwrite")[0] == 0
-        assert set(content(here)) == set(written)
+    refused(out)
+    assert run(*command, option, out, "--overwrite")[0] == 0
+    assert set(content(here)) == set(written)
     # something of the user is there under the same name: kept, whatever is asked for
     target = here / out
     if target.is_dir():
@@ -181,15 +163,14 @@ def test_every_writer_follows_the_rule(name, here, run, tmp_path):
     for text in ("precious,user\n1,2\n", '{"format": "graph-model"}', "<html><body>mine</body></html>"):
         theirs.write_text(text)
         refused(out)
-        if name not in RESUMED:
-            refused(out, "--overwrite")
+        refused(out, "--overwrite")
     theirs.unlink()
     if target.is_dir():
         target.rmdir()
     # a link that leads nowhere is something of the user as well
     target.symlink_to("nowhere")
     if name != "reproduce":
-        refused(out, *([] if name in RESUMED else ["--overwrite"]))
+        refused(out, "--overwrite")
     target.unlink()
 
 
@@ -207,19 +188,6 @@ def test_every_command_with_an_output_is_in_the_table():
     assert writing == {command[0] for command, *_ in WRITERS.values()}
 
 
-def test_labels_beside_the_output_are_not_a_note(run, tmp_path, monkeypatch):
-    """A user's file whose name is the output's with another ending is neither read as a note nor removed."""
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    np.save("t.npy", rng.standard_normal((40, 3, 5)).astype(np.float32))
-    labels = json.dumps([i % 2 for i in range(40)])
-    for name in ("P.npy.json", "Q.npy.json"):
-        (tmp_path / name).write_text(labels)
-    assert run("pool", "t.npy", "--labels", "P.npy.json", "--pooling", "mean", "--out", "P.npy")[0] == 0
-    assert run("pool", "t.npy", "--labels", "P.npy.json", "--pooling", "query", "--out", "Q.npy")[0] == 0
-    assert all((tmp_path / name).read_text() == labels for name in ("P.npy.json", "Q.npy.json"))
-
-
 @pytest.mark.slow
 def test_an_export_is_never_written_into_its_model(run, folder, monkeypatch):
     monkeypatch.chdir(folder)
@@ -235,17 +203,13 @@ def test_an_export_is_never_written_into_its_model(run, folder, monkeypatch):
 OTHERS = {
     "tensors": ("spectrum", "a.safetensors", "--list"),
     "figures": ("reproduce", "--list"),
-    "compare --delta": ("compare", "a.safetensors", "b.safetensors", "--delta"),
-    "compare --all --delta": ("compare", "a.safetensors", "b.safetensors", "--all", "--delta"),
     "evaluate": ("evaluate", "text-model", "texts.csv"),
 }
 JSON = {
     name: command
     for name, (command, *_) in WRITERS.items()
-    if (" to " not in name or name.endswith((" npy", " CSV")))
-    and "of texts" not in name
-    and command[0] + " --" not in name
-} | {name: WRITERS[name][0] for name in ("spectrum --all", "compare --all")}
+    if (" to " not in name or name.endswith(" CSV")) and "of texts" not in name and command[0] + " --" not in name
+}
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "json-and-exit-codes.md"
 
 

@@ -123,8 +123,6 @@ MAKERS = {
     "DataReport": lambda: sp.report(table(), np.arange(120) % 2),
     "Answer": lambda: sp.report(table()).trust,
     "TableSpectrum": lambda: sp.TableSpectrum(**QUICK).fit(table()),
-    "TableComparison": lambda: sp.compare_tables(table(), table(1), **QUICK),
-    "CheckpointComparison": checkpoints,
 }
 
 
