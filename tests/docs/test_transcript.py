@@ -35,7 +35,7 @@ def values(text):
 
 def test_there_is_something_to_run():
     commands = [shlex.split(command)[1] for command, _ in transcripts()]
-    assert commands == ["report", "pool", "forecast"]
+    assert commands == ["report", "forecast"]
 
 
 @pytest.mark.slow
