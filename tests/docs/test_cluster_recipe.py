@@ -20,9 +20,13 @@ WORDS = {"weather": ["rain", "snow", "storm", "sun"], "food": ["soup", "bread", 
 
 def program(folder, address):
     """The code of the page with places of this machine; a partition leaves a mark that tells the test it has begun."""
-    code = next(text for text in re.findall(r"^```text\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.M) if "dask" in text)
+    code = next(
+        text for text in re.findall(r"^```text\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.M) if "dask" in text
+    )
     code = code.replace("/shared", str(folder)).replace("tcp://scheduler:8786", address)
-    return code.replace("    return part.assign(label", f"    open('{folder}/begun', 'a').close()\n    return part.assign(label")
+    return code.replace(
+        "    return part.assign(label", f"    open('{folder}/begun', 'a').close()\n    return part.assign(label"
+    )
 
 
 @pytest.mark.slow

@@ -40,5 +40,5 @@ def test_what_is_added_works(title, code, namespace):
 
 
 def test_the_page_has_everything_that_can_be_added():
-    titles = ["A law", "A weighting", "A correlation", "A pooling", "A format", "A figure"]
+    titles = ["A law", "A weighting", "A correlation", "A pooling", "A figure"]
     assert [title for title, _ in BLOCKS] == titles
