@@ -302,3 +302,20 @@ def test_models_from_ratios_and_equal_models():
     for bad in ({"delta": 0.0, "gamma": 1.0}, {"delta": 1.0, "gamma": -1.0}):
         with pytest.raises(sp.InvalidInputError):
             sp.SequenceModel.from_ratios(**bad, d=10, R=R, mu=1.0)
+
+
+@pytest.mark.parametrize("name", ["mean", "causal", "optimal"])
+def test_weights_by_name(name):
+    R = sp.prefix_correlation(6, 3)
+    model = sp.SequenceModel(40, 64, 80, R, 1.5)
+    w = {"mean": sp.mean_weights(6), "causal": sp.causal_weights(6), "optimal": sp.optimal_weights(R)}[name]
+    assert model.predict(name).alignment == model.predict(w).alignment
+    assert model.predict(name, exact=True, rng=0).alignment == model.predict(w, exact=True, rng=0).alignment
+    assert model.required_samples(name, 0.5) == model.required_samples(w, 0.5)
+    np.testing.assert_array_equal(
+        model.simulate(name, trials=2, rng=0).alignment, model.simulate(w, trials=2, rng=0).alignment
+    )
+    classes = model.as_classes()
+    assert classes.predict(name).outliers == classes.predict(w).outliers
+    with pytest.raises(sp.InvalidInputError, match="one of 'mean', 'causal', 'optimal'"):
+        model.predict("median")

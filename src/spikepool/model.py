@@ -37,6 +37,12 @@ from spikepool.world.query import KERNELS, QueryWorld
 from spikepool.world.sampling import Sample, draw_sample
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.tokens import pooling_weights
+from spikepool.world.weights import named_weights
+
+
+def _vector(model: SequenceWorld | ClassWorld, w: ArrayLike) -> ArrayLike:
+    """Weights by their name, or as they are given."""
+    return named_weights(w, model.R) if isinstance(w, str) else w
 
 
 class SequenceModel(SequenceWorld):
@@ -85,8 +91,9 @@ class SequenceModel(SequenceWorld):
 
         Parameters
         ----------
-        w : array_like of shape (T,) or (N, T)
-            Weights summing to one; one row per sequence where they vary. The spread of ‖w_n‖² over sequences is part
+        w : array_like of shape (T,) or (N, T), or str
+            Weights summing to one, or ``"mean"``, ``"causal"`` or ``"optimal"`` (for R), as in every method that takes
+            weights; one row per sequence where they vary. The spread of ‖w_n‖² over sequences is part
             of the law (:func:`spikepool.theory.closed_form.predict_varying`).
         exact : bool
             Condition on a drawn token usage instead: right at any T, for any token frequencies and noise
@@ -94,6 +101,7 @@ class SequenceModel(SequenceWorld):
         rng : optional
             Seed of that draw.
         """
+        w = _vector(self, w)
         if check.flag(exact, "exact"):
             return given_tokens.predict_exact(self, w, rng=rng)
         if np.ndim(w) == 2:
@@ -102,7 +110,7 @@ class SequenceModel(SequenceWorld):
                 self, np.einsum("nt,ts,ns->n", rows, self.R, rows), np.einsum("nt,nt->n", rows, rows)
             )
         weights = check.weight_vector(w, self.T)
-        prediction = predict_gains(self, *self.gains(weights))
+        prediction = predict_gains(self, max(float(weights @ self.R @ weights), 0.0), float(weights @ weights))
         return dataclasses.replace(prediction, null=functools.partial(detection.null_top, self, weights))
 
     def predict_gains(self, alpha: float, kappa: float) -> Prediction:
@@ -137,15 +145,15 @@ class SequenceModel(SequenceWorld):
 
     def required_samples(self, w: ArrayLike, alignment: float = 0.8) -> planning.RequiredSamples:
         """Smallest N that reaches `alignment`; see :func:`spikepool.theory.planning.required_samples`."""
-        return planning.required_samples(self, w, alignment)
+        return planning.required_samples(self, _vector(self, w), alignment)
 
     def required_mu(self, w: ArrayLike, alignment: float = 0.8) -> planning.RequiredSignal:
         """Smallest mu that reaches `alignment`; see :func:`spikepool.theory.planning.required_mu`."""
-        return planning.required_mu(self, w, alignment)
+        return planning.required_mu(self, _vector(self, w), alignment)
 
     def required_vocabulary(self, w: ArrayLike, alignment: float = 0.8) -> planning.VocabularyRange:
         """Even V that reach `alignment`; see :func:`spikepool.theory.planning.required_vocabulary`."""
-        return planning.required_vocabulary(self, w, alignment)
+        return planning.required_vocabulary(self, _vector(self, w), alignment)
 
     def sample(self, rng: Any = None, *, dtype: Any = np.float64) -> Sample:
         """Draw a table, tokens and signs; see :func:`spikepool.world.sampling.draw_sample`."""
@@ -162,27 +170,29 @@ class SequenceModel(SequenceWorld):
         **options: Any,
     ) -> SimulationResult:
         """Top `k` eigenpairs of S over independent draws; see :func:`spikepool.simulation.simulate.simulate`."""
-        return simulate.simulate(self, w, trials=trials, k=k, rng=rng, table_drawn=table_drawn, **options)
+        return simulate.simulate(
+            self, _vector(self, w), trials=trials, k=k, rng=rng, table_drawn=table_drawn, **options
+        )
 
     def spectrum(self, w: ArrayLike, *, rng: Any = None, **options: Any) -> FloatArray:
         """All d eigenvalues of S for one draw, ascending; see :func:`spikepool.simulation.drawn.spectrum`."""
-        return drawn.spectrum(self, w, rng=rng, **options)
+        return drawn.spectrum(self, _vector(self, w), rng=rng, **options)
 
     def spectrum_density(self, w: ArrayLike, *, rng: Any = None, probes: int = 4, steps: int = 60) -> SpectrumDensity:
         """The spectrum of S for one draw at any size; see :func:`spikepool.simulation.density.spectrum_density`."""
-        return spectrum_density(self, w, rng=rng, probes=probes, steps=steps)
+        return spectrum_density(self, _vector(self, w), rng=rng, probes=probes, steps=steps)
 
     def fluctuations(self, w: ArrayLike) -> fluctuations.Fluctuations:
         """Scatter of the outlier and of the alignment over draws; see :mod:`spikepool.theory.fluctuations`."""
-        return fluctuations.fluctuations(self, w)
+        return fluctuations.fluctuations(self, _vector(self, w))
 
     def detection_power(self, w: ArrayLike, level: float = 0.05) -> detection.DetectionPower:
         """Power of tests for a signal; see :func:`spikepool.theory.detection.detection_power`."""
-        return detection.detection_power(self, w, level)
+        return detection.detection_power(self, _vector(self, w), level)
 
     def ridge_accuracy(self, w: ArrayLike, ridge: float = 1.0, n_train: int | None = None, **options: Any) -> float:
         """Test accuracy of the ridge classifier; see :func:`spikepool.theory.ridge.ridge_accuracy`."""
-        return ridge_theory.ridge_accuracy(self, w, ridge=ridge, n_train=n_train, **options)
+        return ridge_theory.ridge_accuracy(self, _vector(self, w), ridge=ridge, n_train=n_train, **options)
 
     def learned_weights(
         self, ridge: float = 1.0, n_train: int | None = None, *, label: int | ArrayLike = 0, **options: Any
@@ -212,7 +222,7 @@ class ClassModel(ClassWorld):
 
     def predict(self, w: ArrayLike, *, class_covariance: ArrayLike | None = None) -> class_theory.ClassPrediction:
         """Bulk and every spike's outlier; see :func:`spikepool.theory.classes.predict_classes`."""
-        return class_theory.predict_classes(self, w, class_covariance=class_covariance)
+        return class_theory.predict_classes(self, _vector(self, w), class_covariance=class_covariance)
 
     def simulate(
         self,
@@ -224,7 +234,9 @@ class ClassModel(ClassWorld):
         table_drawn: bool | None = None,
     ) -> class_simulation.ClassSimulation:
         """Top `k` eigenpairs of S over draws; see :func:`spikepool.simulation.classes.simulate_classes`."""
-        return class_simulation.simulate_classes(self, w, trials=trials, k=k, rng=rng, table_drawn=table_drawn)
+        return class_simulation.simulate_classes(
+            self, _vector(self, w), trials=trials, k=k, rng=rng, table_drawn=table_drawn
+        )
 
 
 class QueryModel(QueryWorld):

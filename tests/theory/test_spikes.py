@@ -115,21 +115,41 @@ def test_broadcasting():
     assert np.ndim(spikes.total_alignment(2.0, 0.1, 0.1)) == 0
 
 
+def test_an_eigenvalue_inside_the_bulk_has_no_spike():
+    with pytest.raises(sp.DomainError, match="must exceed the bulk edge"):
+        spikes.excess_from_eigenvalue(1.0, 0.5, 0.5)
+
+
 @pytest.mark.parametrize(
-    ("call", "error"),
+    ("changes", "error"),
     [
-        (lambda: spikes.critical_excess(-1.0, 0.1), sp.DomainError),
-        (lambda: spikes.critical_excess(np.nan, 0.1), sp.NonFiniteError),
-        (lambda: spikes.spike_excess(-1.0, 0.1), sp.DomainError),
-        (lambda: spikes.spike_excess(1.0, 0.1, 0.0), sp.DomainError),
-        (lambda: spikes.sample_outlier(0.0, 0.1, 0.1), sp.DomainError),
-        (lambda: spikes.excess_from_eigenvalue(1.0, 0.5, 0.5), sp.DomainError),
-        (lambda: spikes.required_gamma(2.0, 0.1, 1.5), sp.DomainError),
-        (lambda: spikes.required_gamma(2.0, 0.1, -0.5), sp.DomainError),
-        (lambda: spikes.total_alignment(np.inf, 0.1, 0.5), sp.NonFiniteError),
+        ({"delta": -1.0}, sp.DomainError),
+        ({"gamma": np.nan}, sp.NonFiniteError),
+        ({"alpha": -1.0}, sp.DomainError),
+        ({"kappa": 0.0}, sp.DomainError),
+        ({"mu": np.inf}, sp.NonFiniteError),
     ],
 )
-def test_bad_input_is_named(call, error):
+def test_bad_input_is_named_at_the_door(changes, error):
+    """The formulas check nothing; what calls them with a user's numbers does."""
+    arguments = {"mu": 1.0, "alpha": 0.5, "kappa": 0.2, "delta": 0.1, "gamma": 0.1} | changes
     with pytest.raises(error) as caught:
-        call()
+        sp.predict_arrays(**arguments)
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("target", [1.5, -0.5])
+def test_targets_are_checked_where_they_are_asked_for(target):
+    model = sp.SequenceModel(50, 80, 100, sp.prefix_correlation(5, 2), 2.0)
+    with pytest.raises(sp.DomainError):
+        model.required_samples(sp.mean_weights(5), alignment=target)
+
+
+def test_one_prediction_checks_its_arguments_once(monkeypatch):
+    from spikepool.kit import validation
+
+    model, w = sp.SequenceModel(50, 80, 100, sp.prefix_correlation(5, 2), 2.0), sp.causal_weights(5)
+    checked, plain = [], validation.finite_array
+    monkeypatch.setattr(validation, "finite_array", lambda *a, **k: checked.append(a[1:]) or plain(*a, **k))
+    model.predict(w)
+    assert len(checked) == 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from spikepool.model import ClassModel, Prediction, QueryModel, SequenceModel
 from spikepool.simulation.drawn import maximal_rank, usual_pairs
 from spikepool.simulation.simulate import simulate_draw, takes_drawn_table
 from spikepool.sweeps.seeds import cell_key, prediction_seed, trial_seed
+from spikepool.theory.closed_form import is_plain, predict_strengths
 from spikepool.theory.given_tokens import prepare_tokens
 from spikepool.world.tokens import draw_tokens
 
@@ -214,12 +214,15 @@ def _prepared(spec: Asked, model: SequenceModel) -> Callable[[FloatArray], Calla
         rng = prediction_seed(spec.seed, cell_key(model))
         drawn = draw_tokens(model, rng)
         return lambda w: prepare_tokens(model, drawn, w, rng=rng).predict
-    at = {mu: model.replace(mu=mu) for mu in spec.mus}
-    return lambda w: partial(_closed_form, at, *model.gains(w))
 
+    def closed(w: FloatArray) -> Callable[[float], Prediction]:
+        alpha, kappa = model.gains(w)
+        if is_plain(model):  # all mu at once
+            predictions = predict_strengths(model, alpha, kappa, spec.mus)
+            return dict(zip(spec.mus, predictions, strict=True)).__getitem__
+        return lambda mu: model.replace(mu=mu).predict_gains(alpha, kappa)
 
-def _closed_form(at: Mapping[float, SequenceModel], alpha: float, kappa: float, mu: float) -> Prediction:
-    return at[mu].predict_gains(alpha, kappa)
+    return closed
 
 
 def _sequence_numbers(prediction: Prediction) -> dict[str, float]:

@@ -97,11 +97,11 @@ class SweepSpec:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be made again: specs travel to workers."""
-        return {name: value for name, value in vars(self).items() if name != "models"}
+        return {name: value for name, value in vars(self).items() if name not in ("kind", "models")}
 
     # -- the grid ------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def kind(self) -> Kind:
         """What is particular to this class of models."""
         return kind_of(self.model)

@@ -15,6 +15,7 @@ second spike of strength delta along zbar. Holds for d, V, N → ∞ and spread-
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -85,7 +86,7 @@ def _closed(
     power = m**2 + zeta
     theta = a * power
     star = np.asarray(spikes.critical_excess(d, g))
-    edge = np.asarray(spikes.bulk_edge(d, g, k))
+    edge = np.asarray(spikes.sample_outlier(star, d, g, k))
 
     def outlier(strength: FloatArray) -> FloatArray:
         x = strength / k - d
@@ -98,8 +99,8 @@ def _closed(
     signal, vocabulary = outlier(theta), outlier(zbar)
     with np.errstate(divide="ignore", invalid="ignore"):
         purity = np.where(power > 0, m**2 / power, 0.0)
-        aligned = purity * np.asarray(spikes.total_alignment(theta / k - d, d, g))
-        sample = threshold(spikes.sample_threshold(d, g))
+        aligned = purity * np.asarray(spikes.alignment_beyond(theta / k - d, star, d, g))
+        sample = threshold(d + star)
         population = threshold(spikes.population_threshold(d))
         overtaking = np.where(zbar > 0, np.sqrt(np.maximum(zbar / a - zeta, 0.0)), 0.0)
     detectable = np.isfinite(signal)
@@ -165,39 +166,59 @@ def predict_gains(world: SequenceWorld, alpha: float, kappa: float) -> Predictio
     require_isotropic(world)
     if world.frequencies is not None or world.token_weights is not None:
         return predict_spread(world, alpha, kappa)
-    delta, gamma, d, V, N = world.delta, world.gamma, world.d, world.V, world.N
-    zeta2 = world.class_mean_power
-    closed = _world_closed(world, alpha, kappa)
-    spiked = (
-        _outlier(world, "signal" if world.mu > 0 else "classes", alpha * (world.mu**2 + zeta2), kappa, world.purity),
-        _outlier(world, "mean", world.mean_strength, kappa, 0.0),
+    return predict_strengths(world, alpha, kappa, (world.mu,))[0]
+
+
+def predict_strengths(world: SequenceWorld, alpha: float, kappa: float, mus: Sequence[float]) -> list[Prediction]:
+    """The predictions of :func:`predict_gains` at several signal strengths, for little more than the price of one.
+
+    The model's own mu plays no part. For uniform token frequencies, equal token weights and isotropic noise.
+    """
+    d, V, N = world.d, world.V, world.N
+    closed = _world_closed(world, alpha, kappa, mu=np.asarray(mus, dtype=np.float64))
+    critical = float(spikes.critical_excess(world.delta, world.gamma))
+    vocabulary = _outlier(world, "mean", world.mean_strength, kappa, 0.0, critical)
+    bulk = FreeProductLaw(world.delta, world.gamma, kappa)
+    edge, mu_sample, mu_population = (
+        float(values.flat[0]) for values in (closed.edge, closed.mu_sample, closed.mu_population)
     )
-    outliers = tuple(sorted((o for o in spiked if o is not None), key=lambda outlier: outlier.eigenvalue, reverse=True))
-    star = float(spikes.critical_excess(delta, gamma))
-    leads = not outliers or outliers[0].kind == "signal"
-    crossing = closed_threshold(alpha / kappa, delta, gamma, star, zeta2) if leads and world.mu > 0 else None
-    finite = None if crossing is None else crossing.mean_alignment(float(closed.alignment), world.mu, d)
-    return Prediction(
-        alpha=alpha,
-        kappa=kappa,
-        bulk=FreeProductLaw(delta, gamma, kappa),
-        edge=float(closed.edge),
-        outliers=outliers,
-        alignment=float(closed.alignment),
-        detectable=bool(closed.detectable),
-        mu_population=float(closed.mu_population),
-        mu_sample=float(closed.mu_sample),
-        validity=validity_of(
-            no_signal(world.mu, outliers),
-            few_tokens(kappa, world.mu, float(closed.mu_sample)),
-            finite_size(float(closed.alignment), finite, d),
-            neighbours(outliers, d, N, float(closed.edge)),
-            small_sizes(d=d, V=V, N=N),
-        ),
-        sizes=Sizes(d, V, N, world.centered),
-        table_alignment=None if world.latent == "gaussian" else float(closed.table_alignment),
-        finite_size_alignment=finite,
-    )
+    sizes, small = Sizes(d, V, N, world.centered), small_sizes(d=d, V=V, N=N)
+    crossing = closed_threshold(alpha / kappa, world.delta, world.gamma, critical, world.class_mean_power)
+    predictions = []
+    for j, mu in enumerate(mus):
+        power = mu**2 + world.class_mean_power
+        theta = alpha * power
+        purity = mu**2 / power if power > 0 else 0.0
+        signal = _outlier(world, "signal" if mu > 0 else "classes", theta, kappa, purity, critical)
+        found = (o for o in (signal, vocabulary) if o is not None)
+        outliers = tuple(sorted(found, key=lambda outlier: outlier.eigenvalue, reverse=True))
+        leads = not outliers or outliers[0].kind == "signal"
+        alignment = float(closed.alignment[j])
+        finite = crossing.mean_alignment(alignment, mu, d) if leads and mu > 0 and crossing is not None else None
+        predictions.append(
+            Prediction(
+                alpha=alpha,
+                kappa=kappa,
+                bulk=bulk,
+                edge=edge,
+                outliers=outliers,
+                alignment=alignment,
+                detectable=bool(closed.detectable[j]),
+                mu_population=mu_population,
+                mu_sample=mu_sample,
+                validity=validity_of(
+                    no_signal(mu, outliers),
+                    few_tokens(kappa, mu, mu_sample),
+                    finite_size(alignment, finite, d),
+                    neighbours(outliers, d, N, edge),
+                    small,
+                ),
+                sizes=sizes,
+                table_alignment=None if world.latent == "gaussian" else float(closed.table_alignment[j]),
+                finite_size_alignment=finite,
+            )
+        )
+    return predictions
 
 
 def predict_varying(world: SequenceWorld, alpha: ArrayLike, kappa: ArrayLike) -> Prediction:
@@ -291,9 +312,14 @@ def require_isotropic(world: SequenceWorld) -> None:
         )
 
 
+def is_plain(world: SequenceWorld) -> bool:
+    """Whether the rational closed form holds: no token frequencies, token weights or noise covariance."""
+    return world.frequencies is None and world.token_weights is None and world.covariance is None
+
+
 def require_plain(world: SequenceWorld) -> None:
-    """Raise where the rational closed form does not hold: token frequencies, token weights or noise covariance."""
-    if world.frequencies is not None or world.token_weights is not None or world.covariance is not None:
+    """Raise where the rational closed form does not hold."""
+    if not is_plain(world):
         raise InvalidInputError(
             "the rational closed form holds for uniform token frequencies, equal token weights and isotropic noise",
             remedy="Use predict(w), or predict(w, exact=True) for a covariance",
@@ -301,17 +327,22 @@ def require_plain(world: SequenceWorld) -> None:
 
 
 def _outlier(
-    world: SequenceWorld, kind: Literal["signal", "classes", "mean"], theta: float, kappa: float, purity: float
+    world: SequenceWorld,
+    kind: Literal["signal", "classes", "mean"],
+    theta: float,
+    kappa: float,
+    purity: float,
+    critical: float,
 ) -> Outlier | None:
-    """The outlier of a spike of strength `theta`, or None below the sample threshold."""
+    """The outlier of a spike of strength `theta`, or None where its excess is at most `critical`."""
     delta, gamma = world.delta, world.gamma
-    x = float(spikes.spike_excess(theta, delta, kappa))
-    if x <= spikes.critical_excess(delta, gamma):
+    x = theta / kappa - delta
+    if x <= critical:
         return None
     return Outlier(
         kind=kind,
         eigenvalue=float(spikes.sample_outlier(x, delta, gamma, kappa)),
-        alignment=purity * float(spikes.total_alignment(x, delta, gamma)),
+        alignment=purity * float(spikes.alignment_beyond(x, critical, delta, gamma)),
         population_eigenvalue=float(spikes.population_outlier(x, delta, kappa)),
         population_alignment=purity * float(spikes.population_alignment(x, delta)),
     )

@@ -14,7 +14,9 @@ A(x) is the squared inner product of the sample eigenvector with v. The paper re
 the bulk cubic, its companion transform and an implicit derivative (Theorems 2 to 4); it then takes the larger
 root of a quadratic for the sample outlier where the smaller one, ``lambda(x)``, is the physical root.
 
-All functions are vectorised with numpy broadcasting. ``x`` is called ``excess`` in the signatures.
+All functions are vectorised with numpy broadcasting. ``x`` is called ``excess`` in the signatures. They are formulas
+and check nothing: delta, gamma and theta are at least 0, kappa is above 0, and all are finite. Arguments are checked
+where they enter the library, by the models and by :func:`spikepool.predict_arrays`.
 """
 
 from __future__ import annotations
@@ -25,25 +27,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spikepool.errors import DomainError, UnreachableError
-from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 
 
-def _operand(value: ArrayLike, name: str, *, minimum: float | None = None, strict: bool = False) -> FloatArray:
-    array = check.finite_array(value, name, empty=True)
-    if minimum is not None and array.size:
-        smallest = float(array.min() if array.ndim else array)
-        if smallest < minimum or (strict and smallest == minimum):
-            raise DomainError(
-                f"{name} must be {'above' if strict else 'at least'} {minimum:g}",
-                smallest,
-                "Check the inputs",
-            )
-    return array
-
-
-def _ratios(delta: ArrayLike, gamma: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    return _operand(delta, "delta", minimum=0.0), _operand(gamma, "gamma", minimum=0.0)
+def _float(value: ArrayLike) -> FloatArray:
+    return np.asarray(value, dtype=np.float64)
 
 
 def spike_excess(theta: ArrayLike, delta: ArrayLike, kappa: ArrayLike = 1.0) -> Any:
@@ -59,10 +47,7 @@ def spike_excess(theta: ArrayLike, delta: ArrayLike, kappa: ArrayLike = 1.0) -> 
     kappa : array_like
         Noise gain ``sum(w**2)``.
     """
-    theta = _operand(theta, "theta", minimum=0.0)
-    delta = _operand(delta, "delta", minimum=0.0)
-    kappa = _operand(kappa, "kappa", minimum=0.0, strict=True)
-    return (theta / kappa - delta)[()]
+    return (_float(theta) / _float(kappa) - _float(delta))[()]
 
 
 def critical_excess(delta: ArrayLike, gamma: ArrayLike) -> Any:
@@ -72,7 +57,7 @@ def critical_excess(delta: ArrayLike, gamma: ArrayLike) -> Any:
     ``q (3/r0)^{3/2}`` is at most 1 by the inequality of arithmetic and geometric means, with equality only at
     delta = gamma = 1.
     """
-    delta, gamma = _ratios(delta, gamma)
+    delta, gamma = _float(delta), _float(gamma)
     q = delta * gamma
     r0 = delta + gamma + q
     # q (3/r0)^{3/2} as a product of ratios <= 1, so that nothing under- or overflows for extreme ratios
@@ -87,10 +72,7 @@ def bulk_edge(delta: ArrayLike, gamma: ArrayLike, kappa: ArrayLike = 1.0) -> Any
     Equal to the paper's Proposition 1, but accurate as delta or gamma goes to 0, where that expression divides a
     rounding error by 12 delta gamma. ``delta = gamma = 0`` gives ``kappa``, the point mass.
     """
-    delta, gamma = _ratios(delta, gamma)
-    kappa = _operand(kappa, "kappa", minimum=0.0, strict=True)
-    x = np.asarray(critical_excess(delta, gamma))
-    return (kappa * _product_over_square(x, delta, gamma))[()]
+    return sample_outlier(critical_excess(delta, gamma), delta, gamma, kappa)
 
 
 def _product_over_square(x: FloatArray, delta: FloatArray, gamma: FloatArray) -> FloatArray:
@@ -103,10 +85,8 @@ def _product_over_square(x: FloatArray, delta: FloatArray, gamma: FloatArray) ->
 
 def population_outlier(excess: ArrayLike, delta: ArrayLike, kappa: ArrayLike = 1.0) -> Any:
     """beta(x) = kappa (x+1)(x+delta)/x, the outlier of the population covariance (any x > 0)."""
-    x = _operand(excess, "excess", minimum=0.0, strict=True)
-    delta = _operand(delta, "delta", minimum=0.0)
-    kappa = _operand(kappa, "kappa", minimum=0.0, strict=True)
-    return (kappa * (x + 1) * (1 + delta / x))[()]
+    x = _float(excess)
+    return (_float(kappa) * (x + 1) * (1 + _float(delta) / x))[()]
 
 
 def sample_outlier(excess: ArrayLike, delta: ArrayLike, gamma: ArrayLike, kappa: ArrayLike = 1.0) -> Any:
@@ -115,16 +95,13 @@ def sample_outlier(excess: ArrayLike, delta: ArrayLike, gamma: ArrayLike, kappa:
     An eigenvalue of the sample covariance only for ``x > critical_excess(delta, gamma)``; the formula itself is
     evaluated for any x > 0.
     """
-    x = _operand(excess, "excess", minimum=0.0, strict=True)
-    delta, gamma = _ratios(delta, gamma)
-    kappa = _operand(kappa, "kappa", minimum=0.0, strict=True)
-    return (kappa * _product_over_square(x, delta, gamma))[()]
+    return (_float(kappa) * _product_over_square(_float(excess), _float(delta), _float(gamma)))[()]
 
 
 def population_alignment(excess: ArrayLike, delta: ArrayLike) -> Any:
     """1 − delta/x² above the population threshold x = sqrt(delta), and 0 below it."""
-    x = _operand(excess, "excess")
-    delta = _operand(delta, "delta", minimum=0.0)
+    x = _float(excess)
+    delta = _float(delta)
     root = np.sqrt(delta)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = (x - root) / x * ((x + root) / x)
@@ -137,10 +114,12 @@ def total_alignment(excess: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> An
     The numerator is evaluated as (x − x_star)(x² + x x_star + 2q/x_star): no cancellation near the threshold,
     where the alignment vanishes linearly (it does not jump).
     """
-    x = _operand(excess, "excess")
-    delta, gamma = _ratios(delta, gamma)
-    x, delta, gamma = np.broadcast_arrays(x, delta, gamma)
-    star = np.asarray(critical_excess(delta, gamma))
+    return alignment_beyond(excess, critical_excess(delta, gamma), delta, gamma)
+
+
+def alignment_beyond(excess: ArrayLike, critical: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> Any:
+    """:func:`total_alignment`, given the critical excess x_star of the ratios."""
+    x, star, delta, gamma = _float(excess), _float(critical), _float(delta), _float(gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(star > 0, star / x, 0.0)
         tail = np.where(star > 0, 2 * (delta / x) * (gamma / x) * (x / star) / x, 0.0)
@@ -160,13 +139,12 @@ def sample_alignment(excess: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> A
 
 def population_threshold(delta: ArrayLike) -> Any:
     """Smallest detectable theta/kappa in the population covariance, delta + sqrt(delta)."""
-    delta = _operand(delta, "delta", minimum=0.0)
-    return (delta + np.sqrt(delta))[()]
+    return (_float(delta) + np.sqrt(_float(delta)))[()]
 
 
 def sample_threshold(delta: ArrayLike, gamma: ArrayLike) -> Any:
     """Smallest detectable theta/kappa in the sample covariance, delta + x_star."""
-    return (np.asarray(critical_excess(delta, gamma)) + np.asarray(delta, dtype=np.float64))[()]
+    return (critical_excess(delta, gamma) + _float(delta))[()]
 
 
 def excess_from_eigenvalue(eigenvalue: ArrayLike, delta: ArrayLike, gamma: ArrayLike, kappa: ArrayLike = 1.0) -> Any:
@@ -180,10 +158,7 @@ def excess_from_eigenvalue(eigenvalue: ArrayLike, delta: ArrayLike, gamma: Array
     DomainError
         If an eigenvalue is not above the bulk edge: there is no outlier to explain.
     """
-    eigenvalue = _operand(eigenvalue, "eigenvalue", minimum=0.0, strict=True)
-    delta, gamma = _ratios(delta, gamma)
-    kappa = _operand(kappa, "kappa", minimum=0.0, strict=True)
-    ell, delta, gamma, kappa = np.broadcast_arrays(eigenvalue, delta, gamma, kappa)
+    ell, delta, gamma, kappa = np.broadcast_arrays(*map(_float, (eigenvalue, delta, gamma, kappa)))
     star = np.asarray(critical_excess(delta, gamma))
     edge = kappa * _product_over_square(star, delta, gamma)
     if np.any(ell <= edge):
@@ -219,11 +194,7 @@ def required_gamma(excess: ArrayLike, delta: ArrayLike, alignment: ArrayLike) ->
     UnreachableError
         If even infinitely many sequences (gamma = 0) leave the alignment below the target.
     """
-    x = _operand(excess, "excess")
-    delta = _operand(delta, "delta", minimum=0.0)
-    target = _operand(alignment, "alignment", minimum=0.0)
-    if target.size and float(target.max()) > 1:
-        raise DomainError("alignment must lie in [0, 1]", float(target.max()), "Pass a squared cosine")
+    x, delta, target = _float(excess), _float(delta), _float(alignment)
     limit = np.asarray(population_alignment(x, delta))
     if np.any(limit <= target):
         worst = int(np.argmin((limit - target).ravel()))
