@@ -1,14 +1,21 @@
-"""Texts to labels: ``TextClassifier`` against four tuned logistic regressions on the same encoder.
+"""Choose, measured: the classifier of two versions of the package and tuned baselines, on the same rows and embeddings.
 
-    python benchmarks/studies/text_table.py trec.csv.gz subj.csv.gz --splits 5
-    python benchmarks/studies/text_table.py banking77.csv.gz clinc150.csv.gz
+    python benchmarks/studies/text_table.py encode CACHE trec.csv.gz subj.csv.gz banking77.csv.gz ...
+    python benchmarks/studies/text_table.py texts CACHE --model 0.4 trec subj banking77 clinc150 hate amcd
+    python benchmarks/studies/text_table.py few CACHE --model 0.4 trec subj banking77
+    python benchmarks/studies/text_table.py arrays CACHE --model 0.4
+    python benchmarks/studies/text_table.py texts CACHE --model baselines trec subj banking77 clinc150 hate amcd
+    python benchmarks/studies/text_table.py table --before 0.3 --after 0.4
 
-Each file has a column of texts and one of labels. 1,500 training rows and 1,500 others, all layers of all-MiniLM-L6-v2.
-Baselines are LogisticRegressionCV on standardised features: the mean of the last layer, that of the best layer by
-cross-validation, the first token of the last layer, and mean and first token of all layers side by side. Each line of
-``benchmarks/results/text_table.jsonl`` is one fit: accuracy, log loss, calibration error (15 bins) and processor
-seconds of the fit without encoding. ``--effort screened full`` adds the full comparison, ``--table`` prints what is
-recorded.
+`encode` embeds a fixed pool of each corpus once (all layers of all-MiniLM-L6-v2, half precision), so that every version
+of the package sees the same numbers. `texts`: 1,500 training and 1,500 other rows, five splits. `few`: 8 and 32 rows per
+class, 1,000 others, five draws. `arrays`: splice junctions, digits, series bundled with aeon, and single layers of two
+corpora, a quarter of the rows held out, two splits. ``--model`` is the name under which `LearnedPoolingClassifier` of
+the package that Python imports is recorded, or ``baselines``: LogisticRegressionCV on standardised features, the mean
+of the last layer and the mean and first token of all layers, the penalty tuned by accuracy and by log loss.
+
+Each line of ``benchmarks/results/text_table.jsonl`` is one fit: accuracy, log loss, macro-F1 and processor seconds of
+the fit, without encoding. Lines that are there are not computed again.
 """
 
 from __future__ import annotations
@@ -17,19 +24,119 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegressionCV
-
-import spikepool as sp
-from spikepool.pooling.learned_report import evaluate
-from spikepool.texts.files import read_text_table
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedKFold
 
 RESULTS = Path(__file__).parent.parent / "results" / "text_table.jsonl"
-ROWS, TEST_ROWS = 1500, 1500
+ROWS, TEST_ROWS, FEW_TEST_ROWS = 1500, 1500, 1000
+POOL = {"banking77": 8000}  # texts of a corpus; 4,000 where not named
 PENALTIES = np.geomspace(1e-5, 1, 6)  # of standardised features, inverse
+ARRAYS = ("splice", "digits", "JapaneseVowels", "ItalyPowerDemand", "ElectricDevices")
+# development sets of docs/benchmarks/choose.md that are layers of the corpora, 1,600 texts each
+LAYERS = (("banking77", 6), ("banking77", 2), ("clinc150", 4))
+
+
+def encode(cache: Path, files: list[Path]) -> None:
+    """Embed the pool of each corpus: tokens (sum of lengths, layers, d), lengths and labels."""
+    import spikepool as sp
+    from spikepool.texts.files import read_text_table
+
+    for file in files:
+        folder = cache / file.name.split(".")[0]
+        if (folder / "labels.npy").exists():
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        source = read_text_table(str(file))
+        distinct = np.unique(source.texts, return_index=True)[1]
+        keep = np.random.default_rng(0).permutation(distinct)[: POOL.get(folder.name, 4000)]
+        texts, labels = [source.texts[i] for i in keep], np.asarray(source.labels)[keep]
+        parts, lengths = [], []
+        for start in range(0, len(texts), 500):
+            encoded = sp.encode(texts[start : start + 500], layers="all", dtype="float16")
+            parts.append(encoded.X.transpose(0, 2, 1, 3)[encoded.mask])
+            lengths.append(encoded.mask.sum(axis=1))
+        np.save(folder / "tokens.npy", np.concatenate(parts))
+        np.save(folder / "lengths.npy", np.concatenate(lengths))
+        np.save(folder / "labels.npy", labels)
+        print(folder.name, len(texts), int(np.concatenate(lengths).sum()), "tokens", flush=True)
+
+
+class Corpus:
+    """The embeddings of a pool on disk; rows are read when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokens = np.load(folder / "tokens.npy", mmap_mode="r")
+        self.lengths, self.labels = np.load(folder / "lengths.npy"), np.load(folder / "labels.npy")
+        self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
+
+    def rows(self, rows: Any, layers: Any = None) -> tuple[dict[str, Any], Any]:
+        """(n, T, d) by layer, and the mask."""
+        layers = range(self.tokens.shape[1]) if layers is None else layers
+        T = int(self.lengths[rows].max())
+        X = {str(k): np.zeros((len(rows), T, self.tokens.shape[2]), dtype=np.float16) for k in layers}
+        for place, i in enumerate(rows):
+            part = np.asarray(self.tokens[self.starts[i] : self.starts[i + 1]])
+            for k in layers:
+                X[str(k)][place, : len(part)] = part[:, k]
+        return X, np.arange(T) < self.lengths[rows][:, None]
+
+
+def text_splits(corpus: Corpus, name: str, splits: int) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+    """Place of the record, training rows and test rows."""
+    rng = np.random.default_rng(1)
+    for split in range(splits):
+        order = rng.permutation(len(corpus.labels))
+        yield {"corpus": name, "split": split}, order[:ROWS], order[ROWS : ROWS + TEST_ROWS]
+
+
+def few_splits(corpus: Corpus, name: str, splits: int) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+    """The same with balanced training rows."""
+    for per_class in (8, 32):
+        for split in range(splits):
+            rng = np.random.default_rng([split, per_class])
+            classes = np.unique(corpus.labels)
+            drawn = [rng.choice(np.flatnonzero(corpus.labels == c), per_class, replace=False) for c in classes]
+            train = rng.permutation(np.concatenate(drawn))
+            others = rng.permutation(np.setdiff1d(np.arange(len(corpus.labels)), train))[:FEW_TEST_ROWS]
+            yield {"corpus": name, "per_class": per_class, "split": split}, train, others
+
+
+def judged(classes: Any, p: Any, truth: Any, seconds: float) -> dict[str, Any]:
+    """The numbers of a record; a label that the training rows lack counts as wrong."""
+    place = {label: k for k, label in enumerate(classes.tolist())}
+    codes = np.array([place.get(label, -1) for label in truth.tolist()])
+    own = np.where(codes >= 0, p[np.arange(len(p)), codes], 0.0)
+    predicted = classes[p.argmax(axis=1)]
+    hits = predicted == truth
+    return {
+        "accuracy": float(hits.mean()),
+        "log_loss": float(-np.log(np.maximum(own, 1e-15)).mean()),
+        "macro_f1": float(f1_score(truth, predicted, average="macro", labels=np.unique(truth), zero_division=0)),
+        "seconds": round(seconds, 1),
+        # one bit per test row, so that two versions can be compared row by row
+        "hits": np.packbits(hits).tobytes().hex(),
+    }
+
+
+def classifier(layers: Any, mask: Any, y: Any, groups: Any = None) -> Iterator[tuple[str, Any, Any, float]]:
+    """The classifier of the package; training rows come first."""
+    import spikepool as sp
+
+    n = len(y)
+
+    def part(rows: slice) -> Any:
+        return {k: X[rows] for k, X in layers.items()} if isinstance(layers, dict) else layers[rows]
+
+    start = time.process_time()
+    fitted = sp.LearnedPoolingClassifier().fit(part(slice(n)), y, mask=mask[:n], groups=groups)
+    seconds = time.process_time() - start
+    yield "", fitted.classes_, fitted.predict_proba(part(slice(n, None)), mask=mask[n:]), seconds
 
 
 def standardised(C: Any, n: int) -> Any:
@@ -43,120 +150,155 @@ def standardised(C: Any, n: int) -> Any:
     return (S @ S[:n].T) @ (vectors[:, keep] / np.sqrt(values[keep]))
 
 
-def logistic(C: Any, y: Any, n: int) -> tuple[Any, Any, float]:
-    """Classes, probabilities of the rows from n on, and the cross-validated accuracy of tuned logistic regression."""
-    S = standardised(C, n)
-    options = {"Cs": PENALTIES, "cv": 3, "max_iter": 300, "tol": 1e-3, "l1_ratios": (0.0,), "scoring": "accuracy"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = LogisticRegressionCV(use_legacy_attributes=False, **options).fit(S[:n], y)
-    return model.classes_, model.predict_proba(S[n:]), float(np.max(np.mean(model.scores_, axis=0)))
-
-
-BASELINES = (
-    "logistic, mean of the last layer",
-    "logistic, mean of the best layer",
-    "logistic, first token of the last layer",
-    "logistic, mean and first token of all layers",
-)
-
-
-def runs(encoded: Any, order: Any, y: Any, missing: list[str]) -> Any:
-    """Name, classes, probabilities and seconds of the missing models; the training rows come first in `order`."""
-    n, mask = len(y), encoded.mask[order]
-    layers = {name: X[order] for name, X in encoded.by_layer().items()}
-    if set(BASELINES) & set(missing):
-        yield from baselines(layers, mask, y)
-    for model in [name for name in missing if name not in BASELINES]:
-        kind = model.removeprefix("TextClassifier, ")
-        start = time.process_time()
-        train = {name: X[:n] for name, X in layers.items()}
-        fitted = sp.LearnedPoolingClassifier(effort=kind).fit(train, y, mask=mask[:n])
-        seconds = time.process_time() - start
-        p = fitted.predict_proba({name: X[n:] for name, X in layers.items()}, mask=mask[n:])
-        yield model, fitted.classes_, p, seconds
-
-
-def baselines(layers: dict[str, Any], mask: Any, y: Any) -> Any:
-    """The same of the four tuned logistic regressions."""
-    n, names = len(y), list(layers)
+def baselines(layers: Any, mask: Any, y: Any) -> Iterator[tuple[str, Any, Any, float]]:
+    """Tuned logistic regressions: LogisticRegressionCV, written out because two scores choose from the same folds."""
+    n, last = len(y), list(layers)[-1]
     share = (mask / mask.sum(axis=1, keepdims=True)).astype(np.float32)
     mean = {name: np.einsum("ntd,nt->nd", X, share, dtype=np.float32) for name, X in layers.items()}
-    first = {name: X[:, 0].astype(np.float32) for name, X in layers.items()}
-    last, start = names[-1], time.process_time()
-    found = {}
+    sides = np.concatenate([*mean.values(), *(X[:, 0].astype(np.float32) for X in layers.values())], axis=1)
+    classes, codes = np.unique(y, return_inverse=True)
+    for title, C in (("mean of the last layer", mean[last]), ("mean and first of all layers", sides)):
+        start = time.process_time()
+        S = standardised(C, n)
+        scores = np.zeros((2, len(PENALTIES)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(S[:n], codes))
+            for train, test in folds:
+                for k, penalty in enumerate(PENALTIES):
+                    model = LogisticRegression(C=penalty, max_iter=300, tol=1e-3).fit(S[train], codes[train])
+                    p = np.full((len(test), len(classes)), 1e-15)
+                    p[:, model.classes_] = model.predict_proba(S[test])
+                    scores[0, k] += (p.argmax(axis=1) == codes[test]).sum()
+                    scores[1, k] += np.log(np.maximum(p[np.arange(len(test)), codes[test]], 1e-15)).sum()
+            seconds = time.process_time() - start
+            for by, score in zip(("accuracy", "log loss"), scores, strict=True):
+                start = time.process_time()
+                model = LogisticRegression(C=PENALTIES[score.argmax()], max_iter=1000, tol=1e-3).fit(S[:n], codes)
+                own = time.process_time() - start
+                yield f"logistic, {title}, tuned by {by}", classes, model.predict_proba(S[n:]), seconds + own
+
+
+def array_sets(cache: Path) -> Iterator[tuple[str, Any, Any, Any, Any]]:
+    """Name, tokens, mask, labels and groups of each set."""
+    import sys
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    import corpora
+
+    for name in ARRAYS:
+        try:
+            data = getattr(corpora, name)() if hasattr(corpora, name) else corpora.series(name)
+        except FileNotFoundError as err:
+            print(f"{name} is skipped: {err}", flush=True)
+            continue
+        yield name, data.X, data.mask, data.labels, data.groups
+    for name, layer in LAYERS:
+        corpus = Corpus(cache / name)
+        X, mask = corpus.rows(np.arange(1600), [layer])
+        yield f"{name} layer {layer}", X[str(layer)], mask, corpus.labels[:1600], None
+
+
+def write(record: dict[str, Any]) -> None:
+    """One line, at once."""
+    with RESULTS.open("a") as stream:
+        stream.write(json.dumps(record) + "\n")
+    print({k: v for k, v in record.items() if k != "hits"}, flush=True)
+
+
+def run(kind: str, cache: Path, model: str, names: list[str], splits: int) -> None:
+    """The fits that are missing."""
+    lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    keys = ("kind", "corpus", "per_class", "split")
+    done = {tuple(row.get(k) for k in keys) for row in lines if row["model"].split(",")[0] == model.split(",")[0]}
+    own = "logistic" if model == "baselines" else model
+    done |= {tuple(row.get(k) for k in keys) for row in lines if row["model"].split(",")[0] == own}
+    if kind == "arrays":
+        for name, X, mask, labels, groups in array_sets(cache):
+            for rows, cut in ((200, 200 / len(labels)), (0, 0.75)):
+                draw: Any = ShuffleSplit(2, train_size=cut, random_state=0)
+                if groups is not None:
+                    draw = GroupShuffleSplit(2, train_size=cut, random_state=0)
+                for split, (train, test) in enumerate(draw.split(labels, groups=groups)):
+                    place = {"kind": kind, "corpus": name, "per_class": rows, "split": split}
+                    if tuple(place.get(k) for k in keys) in done:
+                        continue
+                    order = np.concatenate([train, test[:1000]])
+                    given = (X[order], mask[order], labels[train], None if groups is None else groups[train])
+                    for _, classes, p, seconds in classifier(*given):
+                        numbers = judged(classes, p, labels[test[:1000]], seconds)
+                        write(place | {"model": model} | numbers)
+        return
     for name in names:
-        found[name] = (*logistic(mean[name], y, n), time.process_time() - start)
-        start = time.process_time()
-    yield BASELINES[0], *found[last][:2], found[last][3]
-    best = max(names, key=lambda name: found[name][2])
-    yield BASELINES[1], *found[best][:2], sum(one[3] for one in found.values())
-    sides = np.concatenate([*mean.values(), *first.values()], axis=1)
-    for title, C in ((BASELINES[2], first[last]), (BASELINES[3], sides)):
-        start = time.process_time()
-        yield title, *logistic(C, y, n)[:2], time.process_time() - start
+        corpus = Corpus(cache / name)
+        for place, train, test in (text_splits if kind == "texts" else few_splits)(corpus, name, splits):
+            place = {"kind": kind} | place
+            if tuple(place.get(k) for k in keys) in done:
+                continue
+            layers, mask = corpus.rows(np.concatenate([train, test]))
+            fit = baselines if model == "baselines" else classifier
+            for title, classes, p, seconds in fit(layers, mask, corpus.labels[train]):
+                write(place | {"model": title or model} | judged(classes, p, corpus.labels[test], seconds))
 
 
-def table() -> None:
-    """Averages over splits, and the paired difference to the strongest baseline of each corpus."""
+def hits(record: dict[str, Any], n: int) -> Any:
+    """Which test rows were right."""
+    return np.unpackbits(np.frombuffer(bytes.fromhex(record["hits"]), dtype=np.uint8))[:n].astype(float)
+
+
+def table(before: str, after: str) -> None:
+    """Averages over splits, and the paired difference of two versions with the standard error over rows and splits."""
     rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
-    for corpus in dict.fromkeys(row["corpus"] for row in rows):
-        models = dict.fromkeys(row["model"] for row in rows if row["corpus"] == corpus)
-        by_model = {m: [r for r in rows if (r["corpus"], r["model"]) == (corpus, m)] for m in models}
-        for model, part in by_model.items():
-            numbers = [
-                np.mean([row[key] for row in part]) for key in ("accuracy", "log_loss", "calibration", "seconds")
-            ]
-            error = np.mean([row["error"] for row in part]) / np.sqrt(len(part))
-            print(
-                f"| {corpus} ({len(part)} splits) | {model} | {100 * numbers[0]:.1f} ± {100 * error:.1f} | "
-                f"{numbers[1]:.3f} | {numbers[2]:.3f} | {numbers[3]:.0f} |"
-            )
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        differences = []
+        places = dict.fromkeys((row["corpus"], row.get("per_class")) for row in rows if row["kind"] == kind)
+        for place in places:
+            mine = [r for r in rows if r["kind"] == kind and (r["corpus"], r.get("per_class")) == place]
+            for model in dict.fromkeys(row["model"] for row in mine):
+                part = [row for row in mine if row["model"] == model]
+                a, loss, f1, seconds = (
+                    np.mean([row[key] for row in part]) for key in ("accuracy", "log_loss", "macro_f1", "seconds")
+                )
+                error = np.std([row["accuracy"] for row in part], ddof=1) / np.sqrt(len(part)) if len(part) > 1 else 0
+                print(
+                    f"| {kind} {place[0]} {place[1] or ''} ({len(part)}) | {model} | {100 * a:.1f} ± {100 * error:.1f} "
+                    f"| {loss:.3f} | {100 * f1:.1f} | {seconds:.0f} |"
+                )
+            old, new = ({r["split"]: r for r in mine if r["model"] == model} for model in (before, after))
+            both = sorted(old.keys() & new.keys())
+            if both:
+                gains = [new[k]["accuracy"] - old[k]["accuracy"] for k in both]
+                pairs = [hits(new[k], 1500) - hits(old[k], 1500) for k in both]
+                # rows differ within a split, splits among each other
+                within = np.sqrt(sum(float((d**2).sum()) for d in pairs)) / sum(map(len, pairs))
+                loss = float(np.mean([new[k]["log_loss"] - old[k]["log_loss"] for k in both]))
+                differences.append((np.mean(gains), loss))
+                print(f"    {after} - {before}: {100 * np.mean(gains):+.2f} ± {100 * within:.2f} points, {loss:+.4f}")
+        if differences:
+            gain, loss = np.mean(differences, axis=0)
+            print(f"{kind}: {100 * gain:+.2f} points and {loss:+.4f} of log loss on average\n")
 
 
 def main() -> None:
-    """Run the splits that are missing."""
+    """Encode, run what is missing, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--splits", type=int, default=1)
-    parser.add_argument("--effort", nargs="+", default=["screened"])
-    parser.add_argument("--table", action="store_true")
-    given = parser.parse_args()
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    done = {(row["corpus"], row["split"], row["model"]) for row in map(json.loads, lines)}
-    models = [*BASELINES, *(f"TextClassifier, {kind}" for kind in given.effort)]
-    for file in given.files:
-        corpus = file.name.split(".")[0]
-        source = read_text_table(str(file))
-        keep = np.unique(source.texts, return_index=True)[1]
-        rng = np.random.default_rng(0)
-        keep = rng.permutation(keep)[: 2 * (ROWS + TEST_ROWS)]
-        texts, labels = [source.texts[i] for i in keep], np.asarray(source.labels)[keep]
-        encoded = None
-        for split in range(given.splits):
-            order = rng.permutation(len(texts))[: ROWS + TEST_ROWS]
-            missing = [model for model in models if (corpus, split, model) not in done]
-            if not missing:
-                continue
-            encoded = encoded or sp.encode(texts, layers="all", dtype="float16")
-            y, truth = labels[order[:ROWS]], labels[order[ROWS:]]
-            for model, classes, p, seconds in runs(encoded, order, y, missing):
-                result = evaluate(classes, p, truth)
-                record = {
-                    "corpus": corpus,
-                    "split": split,
-                    "model": model,
-                    "accuracy": result.accuracy,
-                    "error": float(np.sqrt(result.accuracy * (1 - result.accuracy) / TEST_ROWS)),
-                    "log_loss": result.log_loss,
-                    "calibration": result.calibration_error,
-                    "seconds": round(seconds, 1),
-                }
-                with RESULTS.open("a") as stream:
-                    stream.write(json.dumps(record) + "\n")
-                print(record, flush=True)
-    if given.table or given.files:
-        table()
+    parser.add_argument("what", choices=["encode", "texts", "few", "arrays", "table"])
+    parser.add_argument("cache", type=Path, nargs="?")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--model", default="0.4")
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--before", default="0.3")
+    parser.add_argument("--after", default="0.4")
+    parser.add_argument("--results", type=Path)
+    given = parser.parse_intermixed_args()
+    if given.results:
+        globals()["RESULTS"] = given.results
+    if given.what == "table":
+        table(given.before, given.after)
+    elif given.what == "encode":
+        encode(given.cache, [Path(name) for name in given.names])
+    else:
+        run(given.what, given.cache, given.model, given.names, given.splits)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ridge on pooled tokens, with the pooling and the layer chosen from labelled sequences."""
+"""Classifier and regressor of token sequences, with the pooling and the layer chosen from labelled sequences."""
 
 from __future__ import annotations
 
@@ -6,62 +6,52 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from spikepool.data.estimator_input import named
-from spikepool.data.folds import balanced_rows
 from spikepool.data.labels import refuse_many_classes
-from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.kit.memory import task_threads
+from spikepool.pooling.comparison import Decision
+from spikepool.pooling.fitted import ClassScores
+from spikepool.pooling.heads import Head, heads
+from spikepool.pooling.judging import Classes, Numbers, Task
 from spikepool.pooling.learned_base import LearnedPooling
-from spikepool.pooling.learned_report import BY_LIKELIHOOD, ClassScores
-from spikepool.pooling.logistic import (
-    LogisticFeatures,
-    Mixture,
-    average_layers,
-    logistic_rows,
-    mix_logistic,
-    screened_strength,
-)
-from spikepool.pooling.registry import Part
-from spikepool.pooling.stacking import DEFAULT_SCALE, class_scores, fit_scale, probabilities
 
-# Rows times classes from which the folds of logistic regressions are worth threads of their own.
-LOGISTIC_THREADED = 1 << 14
+# Rows times features (at most the rows) times classes beyond which ridge regression is the head of a classifier: one
+# logistic regression would take minutes.
+MOST_WORK = 3e9
 
 
 class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore[misc]
-    """Ridge classifier on token sequences, with the pooling and the layer that serve it best.
+    """Logistic regression on token sequences, with the pooling and the layer that serve it best.
 
-    Compared are the mean, the last and the first token, a ramp (w_t ~ t), mean, last and first side by side
-    (``"concat"``), mean and standard deviation (``"std"``), all tokens side by side (``"flat"``), a position kernel
-    between that and the mean (``"positions"``), the mean with the covariances of the tokens (``"covariance"``), and
-    the mean with one or several learned queries (``"query"``, ``"queries"``). The function
-    :func:`spikepool.pooling.selection.poolings` lists them.
+    With one layer, compared are the mean, the last and the first token, a ramp (w_t ~ t), mean, last and first side by
+    side (``"concat"``), mean and standard deviation (``"std"``), all tokens side by side (``"flat"``), a position
+    kernel between that and the mean (``"positions"``), the mean with the covariances of the tokens
+    (``"covariance"``), and the mean with one or several learned queries (``"query"``, ``"attention"``). With several
+    layers, compared are the mean of the last one and attention in three middle layers.
 
-    Each candidate predicts every row from the other folds. The predictions are combined with non-negative weights (a
-    stack). The stack is used if its squared error is below that of the mean, and below that of the best candidate, by
-    one standard error each; else the best candidate alone; and where the stack is not better than the mean, mean
-    pooling. ``candidates_`` has the table, ``decision_`` the best candidate, whose features `transform`
-    gives. Logistic regression on these features and on the mean is added where that raises the likelihood of rows left
-    out; the mean is kept where all of this is not better, by one standard error, than ridge and logistic regression on
-    the mean.
+    Every candidate predicts rows that were left out. The candidates are weighed by the likelihood of these rows. Where
+    that is not above the likelihood of the mean (of the last layer) by one standard error, the mean predicts alone.
+    ``candidates_`` has the table, ``decision_`` the candidate whose features `transform` gives.
+    :mod:`spikepool.pooling.comparison` has the rules.
 
     Parameters
     ----------
-    ridge : "cv" or float, default="cv"
-        Penalty lam of (1/n)‖y − S beta‖² + lam‖beta‖² on standardised features S, or its choice for each candidate by
-        the out-of-fold squared error.
     pooling : str, default="auto"
-        ``"auto"`` compares; any other registered name is used without a comparison.
+        ``"auto"`` compares; any other registered name is used without a comparison. ``"attention"`` (also
+        ``"queries"``) learns queries.
+    head : str, default="auto"
+        The linear model: ``"logistic"`` (by default), ``"ridge"``, or a registered one
+        (:func:`spikepool.pooling.heads.register_head`).
     n_heads : int, default=4
-        Queries of ``"queries"``.
+        Queries of ``"attention"``.
     n_components : int, default=32
         Leading components of the tokens in which queries are learned and covariances taken.
     sink : "auto" or bool, default="auto"
@@ -74,16 +64,12 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     padding : int, optional
         Token id that stands for no token (only with `table`).
     folds : int, default=4
-        Folds of the cross-validation.
+        Folds of the cross-validation. With more than a few hundred rows only some of them are left out.
     max_steps : int, default=25
         Steps of the optimiser of queries.
     max_samples : int or None, default=3000
-        Poolings are compared on at most this many rows (of a larger or stored input: and half a gigabyte); the ridges
-        in use are fitted on all.
-    effort : {"screened", "full"}, default="screened"
-        With several layers: average logistic regressions on learned queries of three middle layers, or make the full
-        comparison of poolings in the best layers, which takes about four times as long. With more than 30
-        classes queries of two layers and the mean of the last are weighed instead. Without effect for one layer.
+        Poolings are compared on at most this many rows; the linear models in use are fitted to all, as far as their
+        features take half a gigabyte.
     empty : {"error", "zero"}, default="error"
         Rows in which nothing is observed: an error that names them, or features of zero.
     progress : bool, optional
@@ -91,39 +77,37 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     random_state : int, RandomState or None, default=0
         Subset of rows and folds.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, as in scikit-learn.
+        Weights of the classes, as in scikit-learn. Balanced weights find more rows of rare classes; the probabilities
+        are then those of classes that are equally frequent.
 
     Attributes
     ----------
+    fitted_ : FittedPooling
+        The fitted state, which all other attributes read.
     decision_ : str
-        The single candidate of least out-of-fold squared error, or the mean where nothing is better than it.
+        The candidate of largest likelihood among those that predict.
     layer_ : hashable or None
         Layer of ``decision_``; None where X has one layer. ``layers_`` has all of them.
-    prediction_ : {"mean", "single", "stack", "average"}
-        What predicts: the mean, ``decision_`` alone, the stack, or (layers that were screened) the average of logistic
-        regressions.
+    prediction_ : {"mean", "single", "weighted"}
+        What predicts: the mean, ``decision_`` alone, or several candidates with the weights in ``candidates_``.
     candidates_ : tuple of Candidate
         Every candidate with ``name``, ``layer``, ``score`` (cross-validated), ``gain`` over the mean and its standard
-        ``error``, ``loss`` and ``weight`` in the stack; empty unless several were compared.
+        ``error``, ``loss`` and ``weight``; empty unless several were compared.
     reason_ : str
-        "compared", "compared with logistic regression" where that kept the mean, or why poolings were not.
+        "compared", or why poolings were not.
     weights_ : array of shape (T,)
         Weight of each position under ``decision_``, averaged over heads: that of a full row for fixed rules, the
-        average over the training rows for queries, the size of the ridge coefficients for ``"flat"`` and
+        average over the training rows for attention, the size of the coefficients for ``"flat"`` and
         ``"positions"``.
     head_weights_ : array of shape (heads, T)
-        The same for each head; of queries the last is the mean.
+        The same for each head; of attention the last is the mean.
     queries_, components_, token_mean_ : arrays of shape (heads, d), (d, p) and (d,)
-        For learned queries: with c = x − token_mean_, token x has the scores queries_ @ c / rms(components_.T @ c).
+        For attention: with c = x − token_mean_, token x has the scores queries_ @ c / rms(components_.T @ c).
     improvement_, improvement_error_ : float
         Cross-validated gain in accuracy of the predictions over the mean's and its standard error; 0 for the mean, NaN
         when nothing was compared.
-    head_shares_ : dict of str to float
-        Weights of the scores of ridge and of logistic regression, on the features of ``decision_`` and on the mean.
-    scale_ : float
-        Scale of the ridge's scores in its probabilities.
     accuracy_ : float
-        Out-of-fold accuracy of the predictions.
+        Accuracy of the predictions on rows left out.
     class_scores_ : tuple of ClassScores
         Support, recall and precision of each class, on rows left out; empty where no row could be.
     sink_, sink_ratio_ : bool and float
@@ -131,10 +115,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     classes_ : array
         Class labels.
     coef_, intercept_ : arrays of shape (k, F) and (k,)
-        Ridge coefficients on the features of ``decision_``; k = 1 for two classes. Those of logistic regression where
-        ``prediction_`` is "average".
-    ridge_ : float
-        Penalty of the ridge; NaN for logistic regression.
+        The linear map on the features of ``decision_``; k = 1 for two classes.
     n_features_in_, n_positions_, n_features_out_ : int
         Sizes seen in fit.
 
@@ -162,9 +143,9 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
 
     def __init__(
         self,
-        ridge: Any = "cv",
         *,
         pooling: str = "auto",
+        head: str = "auto",
         n_heads: int = 4,
         n_components: int = 32,
         sink: Any = "auto",
@@ -174,15 +155,14 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         folds: int = 4,
         max_steps: int = 25,
         max_samples: int | None = 3000,
-        effort: str = "screened",
         empty: str = "error",
         progress: bool | None = None,
         random_state: Any = 0,
         class_weight: Any = None,
     ) -> None:
         super().__init__(
-            ridge,
             pooling=pooling,
+            head=head,
             n_heads=n_heads,
             n_components=n_components,
             sink=sink,
@@ -192,21 +172,23 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
             folds=folds,
             max_steps=max_steps,
             max_samples=max_samples,
-            effort=effort,
             empty=empty,
             progress=progress,
             random_state=random_state,
         )
         self.class_weight = class_weight
 
+    def _head(self) -> Head:
+        return self._named_head("logistic")
+
     def fit(
         self, X: Any, y: Any, mask: Any = None, groups: Any = None, sample_weight: Any = None
     ) -> LearnedPoolingClassifier:
-        """Compare poolings and layers, and fit the ridges in use.
+        """Compare poolings and layers, and fit the linear models in use.
 
         Parameters
         ----------
-        X : array, mapping or Dask array
+        X : array or mapping
             Tokens, in any of the accepted forms.
         y : array of shape (n,)
             Class labels.
@@ -219,8 +201,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         """
         sources, target = self._read(X, y, mask)
         weights = self._row_weights(sample_weight, len(target))
-        Y, codes = self._code(target, weights)
-        k = len(self.classes_)
+        classes, codes = self._code(target, weights)
         if self.class_weight is not None:
             seen = weights > 0
             try:
@@ -229,143 +210,122 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
                 raise named(err, "Pass class_weight as a mapping of labels to weights, or 'balanced'") from err
             weights[seen] *= factors
 
-        def correct(values: FloatArray, rows: IntArray) -> FloatArray:
-            return np.asarray(self._decide(values) == codes[rows], dtype=np.float64)
+        def objective(rows: IntArray) -> Classes:
+            return Classes(codes[rows], len(classes))
 
-        comparison = self._compare(sources, Y, codes, groups, weights, correct, average_layers)
-        task, choice = comparison.task, comparison.choice
-        own = np.where(task.Y[:, 0] > 0, 1, 0) if k == 2 else task.Y.argmax(axis=1)
-        judged = bool(np.isfinite(choice.values).all())
-        left_out = task.weights * (task.folds >= 0)
-        self.scale_ = fit_scale(choice.values, own, left_out) if judged else DEFAULT_SCALE
-        mixture = comparison.mixture or Mixture(1.0, (), probabilities(choice.values, self.scale_))
-        if comparison.mixture is None and judged and len(np.unique(task.folds)) == int(self.folds):
-            mean_scale = fit_scale(choice.mean.values, own, left_out)
-            scores = (self.scale_ * class_scores(choice.values), mean_scale * class_scores(choice.mean.values))
-            with task_threads(large=len(own) * k > LOGISTIC_THREADED, most=2) as over:
-                mixture = mix_logistic(choice, comparison.rows_of, task, own, *scores, over)
-            if mixture.mean:
-                comparison, self.scale_ = replace(comparison, choice=choice.mean_alone()), mean_scale
-                self.reason_ = BY_LIKELIHOOD
-        self._finish(comparison, Y, weights)
-        self._logistic = (
-            self._logistic_on_all(mixture.parts, sources, codes, weights) if comparison.streamed else mixture.parts
-        )
-        self.head_shares_ = {"ridge": mixture.ridge}
-        for part in mixture.parts:
-            where = "" if part.layer is None else f" @ {part.layer}"
-            self.head_shares_[f"logistic {part.pooling.name}{where}"] = part.weight
-        # for a report: rows, folds (−1: never left out) and out-of-fold probabilities; not saved
-        self._left_out = (comparison.rows, task.folds, mixture.values) if judged else None
-        classes = mixture.values.argmax(axis=1)
-        self.accuracy_ = float(left_out @ (classes == own) / left_out.sum()) if judged else float("nan")
-        self.class_scores_: tuple[ClassScores, ...] = ()
-        if judged and left_out.any():
-            precision, recall, _, support = precision_recall_fscore_support(
-                own, classes, labels=np.arange(k), sample_weight=left_out, zero_division=np.nan
-            )
-            columns = (values.tolist() for values in (self.classes_, support, recall, precision))
-            self.class_scores_ = tuple(map(ClassScores, *columns))
-        self.coef_, self.intercept_ = self._ridge.coef.T, self._ridge.intercept
+        task, decision, rows = self._fit(sources, objective, groups, weights, classes)
+        # for a report: rows, folds (−1: never left out) and probabilities of rows left out; not saved
+        judged = bool(task.judging.any())
+        self._left_out = (rows, task.folds, softmax(decision.scores, axis=1)) if judged else None
+        if judged:
+            self.fitted_ = replace(self.fitted_, class_scores=_class_scores(task, decision, classes))
         return self
 
-    def _logistic_on_all(
-        self, parts: tuple[Part, ...], sources: dict[Any, TokenInput], codes: IntArray, weights: FloatArray
-    ) -> tuple[Part, ...]:
-        """The logistic regressions in use, fitted on all rows, or on as many as take no longer than the comparison."""
-        refitted = []
-        for part in parts:
-            features, classes = part.model.coef.shape
-            limit = logistic_rows(features, classes, int(self.folds))
-            rows = balanced_rows(codes, weights, limit, self._seed())
-            chunks = [
-                C[np.isin(np.arange(start, start + len(C)), rows)].astype(np.float32)
-                for start, C in self._feature_chunks(sources[part.layer], part.pooling)
-            ]
-            strength = None if self._parts else screened_strength(part.pooling, classes)
-            again = LogisticFeatures(np.concatenate(chunks), weights[rows], strength).fit(codes[rows], classes)
-            refitted.append(part._replace(model=again))
-        return tuple(refitted)
-
-    def _code(self, target: AnyArray, weights: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Targets −1 and 1, (n, K) or (n, 1) for two classes, and the number of each row's class."""
+    def _code(self, target: AnyArray, weights: FloatArray) -> tuple[AnyArray, IntArray]:
+        """The classes, and the number of each row's class; 0 for rows without weight."""
         try:
             check_classification_targets(target)
         except ValueError as err:
             raise named(err, "Pass classes, none of them missing, all text or all numbers") from err
         seen = weights > 0
-        self.classes_ = np.unique(target[seen])
-        k = len(self.classes_)
+        classes = np.unique(target[seen])
+        k = len(classes)
         if k < 2:
-            raise InvalidInputError("a classifier needs at least two classes in y, not one class", self.classes_[0])
+            raise InvalidInputError("a classifier needs at least two classes in y, not one class", classes[0])
         refuse_many_classes(k)
-        codes = np.where(seen, np.searchsorted(self.classes_, target).clip(0, k - 1), 0)
-        indicators = codes[:, None] == (np.arange(1, 2) if k == 2 else np.arange(k))
-        return np.where(indicators, 1.0, -1.0), codes
+        return classes, np.where(seen, np.searchsorted(classes, target).clip(0, k - 1), 0)
 
-    def _decide(self, values: FloatArray) -> IntArray:
-        return np.asarray((values[:, 0] > 0).astype(np.intp) if values.shape[1] == 1 else values.argmax(axis=1))
+    @property
+    def classes_(self) -> AnyArray:
+        """Class labels."""
+        classes = self.fitted_.classes
+        assert classes is not None
+        return classes
 
-    def _scores(self, X: Any, mask: Any) -> FloatArray:
-        """Scores (n, K) of the classes, whose softmax are the probabilities."""
-        self._require_model()
-        share = self.head_shares_["ridge"]
-        if not share and self._logistic:
-            return self._predict_values(X, mask, self._logistic)
-        scores = share * self.scale_ * class_scores(self._predict_values(X, mask))
-        return scores + self._predict_values(X, mask, self._logistic) if self._logistic else scores
+    @property
+    def accuracy_(self) -> float:
+        """Accuracy on rows left out."""
+        return self.fitted_.score
+
+    @property
+    def class_scores_(self) -> tuple[ClassScores, ...]:
+        """Of each class, on rows left out."""
+        return self.fitted_.class_scores
+
+    @property
+    def coef_(self) -> FloatArray:
+        """Coefficients of ``decision_``."""
+        coef = self.fitted_.leading.linear.coef.T
+        return np.asarray(coef[1:] - coef[:1] if len(coef) == 2 else coef)
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """Intercepts of ``decision_``."""
+        level = self.fitted_.leading.linear.intercept
+        return np.asarray(level[1:] - level[:1] if len(level) == 2 else level)
 
     def decision_function(self, X: Any, mask: Any = None) -> FloatArray:
         """Scores of the classes (n, K); for two classes their difference, (n,)."""
-        scores = self._scores(X, mask)
+        scores = self._predict_scores(X, mask)
         return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any, mask: Any = None) -> AnyArray:
         """Class labels."""
-        scores = self._scores(X, mask)
+        scores = self._predict_scores(X, mask)
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(self, X: Any, mask: Any = None) -> FloatArray:
-        """Probabilities of the classes, (n, K), calibrated on rows left out.
-
-        The softmax of the ridge's values times ``scale_``, and of the scores of logistic regression where
-        ``head_shares_`` has them, added with these weights.
-        """
-        scores = self._scores(X, mask)
-        p = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
+        """Probabilities of the classes, (n, K), calibrated on rows left out: the softmax of the scores."""
+        return np.asarray(softmax(self._predict_scores(X, mask), axis=1))
 
     def score(self, X: Any, y: Any, mask: Any = None, sample_weight: Any = None) -> float:
         """Mean accuracy."""
         return float(accuracy_score(y, self.predict(X, mask=mask), sample_weight=sample_weight))
 
 
+def _class_scores(task: Task, decision: Decision, classes: AnyArray) -> tuple[ClassScores, ...]:
+    """Support, recall and precision of each class on rows left out."""
+    left_out = task.weights * (task.folds >= 0)
+    given = {"labels": np.arange(len(classes)), "sample_weight": left_out, "zero_division": np.nan}
+    precision, recall, _, support = precision_recall_fscore_support(
+        task.objective.target, decision.scores.argmax(axis=1), **given
+    )
+    columns = (values.tolist() for values in (classes, support, recall, precision))
+    return tuple(map(ClassScores, *columns))
+
+
 class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[misc]
     """Ridge regression on token sequences, with the pooling and the layer that serve it best.
 
     As :class:`LearnedPoolingClassifier`, with the same parameters but `class_weight`, for a real-valued y; scores
-    are R².
+    are R², likelihoods those of a normal law.
 
     Attributes
     ----------
-    decision_, layer_, prediction_, candidates_, reason_, weights_, head_weights_, sink_, sink_ratio_, ridge_ :
+    fitted_, decision_, layer_, prediction_, candidates_, reason_, weights_, head_weights_, sink_, sink_ratio_ :
         As in :class:`LearnedPoolingClassifier`.
     improvement_, improvement_error_ : float
         Cross-validated gain in R² of the predictions over the mean's, and its standard error.
     coef_, intercept_ : array of shape (F,) and float
-        Ridge coefficients on the features of ``decision_``.
+        The linear map on the features of ``decision_``.
     """
 
     _score_name = "R²"
 
+    def _head(self) -> Head:
+        head = self._named_head("ridge")
+        if head.name == "logistic":
+            raise InvalidInputError("logistic regression is a head for classes", self.head, 'Pass head="ridge"')
+        return head
+
     def fit(
         self, X: Any, y: Any, mask: Any = None, groups: Any = None, sample_weight: Any = None
     ) -> LearnedPoolingRegressor:
-        """Compare poolings and layers, and fit the ridges in use.
+        """Compare poolings and layers, and fit the linear models in use.
 
         Parameters
         ----------
-        X : array, mapping or Dask array
+        X : array or mapping
             Tokens, in any of the accepted forms.
         y : array of shape (n,)
             Targets.
@@ -378,24 +338,25 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
         """
         sources, target = self._read(X, y, mask)
         weights = self._row_weights(sample_weight, len(target))
-        Y, strata = self._code(target, weights)
-        variance = float(weights @ (Y[:, 0] - weights @ Y[:, 0] / weights.sum()) ** 2 / weights.sum()) or 1.0
-
-        def closeness(values: FloatArray, rows: IntArray) -> FloatArray:
-            return np.asarray(1 - (values[:, 0] - Y[rows, 0]) ** 2 / variance)
-
-        self._finish(self._compare(sources, Y, strata, groups, weights, closeness), Y, weights)
-        self.coef_, self.intercept_ = self._ridge.coef[:, 0], float(self._ridge.intercept[0])
+        numbers = check.finite_array(target, "y", ndim=1)
+        level = weights @ numbers / weights.sum()
+        variance = float(weights @ (numbers - level) ** 2 / weights.sum()) or 1.0
+        self._fit(sources, lambda rows: Numbers(numbers[rows], variance), groups, weights)
         return self
 
-    def _code(self, target: AnyArray, weights: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Targets (n, 1), of one stratum."""
-        Y = check.finite_array(target, "y", ndim=1)[:, None]
-        return Y, np.zeros(len(Y), dtype=np.intp)
+    @property
+    def coef_(self) -> FloatArray:
+        """Coefficients of ``decision_``."""
+        return np.asarray(self.fitted_.leading.linear.coef[:, 0])
+
+    @property
+    def intercept_(self) -> float:
+        """Intercept of ``decision_``."""
+        return float(self.fitted_.leading.linear.intercept[0])
 
     def predict(self, X: Any, mask: Any = None) -> FloatArray:
         """Predicted targets."""
-        return np.asarray(self._predict_values(X, mask)[:, 0])
+        return np.asarray(self._predict_scores(X, mask)[:, 0])
 
     def score(self, X: Any, y: Any, mask: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination."""

@@ -1,4 +1,4 @@
-"""What the learned poolings share: parameters, the comparison of poolings, predictions, and the report."""
+"""What the learned poolings share: parameters, the rows that are compared, predictions and features."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.memory import task_threads
-from spikepool.pooling.learned_report import Candidate, FittedReport
+from spikepool.pooling.catalogue import pooling_name
+from spikepool.pooling.comparison import Decision, Judged, Options, Rules, compare, proposals
+from spikepool.pooling.fitted import Candidate, ClassScores, FittedPooling, Part
+from spikepool.pooling.heads import Head, LinearMap, heads, of_features
+from spikepool.pooling.judging import Objective, Task
+from spikepool.pooling.learned_report import FittedReport
 from spikepool.pooling.learning_rows import (
     LearningRows,
     distinct_rows,
@@ -29,30 +34,21 @@ from spikepool.pooling.learning_rows import (
     split_layers,
 )
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import Part, Pooling, RulePooling
-from spikepool.pooling.row_functions import EncodedRows, FeatureRows, ValueRows, WeightRows
+from spikepool.pooling.registry import Pooling
+from spikepool.pooling.row_functions import EncodedRows, FeatureRows, ScoreRows, WeightRows
+from spikepool.pooling.rules import RulePooling
 from spikepool.pooling.saving import Portable
-from spikepool.pooling.selection import (
-    Choice,
-    Comparison,
-    Fitted,
-    Options,
-    Task,
-    candidate_names,
-    compare,
-    pooling_names,
-    poolings,
-)
 from spikepool.pooling.sequence import SequencePooling, position_importance
-from spikepool.ridge.folds import StreamedRidge
 
-# Learning holds its rows as one array: that of the user where it takes them all, else a copy of at most this size.
+# Learning holds its rows as one array: that of the user where it takes them all, else a copy of at most this size. The
+# features of more rows, to which heads are fitted in the end, take at most as much.
 LEARNING_BYTES = 2**29
 # Fewer rows than this in each fold leave nothing to compare poolings by.
 ROWS_PER_FOLD = 4
-EFFORTS = ("screened", "full")
 # Numbers in the learning rows from which the folds are worth threads of their own.
 THREADED_SIZE = 1 << 22
+# Smallest weight of a row that is not zero, relative to the largest.
+LEAST_WEIGHT = 1e-9
 
 
 class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[misc]
@@ -66,9 +62,9 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
     def __init__(
         self,
-        ridge: Any = "cv",
         *,
         pooling: str = "auto",
+        head: str = "auto",
         n_heads: int = 4,
         n_components: int = 32,
         sink: Any = "auto",
@@ -78,13 +74,12 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         folds: int = 4,
         max_steps: int = 25,
         max_samples: int | None = 3000,
-        effort: str = "screened",
         empty: str = "error",
         progress: bool | None = None,
         random_state: Any = 0,
     ) -> None:
-        self.ridge = ridge
         self.pooling = pooling
+        self.head = head
         self.n_heads = n_heads
         self.n_components = n_components
         self.sink = sink
@@ -94,19 +89,21 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         self.folds = folds
         self.max_steps = max_steps
         self.max_samples = max_samples
-        self.effort = effort
         self.empty = empty
         self.progress = progress
         self.random_state = random_state
 
-    def _code(self, target: AnyArray, weights: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Targets (n, k) and strata (n,)."""
+    def _head(self) -> Head:
+        """The head asked for; a subclass names its default."""
         raise NotImplementedError
+
+    def _named_head(self, default: str) -> Head:
+        check.choice(self.head, "head", ("auto", *heads()))
+        return heads()[default if self.head == "auto" else self.head]
 
     def _options(self) -> Options:
         check.choice(self.empty, "empty", EMPTY)
-        check.choice(self.effort, "effort", EFFORTS)
-        check.choice(self.pooling, "pooling", pooling_names())
+        pooling_name(self.pooling)
         check.size(self.folds, "folds", minimum=2)
         check.size(self.n_components, "n_components")
         if self.max_samples is not None:
@@ -115,12 +112,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             check.choice(self.sink, "sink", ("auto",))
         else:
             check.flag(self.sink, "sink")
-        ridge: float | None = None
-        if isinstance(self.ridge, str):
-            check.choice(self.ridge, "ridge", ("cv", "gcv"))
-        else:
-            ridge = check.positive(self.ridge, "ridge")
-        return Options(check.size(self.n_heads, "n_heads"), check.size(self.max_steps, "max_steps"), ridge)
+        return Options(check.size(self.n_heads, "n_heads"), check.size(self.max_steps, "max_steps"))
 
     def _read(self, X: Any, y: Any, mask: Any) -> tuple[dict[Any, TokenInput], AnyArray]:
         """Every layer's tokens, and the targets as one array."""
@@ -158,6 +150,14 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             raise InvalidInputError(
                 "sample_weight must be non-negative, and positive for some row", weights.min(), "Drop the row instead"
             )
+        largest = float(weights.max())
+        tiny = weights[(weights > 0) & (weights < max(LEAST_WEIGHT * largest, 1e-100))]
+        if len(tiny):
+            raise InvalidInputError(
+                f"sample_weight has positive weights below {LEAST_WEIGHT:g} of the largest, or below 1e-100",
+                float(tiny.min()),
+                "Pass 0 to leave a row out, or rescale the weights",
+            )
         return weights
 
     def _seed(self) -> int:
@@ -169,57 +169,49 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
                 "random_state must be an int, a RandomState or None", self.random_state, "Pass an integer seed"
             ) from err
 
-    def _compare(
-        self,
-        sources: dict[Any, TokenInput],
-        Y: FloatArray,
-        strata: IntArray,
-        groups: Any,
-        weights: FloatArray,
-        score: Any,
-        average: Any = None,
-    ) -> Comparison:
-        """Compare poolings on at most `max_samples` rows.
+    def _fit(
+        self, sources: dict[Any, TokenInput], objective: Any, groups: Any, weights: FloatArray, classes: Any = None
+    ) -> tuple[Task, Decision, IntArray]:
+        """Compare candidates on at most `max_samples` rows, fit those in use to all rows, and keep what was found.
 
         Parameters
         ----------
         sources : dict of TokenInput
             All sequences, by layer.
-        Y : array (n, k)
-            Targets.
-        strata : array (n,) of int
-            Classes, spread evenly over folds and subsets.
+        objective : callable
+            ``objective(rows)``: the targets of some rows, as :class:`Classes` or :class:`Numbers`.
         groups : array (n,) or None
             As given by the user.
         weights : array (n,)
             Row weights; rows of weight zero are left out.
-        score : callable
-            ``score(values, rows)``: score of rows, given predicted values and their numbers.
-        average : callable, optional
-            :func:`spikepool.pooling.logistic.average_layers`, for layers that are screened.
+        classes : array, optional
+            Class labels.
+
+        Returns
+        -------
+        task, decision, rows
+            What was compared, what was decided, and the numbers of the rows among all.
         """
-        options, seed = self._options(), self._seed()
+        options, seed, rules, head = self._options(), self._seed(), Rules(), self._head()
         last = list(sources)[-1]
         source = sources[last]
+        everything: Objective = objective(np.arange(source.n))
+        strata = everything.target if classes is not None else np.zeros(source.n, dtype=np.intp)
         cluster = None if groups is None else group_numbers(groups, source.n)
         rows = balanced_rows(strata, weights, self._learning_limit(source), seed)
-        part = rows_in_memory(source, rows)
-        rows, part = self._with_tokens(rows, part)
+        rows, part = self._with_tokens(rows, rows_in_memory(source, rows))
         streamed = len(rows) < int((weights > 0).sum()) and source.n > self._learning_limit(source)
-        rows, part, merged, clusters = distinct_rows(rows, part, Y, cluster, weights)
+        rows, part, merged, clusters = distinct_rows(rows, part, everything.target[:, None], cluster, weights)
         count = len(np.unique(clusters))
-        names, self.reason_ = self._candidates(part, Y[rows], count, len(sources))
-        if count < 2:  # no row can be left out
-            folds = np.full(len(rows), -1, dtype=np.intp)
-            options = options if options.ridge else replace(options, ridge=1.0)
-        elif count < ROWS_PER_FOLD * int(self.folds):  # one cluster at a time
-            folds = np.unique(clusters, return_inverse=True)[1].reshape(-1)
-        else:
-            folds = assign_folds(strata[rows], clusters, int(self.folds), seed)
-        task = Task(Y[rows], merged, folds, clusters, np.where(seen_elsewhere(strata[rows], folds), merged, 0.0))
-        if self.pooling == "auto" and not task.judging.any():
-            names, self.reason_ = ("mean",), "no class is in two folds, so that no prediction can be judged"
-
+        target = objective(rows)
+        folds = self._folds(strata[rows], clusters, count, rules, seed, classes is not None)
+        judging = np.where((folds >= 0) & seen_elsewhere(strata[rows], folds), merged, 0.0)
+        task = Task(target, merged, folds, clusters, judging)
+        pooling = pooling_name(self.pooling)
+        proposed = proposals(tuple(sources), pooling, rules, single_token=part.T == 1)
+        reason = self._why_one(pooling, task, count, len(proposed))
+        if reason not in ("compared", "asked for"):
+            proposed = proposed[:1]
         whole = len(rows) == source.n  # nothing is copied
         held: dict[Any, LearningRows] = {}  # else of one layer at a time
 
@@ -233,117 +225,204 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
                 held[layer] = LearningRows(tokens, shares, int(self.n_components), sink, streamed)
             return held[layer]
 
-        def row_score(values: FloatArray) -> FloatArray:
-            return np.asarray(score(values, rows))
+        with task_threads(large=part.n * part.T * part.d > THREADED_SIZE, most=2) as over:
+            decision = compare(proposed, rows_of, task, head, options, rules, over, self.progress)
+        parts = []
+        for weight, one in decision.used:
+            linear = one.fit.linear() if not streamed else self._on_all(one, sources, everything, weights, seed)
+            parts.append(Part(weight, one.pooled.layer, one.pooled.pooling, linear))
+        self._keep(parts, decision, task, sources, rows_of(decision.leading.pooled.layer), reason, classes)
+        return task, decision, rows
 
-        screened = self.effort == "screened" and len(sources) > 1 and len(names) > 1
-        with task_threads(large=part.n * part.T * part.d > THREADED_SIZE, most=2) as over_tasks:
-            given = (tuple(sources), rows_of, task)
-            averaged = average(*given, options, over_tasks, self.progress) if screened and average else None
-            if averaged:
-                task, choice, mixture = averaged
-                return Comparison(sources, task, choice, rows_of, streamed, rows, mixture)
-            choice = compare(*given, names, row_score, options, over_tasks, self.progress, screened=screened)
-        return Comparison(sources, task, choice, rows_of, streamed, rows)
-
-    def _finish(self, comparison: Comparison, Y: FloatArray, weights: FloatArray) -> None:
-        """Fit the ridges in use on all rows, and set the attributes."""
-        if comparison.streamed and comparison.mixture is None:
-            total = float(comparison.task.weights.sum())
-            comparison = replace(
-                comparison, choice=self._fit_all(comparison.choice, comparison.sources, Y, weights, total)
-            )
-        self._conclude(comparison)
-
-    def fit_pooling(self, X: Any, y: Any, mask: Any = None) -> LearnedPooling:
-        """Learn the weights of the one pooling that is asked for, and nothing else: enough for `transform`.
-
-        A tenth of the time of ``fit``, which also finds a penalty, out-of-fold predictions and probabilities.
-        """
-        check.choice(self.pooling, "pooling", tuple(name for name in pooling_names() if name != "auto"))
-        options, seed = self._options(), self._seed()
-        sources, target = self._read(X, y, mask)
-        weights = np.ones(len(target))
-        Y, strata = self._code(target, weights)
-        last = list(sources)[-1]
-        source = sources[last]
-        rows = balanced_rows(strata, weights, self._learning_limit(source), seed)
-        rows, part = self._with_tokens(rows, rows_in_memory(source, rows))
-        weights = weights[rows]
-        sink = None if self.sink == "auto" else bool(self.sink)
-        shares = weights / weights.sum()
-        learning = LearningRows(part, shares, int(self.n_components), sink, len(rows) < source.n)
-        for name in ("_parts", "_logistic", "_left_out"):  # of an earlier fit
-            if hasattr(self, name):
-                delattr(self, name)
-        self._pooling = poolings()[self.pooling].fit(learning, Y[rows], weights, np.arange(len(rows)), options)
-        self.layers_, self.layer_, self.decision_ = tuple(sources), last, self._pooling.name
-        self.n_positions_, self._d = source.T, source.d
-        self.n_features_out_ = len(self._pooling.feature_names(source.d))
-        self.weights_ = learning.average_weights(self._pooling).mean(axis=0)
-        return self
-
-    def _require_model(self) -> None:
-        """Raise unless there is more than the pooling that `fit_pooling` learns."""
-        if "weights_" not in vars(self):  # at once: the check of scikit-learn takes as long as a small prediction
-            check_is_fitted(self, "weights_")
-        if "_parts" not in vars(self):
-            raise InvalidInputError(
-                "fit_pooling learned the pooling alone, for transform: no classifier or regressor was fitted",
-                self.decision_,
-                "Call fit instead",
-            )
-
-    def _candidates(self, part: TokenInput, Y: FloatArray, count: int, layers: int) -> tuple[tuple[str, ...], str]:
-        """Poolings to compare, and why there is only one."""
-        if self.pooling != "auto":
-            return (self.pooling,), "asked for"
-        if not (Y[:1] != Y).any():
-            return ("mean",), "the targets do not vary"
-        if count < ROWS_PER_FOLD * int(self.folds):
-            return ("mean",), f"{count} different rows (or groups) are too few to compare poolings"
-        if part.T == 1:
-            return ("mean",), "compared" if layers > 1 else "a single position leaves nothing to weigh"
-        return candidate_names(), "compared"
-
-    def _conclude(self, comparison: Comparison) -> None:
-        """The fitted attributes."""
-        choice, best = comparison.choice, comparison.choice.best
-        source = comparison.sources[best.layer]
-        rows = comparison.rows_of(best.layer)
-        self._parts = tuple(Part(weight, fit.layer, fit.pooling, fit.ridge) for weight, fit in choice.parts)
-        self._pooling, self._ridge = best.pooling, best.ridge
-        self.layers_ = tuple(comparison.sources)
-        self.layer_ = best.layer
-        self.decision_ = best.pooling.name
-        self.prediction_ = choice.prediction
-        self.candidates_: tuple[Candidate, ...] = choice.candidates
-        self.n_positions_, self._d = source.T, source.d
-        self.n_features_out_ = len(best.pooling.feature_names(source.d))
-        self.sink_, self.sink_ratio_ = rows.space.sink, rows.space.sink_ratio
-        self.ridge_ = best.ridge.ridge
-        self.improvement_, self.improvement_error_ = choice.gain, choice.error
-        if isinstance(best.pooling, SequencePooling):
-            self._importance: FloatArray | None = position_importance(best.pooling, best.ridge.coef)
-            self.head_weights_ = best.pooling.full_row_importance(self._importance, source.T)
+    def _folds(
+        self, strata: IntArray, clusters: IntArray, count: int, rules: Rules, seed: int, classes: bool
+    ) -> IntArray:
+        """Fold of each row, −1 for one that only trains; all −1 where nothing can be left out."""
+        nothing = np.full(len(strata), -1, dtype=np.intp)
+        if count < 2:
+            return nothing
+        if count < ROWS_PER_FOLD * int(self.folds):  # one cluster at a time
+            folds = np.unique(clusters, return_inverse=True)[1].reshape(-1)
         else:
-            self._importance = None
-            fixed = isinstance(best.pooling, RulePooling)
-            self.head_weights_ = (
-                rule_head_weights(best.pooling, source) if fixed else rows.average_weights(best.pooling)
-            )
-        heads = self.head_weights_
-        self.weights_ = heads[:-1].mean(axis=0) if isinstance(best.pooling, QueryPooling) else heads.mean(axis=0)
-        for name in ("queries_", "components_", "token_mean_"):
-            self.__dict__.pop(name, None)
-        if isinstance(best.pooling, QueryPooling):
-            self.queries_ = best.pooling.full_queries
-            self.components_, self.token_mean_ = rows.space.directions, rows.space.mean
+            folds = assign_folds(strata, clusters, int(self.folds), seed)
+            used = -(-rules.rows_left_out * int(self.folds) // len(strata))
+            folds = np.where(folds < used, folds, -1)
+        if classes and any(len(np.unique(strata[folds != k])) < 2 for k in range(int(folds.max()) + 1)):
+            return nothing
+        return np.asarray(folds)
+
+    def _why_one(self, pooling: str, task: Task, count: int, proposed: int) -> str:
+        """Why nothing is compared, or "compared"."""
+        if pooling != "auto":
+            return "asked for"
+        if not (task.objective.target[:1] != task.objective.target).any():
+            return "the targets do not vary"
+        if count < ROWS_PER_FOLD * int(self.folds):
+            return f"{count} different rows (or groups) are too few to compare poolings"
+        if proposed == 1:
+            return "a single position leaves nothing to weigh"
+        if not task.judging.any():
+            return "no class is in two folds, so that no prediction can be judged"
+        return "compared"
+
+    def _on_all(
+        self, one: Judged, sources: dict[Any, TokenInput], everything: Any, weights: FloatArray, seed: int
+    ) -> LinearMap:
+        """The head of a candidate, fitted to as many of all rows as have features of ``LEARNING_BYTES``."""
+        pooling, layer = one.pooled.pooling, one.pooled.layer
+        width = len(pooling.feature_names(sources[layer].d))
+        strata = everything.target if everything.classes else np.zeros(len(weights), dtype=np.intp)
+        rows = balanced_rows(strata, weights, max(1, LEARNING_BYTES // (4 * width)), seed)
+        chunks = [
+            C[np.isin(np.arange(start, start + len(C)), rows)].astype(np.float32)
+            for start, C in self._feature_chunks(sources[layer], pooling)
+        ]
+        whole = of_features(
+            np.concatenate(chunks), weights[rows], scaled=not isinstance(pooling, SequencePooling)
+        )
+        return whole.back(*one.fit.head.fit(whole.Z, everything.target[rows], weights[rows], everything.classes))
+
+    def _keep(
+        self,
+        parts: list[Part],
+        decision: Decision,
+        task: Task,
+        sources: dict[Any, TokenInput],
+        rows: LearningRows,
+        reason: str,
+        classes: Any,
+    ) -> None:
+        """Set ``fitted_``."""
+        pooled = decision.leading.pooled
+        leading = next(p for p, (_, one) in zip(parts, decision.used, strict=True) if one is decision.leading)
+        source, pooling = sources[pooled.layer], pooled.pooling
+        importance = None
+        if isinstance(pooling, SequencePooling):
+            importance = position_importance(pooling, leading.linear.coef)
+            head_weights = pooling.full_row_importance(importance, source.T)
+        elif isinstance(pooling, RulePooling):
+            head_weights = rule_head_weights(pooling, source)
+        else:
+            head_weights = rows.average_weights(pooling)
+        judged = bool(task.judging.any())
+        score = task.average(task.objective.score(decision.scores)) if judged else float("nan")
+        self.fitted_ = FittedPooling(
+            tuple(parts),
+            leading,
+            tuple(sources),
+            classes,
+            source.d,
+            source.T,
+            decision.candidates,
+            decision.prediction,
+            reason,
+            float(decision.gain),
+            float(decision.error),
+            score,
+            (),
+            head_weights,
+            importance,
+            bool(rows.space.sink),
+            float(rows.space.sink_ratio),
+        )
 
     def keep_layers(self) -> None:
-        """Forget the layers that neither predict nor are those of `transform`: they need not be passed any more."""
-        used = {self.layer_, *(part.layer for part in (*self._parts, *getattr(self, "_logistic", ())))}
-        self.layers_ = tuple(layer for layer in self.layers_ if layer in used)
+        """Forget the layers that do not predict: they need not be passed any more."""
+        used = {part.layer for part in (*self.fitted_.parts, self.fitted_.leading)}
+        self.fitted_ = replace(self.fitted_, layers=tuple(layer for layer in self.fitted_.layers if layer in used))
+
+    @property
+    def decision_(self) -> str:
+        """Name of the pooling of `transform`."""
+        return self.fitted_.leading.pooling.name
+
+    @property
+    def layer_(self) -> Any:
+        """Layer of `transform`; None where X has one."""
+        return self.fitted_.leading.layer
+
+    @property
+    def layers_(self) -> tuple[Any, ...]:
+        """Layers that must be passed."""
+        return self.fitted_.layers
+
+    @property
+    def prediction_(self) -> str:
+        """What predicts."""
+        return self.fitted_.prediction
+
+    @property
+    def candidates_(self) -> tuple[Candidate, ...]:
+        """What was compared."""
+        return self.fitted_.candidates
+
+    @property
+    def reason_(self) -> str:
+        """Why nothing was compared, or "compared"."""
+        return self.fitted_.reason
+
+    @property
+    def improvement_(self) -> float:
+        """Score over that of the mean."""
+        return self.fitted_.gain
+
+    @property
+    def improvement_error_(self) -> float:
+        """Its standard error."""
+        return self.fitted_.error
+
+    @property
+    def head_weights_(self) -> FloatArray:
+        """Weight of each position in each head."""
+        return self.fitted_.head_weights
+
+    @property
+    def weights_(self) -> FloatArray:
+        """Weight of each position."""
+        heads = self.fitted_.head_weights
+        attention = isinstance(self.fitted_.leading.pooling, QueryPooling)
+        return np.asarray(heads[:-1].mean(axis=0) if attention else heads.mean(axis=0))
+
+    @property
+    def queries_(self) -> FloatArray:
+        """Learned queries, in the space of tokens."""
+        return self._attention().full_queries
+
+    @property
+    def components_(self) -> FloatArray:
+        """Directions in which queries were learned."""
+        return self._attention().space.directions
+
+    @property
+    def token_mean_(self) -> FloatArray:
+        """Mean token of the fit."""
+        return self._attention().space.mean
+
+    def _attention(self) -> QueryPooling:
+        pooling = self.fitted_.leading.pooling
+        if not isinstance(pooling, QueryPooling):
+            raise AttributeError(f"{self.decision_} pooling has no queries")
+        return pooling
+
+    @property
+    def sink_(self) -> bool:
+        """Whether the first token is an attention sink."""
+        return self.fitted_.sink
+
+    @property
+    def sink_ratio_(self) -> float:
+        """Median norm of the first token over that of the others."""
+        return self.fitted_.sink_ratio
+
+    @property
+    def n_positions_(self) -> int:
+        """Positions of the fit."""
+        return self.fitted_.positions
+
+    @property
+    def n_features_out_(self) -> int:
+        """Features of `transform`."""
+        return len(self.fitted_.leading.pooling.feature_names(self.fitted_.d))
 
     def _learning_limit(self, source: TokenInput) -> int:
         most = source.n if self.max_samples is None else int(self.max_samples)
@@ -364,44 +443,22 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             raise InvalidInputError("no token is observed in any row", remedy="Pass a mask that shows some tokens")
         return rows[keep], part.take(np.flatnonzero(keep))
 
-    def _fit_all(
-        self, choice: Choice, sources: dict[Any, TokenInput], Y: FloatArray, weights: FloatArray, total: float
-    ) -> Choice:
-        """The ridges in use, on the features of all rows, which never exist at once.
-
-        `total` is the weight of the learning rows. The penalty stays what it was for them: what it balances, noise
-        against signal, does not grow with the rows.
-        """
-
-        def again(fit: Fitted) -> Fitted:
-            a = fit.ridge.ridge * total
-            sums = StreamedRidge(scaled=not isinstance(fit.pooling, SequencePooling))
-            for start, C in self._feature_chunks(sources[fit.layer], fit.pooling):
-                rows = slice(start, start + len(C))
-                sums.add(C, Y[rows], weights[rows])
-            ridge = sums.fit(a)
-            return replace(fit, finish=lambda: ridge)
-
-        fitted = {fit.label: again(fit) for fit in [choice.best, *(f for _, f in choice.parts)]}
-        parts = tuple((weight, fitted[fit.label]) for weight, fit in choice.parts)
-        return replace(choice, parts=parts, best=fitted[choice.best.label])
-
     def _feature_chunks(self, source: TokenInput, pooling: Pooling) -> Iterator[tuple[int, FloatArray]]:
         """First row and features of chunks of all rows."""
         return source.map_blocks(FeatureRows(pooling, self.empty), "pooling", self.progress)
 
     def _sources(self, X: Any, mask: Any, wanted: tuple[Any, ...]) -> dict[Any, TokenInput]:
         """Tokens of the layers asked for, of any length."""
-        check_is_fitted(self, "weights_")
+        check_is_fitted(self, "fitted_")
         given = split_layers(X)
         same_layers(self.layers_, given)
         sources = {}
         for layer in wanted:
             source = read_tokens(self, given[layer], mask, reset=False, any_length=True)
-            if source.d != self._d:
+            if source.d != self.fitted_.d:
                 raise ShapeError(
                     f"X has {source.T * source.d} features, but {type(self).__name__} is expecting "
-                    f"{self._d} features per token as input",
+                    f"{self.fitted_.d} features per token as input",
                     source.d,
                     "Pass tokens of the dimension seen in fit",
                 )
@@ -409,36 +466,37 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         return sources
 
     def _source(self, X: Any, mask: Any) -> TokenInput:
-        return self._sources(X, mask, (self.layer_,) if hasattr(self, "weights_") else ())[self.layer_]
+        check_is_fitted(self, "fitted_")
+        return self._sources(X, mask, (self.layer_,))[self.layer_]
 
-    def _predict_values(self, X: Any, mask: Any, given: Any = None) -> FloatArray:
-        """The weighted sum of what the given parts predict, by default the ridges."""
-        self._require_model()
-        given = self._parts if given is None else given
+    def _predict_scores(self, X: Any, mask: Any) -> FloatArray:
+        """Scores (n, k): the weighted sum over the parts."""
+        if "fitted_" not in vars(self):  # at once: the check of scikit-learn takes as long as a small prediction
+            check_is_fitted(self, "fitted_")
+        parts = self.fitted_.parts
+        wanted = tuple(dict.fromkeys(part.layer for part in parts))
         if isinstance(X, EncodedRows):
-            blocks = {part.layer: X.block(part.layer) for part in given}
-            each = [p.weight * p.model.predict(FeatureRows(p.pooling, self.empty)(blocks[p.layer], 0)) for p in given]
+            each = [
+                ScoreRows(tuple(p for p in parts if p.layer == layer), self.empty)(X.block(layer), 0)
+                for layer in wanted
+            ]
             return np.asarray(sum(each[1:], each[0]))
-        wanted = tuple(dict.fromkeys(part.layer for part in given))
         total: FloatArray | None = None
         for layer, source in self._sources(X, mask, wanted).items():
-            parts = tuple(part for part in given if part.layer == layer)
-            width = len(parts[0].model.intercept)
-            values = source.map_rows(ValueRows(parts, self.empty), width, "predicting", self.progress)
-            total = values if total is None else total + values
+            mine = tuple(part for part in parts if part.layer == layer)
+            width = len(mine[0].linear.intercept)
+            scores = source.map_rows(ScoreRows(mine, self.empty), width, "predicting", self.progress)
+            total = scores if total is None else total + scores
         assert total is not None
         return total
 
     def transform(self, X: Any, mask: Any = None) -> Any:
         """Features (n, F) of the pooling in ``decision_``, in the layer ``layer_``."""
-        if isinstance(X, EncodedRows):
-            return self._pool_block(X.block(self.layer_), 0)
+        pooling = FeatureRows(self.fitted_.leading.pooling, self.empty) if "fitted_" in vars(self) else None
+        if isinstance(X, EncodedRows) and pooling is not None:
+            return pooling(X.block(self.layer_), 0)
         source = self._source(X, mask)
-        return source.map_rows(FeatureRows(self._pooling, self.empty), self.n_features_out_, "pooling", self.progress)
-
-    @property
-    def _pool_block(self) -> FeatureRows:
-        return FeatureRows(self._pooling, self.empty)
+        return source.map_rows(pooling, self.n_features_out_, "pooling", self.progress)
 
     def fit_transform(self, X: Any, y: Any = None, mask: Any = None, groups: Any = None) -> Any:
         """Fit, then pool the same sequences; the mask serves both."""
@@ -446,8 +504,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
         """Names of the features: ``pooled0``, ... or, with several heads, ``mean_0``, ``query1_0``, ..."""
-        check_is_fitted(self, "weights_")
-        names = self._pooling.feature_names(self._d)
+        check_is_fitted(self, "fitted_")
+        names = self.fitted_.leading.pooling.feature_names(self.fitted_.d)
         if names[0] == "pooled0":
             return feature_names("pooled", len(names), getattr(self, "feature_names_in_", None))
         return np.asarray(names, dtype=object)
@@ -455,12 +513,12 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
     def token_weights(self, X: Any, mask: Any = None) -> FloatArray:
         """Weight of every token in every head, (n, heads, T); unit sum over the observed tokens of a row.
 
-        For queries the softmax weights, the mean last; for ``"flat"`` and ``"positions"`` the size of the ridge
+        For attention the softmax weights, the mean last; for ``"flat"`` and ``"positions"`` the size of the
         coefficients at the place of the token.
         """
         source = self._source(X, mask)
         H = len(self.head_weights_)
-        rows = WeightRows(self._pooling, self._importance)
+        rows = WeightRows(self.fitted_.leading.pooling, self.fitted_.importance)
         flat = source.map_rows(rows, H * source.T, "weights", self.progress)
         return flat.reshape(source.n, H, source.T)
 

@@ -19,7 +19,8 @@ from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import FunctionPooling, Pooling, token_covariances
+from spikepool.pooling.registry import FunctionPooling, Pooling
+from spikepool.pooling.rules import token_covariances
 from spikepool.pooling.sequence import MOST_FEATURES, MOST_STREAMED
 from spikepool.pooling.token_space import TokenSpace, fit_token_space
 

@@ -13,10 +13,11 @@ from spikepool.errors import MemoryBudgetError, ModelFormatError, SpikepoolError
 from spikepool.kit.arrays import AnyArray
 from spikepool.kit.files import read_file, regular_file
 from spikepool.kit.memory import require_memory
+from spikepool.pooling.catalogue import poolings
+from spikepool.pooling.fitted import FittedPooling
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
-from spikepool.pooling.registry import SAVED, FunctionPooling, Part
-from spikepool.pooling.saving import ARRAYS, FORMAT, STRUCTURE, VERSION, content_digest
-from spikepool.pooling.selection import poolings
+from spikepool.pooling.registry import SAVED, FunctionPooling
+from spikepool.pooling.saving import ARRAYS, FORMAT, INPUT, STRUCTURE, VERSION, content_digest
 
 LARGEST_STRUCTURE = 2**27  # bytes of JSON; a hundred thousand classes take a tenth of it
 LARGEST_ARRAYS = 2**32  # bytes; a table of 500,000 tokens and 1,024 dimensions takes half of it
@@ -60,7 +61,7 @@ def _labels(values: list[Any], dtype: Any) -> AnyArray:
 
 def _check_numbers(arrays: dict[str, AnyArray], content: dict[str, Any]) -> None:
     """Raise unless every array holds finite numbers of the type that is written: float64, but for classes and table."""
-    free = [content["attributes"].get("classes_"), content["parameters"].get("table")]
+    free = [content["fitted"]["fields"].get("classes"), content["parameters"].get("table")]
     others = {value["array"] for value in free if isinstance(value, dict) and "array" in value}
     for name, array in arrays.items():
         if array.dtype.kind != "f" and (name not in others or array.dtype.kind not in "iub"):
@@ -70,27 +71,46 @@ def _check_numbers(arrays: dict[str, AnyArray], content: dict[str, Any]) -> None
 
 
 def _check_fitted(estimator: Any) -> None:
-    """Raise unless the classes are in order and a prediction from normal tokens is finite and of the right shape."""
-    classes: Any = getattr(estimator, "classes_", None)
-    if isinstance(estimator, LearnedPoolingClassifier) and (
+    """Raise unless sizes agree with the arrays, and a prediction from normal tokens is finite and of the right shape."""
+    fitted: FittedPooling = estimator.fitted_
+    classes, T, d = fitted.classes, fitted.positions, fitted.d
+    if isinstance(estimator, LearnedPoolingClassifier) != (classes is not None):
+        raise ModelFormatError("the model has classes and is no classifier, or the reverse", remedy="Save it again")
+    if classes is not None and (
         np.ndim(classes) != 1 or len(classes) < 2 or not np.array_equal(np.unique(classes), classes)
     ):
         raise ModelFormatError("the classes of the model are not in order", remedy="Save the model again")
-    scale: Any = getattr(estimator, "scale_", 1.0)  # unused where only logistic regressions predict
-    if type(scale) not in (int, float) or not np.isfinite(scale):
-        raise ModelFormatError("the scale of the model is not a finite number", scale, "Save the model again")
-    if any(isinstance(part.pooling, FunctionPooling) for part in estimator._parts):
+    shape = np.shape(fitted.head_weights)
+    if any(type(size) is not int or size < 1 for size in (T, d)) or len(shape) != 2 or shape[1] != T:
+        raise ModelFormatError("the positions of the model do not fit its arrays", (T, d), "Save the model again")
+    columns = 1 if classes is None else len(classes)
+    for part in (*fitted.parts, fitted.leading):
+        coef, level = part.linear.coef, part.linear.intercept
+        space = getattr(part.pooling, "space", None)
+        own = getattr(part.pooling, "T", 1)  # places of a sequence: as many as its coefficients
+        if (
+            coef.ndim != 2
+            or coef.shape[1] != columns
+            or level.shape != (columns,)
+            or (space is not None and space.mean.shape != (d,))
+            or type(own) is not int
+            or not 1 <= own <= len(coef)
+            or part.layer not in fitted.layers
+            or (d if space is None and not isinstance(part.pooling, FunctionPooling) else 1) > len(coef)
+        ):
+            raise ModelFormatError("a part of the model does not fit its arrays", coef.shape, "Save the model again")
+    if any(isinstance(part.pooling, FunctionPooling) for part in fitted.parts):
         return  # a function of the user's may refuse tokens that it does not know
-    T, d = estimator.n_positions_, estimator._d
+    T = min(T, 8)  # predictions take sequences of any length
     if estimator.table is not None:
         X: Any = np.arange(2 * T).reshape(2, T) % len(estimator.table)
     else:
         X = np.random.default_rng(0).standard_normal((2, T, d))
         X = X if estimator.layers_ == (None,) else dict.fromkeys(estimator.layers_, X)
-    mask = np.ones((2, T), dtype=bool) if estimator._mask_hid_tokens else None
+    mask = np.ones((2, T), dtype=bool) if getattr(estimator, "_mask_hid_tokens", False) else None
     with np.errstate(all="ignore"):
-        values = estimator._predict_values(X, mask) if classes is None else estimator.predict_proba(X, mask=mask)
-    if not np.isfinite(values).all() or values.shape != (2, 1 if classes is None else len(classes)):
+        values = estimator._predict_scores(X, mask)
+    if not np.isfinite(values).all() or values.shape != (2, columns):
         raise ModelFormatError("the model does not give finite predictions", remedy="Save the model again")
 
 
@@ -126,14 +146,24 @@ def load(folder: Any) -> Any:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelFormatError("the folder is not a saved model of spikepool", str(place), "Pass a folder made by save")
     version = content.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
+    if type(version) is not int or version != VERSION:
+        earlier = type(version) is int and 1 <= version < VERSION
         raise ModelFormatError(
-            f"the model has format version {version!r:.40}; this spikepool reads up to {VERSION}",
-            remedy="Update spikepool",
+            f"the model has format version {version!r:.40}; this spikepool reads version {VERSION}",
+            remedy="Fit it again on its training data (spikepool fit data.csv --out model/, or fit and save in Python), "
+            f"or load it with the spikepool that wrote it ({content.get('spikepool')!s:.20})"
+            if earlier
+            else "Update spikepool",
         )
-    if version > 1 and content.get("content_sha256") != content_digest(content):
+    if content.get("content_sha256") != content_digest(content):
         raise ModelFormatError(f"{STRUCTURE} of the model is damaged: its checksum differs", str(place), "Save again")
-    for name, digest in dict(content.get("files") or {}).items():
+    files = dict(content.get("files") or {})
+    foreign = sorted(path.name for path in place.iterdir() if path.name not in (STRUCTURE, ARRAYS, *files))
+    if foreign:
+        raise ModelFormatError(
+            f"the folder holds files that {STRUCTURE} does not list", ", ".join(foreign[:5]), "Move them elsewhere"
+        )
+    for name, digest in files.items():
         if hashlib.sha256(read_file(place / Path(name).name, LARGEST_STRUCTURE)).hexdigest() != digest:
             raise ModelFormatError(f"{name} of the model is damaged: its checksum differs", str(place), "Save again")
     if hashlib.sha256(data).hexdigest() != content.get("sha256"):
@@ -142,12 +172,14 @@ def load(folder: Any) -> Any:
     try:
         arrays = safetensors.load(data)
         estimator = kinds[content["class"]](**{k: _made(v, arrays) for k, v in content["parameters"].items()})
-        for given, value in content["attributes"].items():
-            name = "_logistic" if given == "_heads" else given  # as it was called before
-            if hasattr(type(estimator), name):
-                raise ModelFormatError("an attribute of the model is a name of its class", name, "Do not use it")
-            made = _made(value, arrays)
-            setattr(estimator, name, tuple(Part(*p) for p in made) if name in ("_parts", "_logistic") else made)
+        for name, value in content["input"].items():
+            if name not in INPUT:
+                raise ModelFormatError("the model has an attribute that is never written", name, "Save it again")
+            setattr(estimator, name, _made(value, arrays))
+        fitted = _made(content["fitted"], arrays)
+        if not isinstance(fitted, FittedPooling):
+            raise ModelFormatError("the model has no fitted state", remedy="Save it again")
+        estimator.fitted_ = fitted
         _check_numbers(arrays, content)
         _check_fitted(estimator)
     except ModelFormatError:

@@ -1,6 +1,6 @@
 """A fitted pooling as an ONNX graph of basic operators, so that it runs without this package.
 
-Every pooling becomes features of the tokens, every ridge a product, the stack a sum. Numbers are single precision;
+Every pooling becomes features of the tokens, every linear map a product, the weighted parts a sum. Numbers are single precision;
 tokens are centred first where squares or products of them are taken.
 """
 
@@ -16,8 +16,9 @@ from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.files import replacing_file
+from spikepool.pooling.fitted import FittedPooling, Part
 from spikepool.pooling.query import QueryPooling
-from spikepool.pooling.registry import CovariancePooling, MaxPooling, Part, RulePooling, SpreadPooling
+from spikepool.pooling.rules import CovariancePooling, MaxPooling, RulePooling, SpreadPooling
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.token_space import TokenSpace
 
@@ -219,19 +220,9 @@ def _sequence_values(pooling: SequencePooling, coef: FloatArray, g: Graph, token
     return total
 
 
-def _values(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> str:
-    """Predicted values (n, k) of the ridges: the weighted sum over the stack."""
-    total, intercept = "", 0.0
-    for part in estimator._parts:
-        intercept = intercept + part.weight * part.model.intercept
-        values = _linear(part, g, layers, mask)
-        total = g.op("Add", total, values) if total else values
-    return g.op("Add", total, g.const(intercept))
-
-
 def _linear(part: Part, g: Graph, layers: dict[Any, Tokens], mask: str) -> str:
     """Features times weighted coefficients; zeros for a row without tokens."""
-    pooling, coef, tokens = part.pooling, part.weight * part.model.coef, layers[part.layer]
+    pooling, coef, tokens = part.pooling, part.weight * part.linear.coef, layers[part.layer]
     if isinstance(pooling, SequencePooling):
         values = _sequence_values(pooling, coef, g, tokens)
     else:
@@ -239,29 +230,21 @@ def _linear(part: Part, g: Graph, layers: dict[Any, Tokens], mask: str) -> str:
     return g.op("Mul", values, g.cast(g.op("Greater", g.total(g.cast(mask), 1), g.const(0.5))))
 
 
-def output_graph(estimator: Any, g: Graph, layers: dict[Any, Tokens], mask: str) -> list[Any]:
-    """Add the linear models on the tokens of each layer; returns the outputs of the graph."""
+def output_graph(fitted: FittedPooling, g: Graph, layers: dict[Any, Tokens], mask: str) -> list[Any]:
+    """Add the linear maps on the tokens of each layer; returns the outputs of the graph."""
     helper, kinds = g.onnx.helper, g.onnx.TensorProto
-    values = _values(estimator, g, layers, mask) if estimator._parts else ""
-    if hasattr(estimator, "classes_"):
-        K = len(estimator.classes_)
-        total = g.const(np.zeros((1, K)))
-        if values:
-            scores = g.op("Concat", g.op("Neg", values), values, axis=1) if K == 2 else values
-            total = g.op("Mul", scores, g.const(estimator.head_shares_["ridge"] * estimator.scale_))
-        for part in estimator._logistic:
-            constant = g.const(part.weight * part.model.intercept)
-            total = g.op("Add", total, g.op("Add", _linear(part, g, layers, mask), constant))
-        g.nodes.append(helper.make_node("Softmax", [total], ["probabilities"], axis=1))
-        g.nodes.append(helper.make_node("ArgMax", [total], ["label"], axis=1, keepdims=0))
-        outputs = [
-            helper.make_tensor_value_info("label", kinds.INT64, ["n"]),
-            helper.make_tensor_value_info("probabilities", kinds.FLOAT, ["n", K]),
-        ]
-    else:
-        g.nodes.append(helper.make_node("Squeeze", [values, g.axes(1)], ["values"]))
-        outputs = [helper.make_tensor_value_info("values", kinds.FLOAT, ["n"])]
-    return outputs
+    total = g.const(sum(part.weight * part.linear.intercept for part in fitted.parts)[None])
+    for part in fitted.parts:
+        total = g.op("Add", total, _linear(part, g, layers, mask))
+    if fitted.classes is None:
+        g.nodes.append(helper.make_node("Squeeze", [total, g.axes(1)], ["values"]))
+        return [helper.make_tensor_value_info("values", kinds.FLOAT, ["n"])]
+    g.nodes.append(helper.make_node("Softmax", [total], ["probabilities"], axis=1))
+    g.nodes.append(helper.make_node("ArgMax", [total], ["label"], axis=1, keepdims=0))
+    return [
+        helper.make_tensor_value_info("label", kinds.INT64, ["n"]),
+        helper.make_tensor_value_info("probabilities", kinds.FLOAT, ["n", len(fitted.classes)]),
+    ]
 
 
 def graph_model(g: Graph, inputs: list[Any], outputs: list[Any]) -> Any:
@@ -289,7 +272,7 @@ def write_onnx(estimator: Any, path: Any, *, overwrite: bool = False) -> Path:
     target = check_target(path, "onnx", overwrite=overwrite)
     g = Graph()
     helper, kinds = g.onnx.helper, g.onnx.TensorProto
-    d, table = estimator._d, estimator.table
+    d, table = estimator.fitted_.d, estimator.table
     several = estimator.layers_ != (None,)
     shape = ["n", len(estimator.layers_), "T", d] if several else ["n", "T", d]
     kind = kinds.FLOAT
@@ -309,7 +292,7 @@ def write_onnx(estimator: Any, path: Any, *, overwrite: bool = False) -> Path:
                 mask = g.op("And", "mask", seen)
             x = g.op("Gather", g.const(E), inside, axis=0)
         layers[layer] = Tokens(g, x, mask)
-    outputs = output_graph(estimator, g, layers, mask)
+    outputs = output_graph(estimator.fitted_, g, layers, mask)
     inputs = [
         helper.make_tensor_value_info("tokens", kind, shape),
         helper.make_tensor_value_info("mask", kinds.BOOL, ["n", "T"]),

@@ -323,12 +323,21 @@ def learn_queries(
 
 def _fit(name: str, heads: int | None) -> Any:
     def fit(rows: Any, Y: FloatArray, weights: FloatArray, train: IntArray, options: Any) -> QueryPooling:
-        count = options.heads if heads is None else heads
+        count = options.queries if heads is None else heads
         given = (rows.z, rows.usable, rows.covariances, Y, weights, train)
         return QueryPooling(learn_queries(*given, count, options.max_steps), rows.space, name)
 
     return fit
 
 
-register(PoolingSpec("query", "mean, and one learned query", _fit("query", 1), learned=True, cost=10.0))
-register(PoolingSpec("queries", "mean, and four learned queries", _fit("queries", None), learned=True, cost=25.0))
+register(PoolingSpec("query", "mean, and attention with one learned query", _fit("query", 1), learned=True, cost=10.0))
+register(
+    PoolingSpec(
+        "attention",
+        "mean, and attention with several learned queries",
+        _fit("attention", None),
+        learned=True,
+        in_layers=True,
+        cost=25.0,
+    )
+)

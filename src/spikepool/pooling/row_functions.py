@@ -10,7 +10,8 @@ import numpy as np
 from spikepool.data.estimator_input import refuse_empty_rows
 from spikepool.data.tokens import Block
 from spikepool.kit.arrays import BoolArray, FloatArray
-from spikepool.pooling.registry import FunctionPooling, Part, Pooling
+from spikepool.pooling.fitted import Part
+from spikepool.pooling.registry import FunctionPooling, Pooling
 from spikepool.pooling.sequence import SequencePooling
 
 
@@ -50,8 +51,8 @@ class FeatureRows:
 
 
 @dataclass(frozen=True, eq=False)
-class ValueRows:
-    """The sum of what ridges or logistic regressions on several poolings predict, each with its weight."""
+class ScoreRows:
+    """The weighted sum of the scores of several parts in one layer."""
 
     parts: tuple[Part, ...]
     empty: str
@@ -64,7 +65,7 @@ class ValueRows:
     def __call__(self, block: Block, start: int) -> FloatArray:
         """(b, k) for a block whose first row is number `start`."""
         features = [
-            part.weight * part.model.predict(FeatureRows(part.pooling, self.empty)(block, start)) for part in self.parts
+            part.weight * part.linear(FeatureRows(part.pooling, self.empty)(block, start)) for part in self.parts
         ]
         return np.asarray(sum(features[1:], features[0]))
 

@@ -1,10 +1,8 @@
 """Save a fitted pooling as a folder: JSON for structure, safetensors for numbers, no code.
 
-``model.json`` has the format, its version, the class, its parameters and fitted attributes, and the checksums of
-its content and of the other files. An array stands in the JSON as ``{"array": name}``. Only classes of `SAVED` are
-made on loading; nothing in the files is executed.
-
-Fitted models for other processes and programs: a folder, or an ONNX file.
+``model.json`` has the format, its version, the class, its parameters, the fitted state, what the input looked like, and
+the checksums of its content and of the other files. An array stands in the JSON as ``{"array": name}``. Only classes
+of `SAVED` are made on loading; nothing in the files is executed.
 """
 
 from __future__ import annotations
@@ -12,29 +10,28 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.targets import MODEL_FILE, MODEL_FORMAT, check_target
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.files import making_parents, replacing_folder
-from spikepool.pooling.learned_report import Candidate, ClassScores
-from spikepool.pooling.logistic import LogisticFit
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import SAVED, FunctionPooling, saved
 from spikepool.pooling.sequence import SequencePooling
 from spikepool.pooling.token_space import TokenSpace
-from spikepool.ridge.gcv import RidgeFit
 
-FORMAT, VERSION = MODEL_FORMAT, 2
+FORMAT, VERSION = MODEL_FORMAT, 3
 STRUCTURE, ARRAYS = MODEL_FILE, "arrays.safetensors"
+# Attributes that reading X sets, and that predictions need.
+INPUT = ("n_features_in_", "feature_names_in_", "_mask_hid_tokens")
 
-for _class in (RidgeFit, LogisticFit, TokenSpace, Candidate, ClassScores, QueryPooling, SequencePooling):
+for _class in (TokenSpace, QueryPooling, SequencePooling):
     saved(_class)
 
 
@@ -78,8 +75,8 @@ class _Writer:
 def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[str, str] | None = None) -> Path:
     """Write a fitted pooling to a folder; see :func:`spikepool.load`.
 
-    The folder appears whole or not at all. One that exists is replaced only with `overwrite`, and only if it is a saved
-    model; other files in it are kept. `also` has further files of text by name.
+    The folder appears whole or not at all. One that exists is replaced, whole, only with `overwrite`, and only if it is
+    a saved model without foreign files. `also` has further files of text by name.
     """
     safetensors = require("safetensors.numpy", "tables")
     from spikepool import __version__
@@ -89,22 +86,20 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
     parameters = estimator.get_params(deep=False)
     if not isinstance(parameters.get("random_state"), (int, type(None))):
         parameters["random_state"] = None
-    attributes = {k: v for k, v in vars(estimator).items() if k not in parameters and k != "_left_out"}
     content = {
         "format": FORMAT,
         "version": VERSION,
         "spikepool": __version__,
         "class": type(estimator).__name__,
         "parameters": {k: writer.plain(v) for k, v in parameters.items()},
-        "attributes": {k: writer.plain(v) for k, v in attributes.items()},
+        "input": {k: writer.plain(getattr(estimator, k)) for k in INPUT if hasattr(estimator, k)},
+        "fitted": writer.plain(estimator.fitted_),
     }
     data = safetensors.save(writer.arrays)
     content["sha256"] = hashlib.sha256(data).hexdigest()
     content["files"] = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in (also or {}).items()}
     content["content_sha256"] = content_digest(content)
     with making_parents(target), replacing_folder(target) as draft:
-        if target.exists():  # what else lies in the folder stays there
-            shutil.copytree(target, draft, symlinks=True, dirs_exist_ok=True)
         (draft / ARRAYS).write_bytes(data)
         (draft / STRUCTURE).write_text(json.dumps(content, allow_nan=False, indent=1), encoding="utf-8")
         for name, text in (also or {}).items():
@@ -121,12 +116,9 @@ def content_digest(content: Mapping[str, Any]) -> str:
 class Portable:
     """What takes a fitted pooling elsewhere."""
 
-    def _require_model(self) -> None:
-        raise NotImplementedError
-
     def save(self, folder: Any, *, overwrite: bool = False) -> Any:
         """Write the fitted model to a folder (JSON and safetensors) for :func:`spikepool.load`, and return its path."""
-        self._require_model()
+        check_is_fitted(self, "fitted_")
         return save(self, folder, overwrite=overwrite)
 
     def to_onnx(self, path: Any, *, overwrite: bool = False) -> Any:
@@ -140,5 +132,5 @@ class Portable:
         """
         from spikepool.pooling.onnx_export import write_onnx
 
-        self._require_model()
+        check_is_fitted(self, "fitted_")
         return write_onnx(self, path, overwrite=overwrite)

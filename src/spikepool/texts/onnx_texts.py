@@ -44,7 +44,7 @@ def write_text_onnx(model: Any, encoder: Any, path: Any, *, overwrite: bool = Fa
     head = model.pooling_
     names = head.layers_ if head.layers_ != (None,) else (None,)
     tokens = {name: Tokens(g, state, mask) for name, state in zip(names, states, strict=True)}
-    outputs = output_graph(head, g, tokens, mask)
+    outputs = output_graph(head.fitted_, g, tokens, mask)
     info = g.onnx.helper.make_tensor_value_info
     ids = [info(name, g.onnx.TensorProto.INT64, ["n", "T"]) for name in ("input_ids", "attention_mask")]
     properties = {"encoder_sha256": str(model.encoder_sha256_), "max_tokens": str(model.max_tokens)}

@@ -1,0 +1,312 @@
+"""Heads: linear models on the features of a pooling, with scores of rows that they have not seen.
+
+A head gives scores f(x) = coef'x + intercept, one for each class or one predicted number. Every head sees the same
+features: centred, each of unit variance (those of a sequence of positions keep their relative scales), and rotated to
+at most as many columns as there are rows,
+
+    Z Z' = S S',    S the centred and scaled features (n, F),    Z (n, min(n, F)),
+
+which changes no prediction of a model that penalises ‖coef‖². What was fitted to Z is carried back to the features as
+they are (:class:`LinearMap`). A head of one's own is a class with a `name` and a method `fit`; see `register_head`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from spikepool.errors import InvalidInputError
+from spikepool.kit.arrays import AnyArray, FloatArray
+from spikepool.kit.memory import Map
+from spikepool.pooling.judging import Task, indicators
+from spikepool.pooling.learning_rows import LearningRows, working_type
+from spikepool.pooling.registry import Pooling, saved
+from spikepool.pooling.sequence import SequencePooling
+from spikepool.ridge.folds import FeatureRidge, Standardised, out_of_fold
+
+# Score of a class that the training rows of a fold do not have.
+UNSEEN = -30.0
+# Added to products of rows, relative to their size: the rounding of single precision, or a power of ten more.
+ROUNDING = 1e-6
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    """coef (F, k) on the features as they are, and intercept (k,)."""
+
+    coef: FloatArray
+    intercept: FloatArray
+
+    def __call__(self, C: FloatArray) -> FloatArray:
+        """Scores (n, k) of features (n, F)."""
+        return np.asarray(C @ self.coef + self.intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Features of some rows as heads see them, and the way back to features as they are.
+
+    Attributes
+    ----------
+    Z : array (n, r)
+        Centred and scaled features, rotated where there are more of them than rows.
+    back : callable
+        Coefficients (r, k) on Z and intercept (k,) as a :class:`LinearMap`.
+    """
+
+    Z: FloatArray
+    back: Callable[[FloatArray, FloatArray], LinearMap]
+
+
+def design(rows: LearningRows, pooling: Pooling, weights: FloatArray) -> Design:
+    """The design of a pooling on the learning rows."""
+    if isinstance(pooling, SequencePooling) and pooling.size > rows.source.n:
+        return _of_products(rows, pooling, weights)
+    C = rows.features(pooling, working_type(rows.source))
+    return of_features(C, weights, scaled=not isinstance(pooling, SequencePooling))
+
+
+def of_features(C: FloatArray, weights: FloatArray, *, scaled: bool) -> Design:
+    """The design of features C (n, F), which are used up."""
+    standard = Standardised.of(C, weights, scaled=scaled)
+    S = standard(C)
+    n, F = S.shape
+    Z = S if n >= F else _root((S @ S.T).astype(np.float64))
+
+    def back(coef: FloatArray, intercept: FloatArray) -> LinearMap:
+        if Z is not S:
+            coef = np.asarray(S.T @ solve_triangular(Z, coef, trans="T", lower=True).astype(S.dtype), dtype=np.float64)
+        coef = coef / standard.scale[:, None]
+        return LinearMap(coef, intercept - standard.centre @ coef)
+
+    return Design(Z, back)
+
+
+def _of_products(rows: LearningRows, pooling: SequencePooling, weights: FloatArray) -> Design:
+    """The design of a sequence of positions with more features than rows, which are never held together."""
+    share = weights / weights.sum()
+    K = pooling.products(rows)
+    mean = K @ share
+    K -= mean[:, None]
+    K -= mean - share @ mean
+    Z = _root(K)
+
+    def back(coef: FloatArray, intercept: FloatArray) -> LinearMap:
+        alpha = solve_triangular(Z, coef, trans="T", lower=True)
+        full, centre = pooling.coefficients(rows, alpha - share[:, None] * alpha.sum(axis=0))
+        return LinearMap(full, intercept - centre @ full)
+
+    return Design(Z, back)
+
+
+def _root(gram: FloatArray) -> FloatArray:
+    """L, lower triangular, with L L' = gram plus as much of the identity as rounding takes; `gram` is used up."""
+    added = max(ROUNDING * float(np.trace(gram)) / len(gram), 1e-30)
+    while True:
+        try:
+            return np.asarray(cholesky(gram + added * np.eye(len(gram)), lower=True))
+        except LinAlgError:
+            added *= 10
+
+
+@dataclass(frozen=True, eq=False)
+class HeadFit:
+    """What a head found.
+
+    Attributes
+    ----------
+    scores : array (n, k)
+        Of each row, from a fit without its fold; zeros where a row was never left out.
+    head : Head
+        The head with what it chose, such as its penalty, for a fit to other rows.
+    linear : callable
+        The map fitted to all rows, worked out when asked for.
+    """
+
+    scores: FloatArray
+    head: Head
+    linear: Callable[[], LinearMap]
+
+
+class Head:
+    """A linear model that can be judged on rows left out.
+
+    A subclass has a `name` and `fit`. Scores of classes need no calibration: the comparison finds their scale.
+    """
+
+    name = "head"
+
+    def fit(
+        self, Z: FloatArray, target: AnyArray, weights: FloatArray, classes: int | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Coefficients (r, k) and intercept (k,).
+
+        Parameters
+        ----------
+        Z : array (n, r)
+            Features, centred and scaled.
+        target : array (n,)
+            Numbers 0 to `classes` − 1 of the classes, some of which may be missing, or real numbers.
+        weights : array (n,)
+            Weights of the rows.
+        classes : int or None
+            k; None for real numbers, where k = 1.
+        """
+        raise NotImplementedError
+
+    def judge(self, design_of: Callable[[int], Design], task: Task, over: Map) -> HeadFit:
+        """Scores of the rows of each fold from a fit to the others, and the fit to all.
+
+        `design_of(k)` is the design of a pooling that was learned without fold k, that of all rows for −1.
+        """
+        target, count = task.objective.target, task.objective.classes
+
+        def one(k: int) -> FloatArray:
+            Z, train, test = design_of(k).Z, task.folds != k, task.folds == k
+            coef, intercept = self.fit(Z[train], target[train], task.weights[train], count)
+            return np.asarray(Z[test] @ coef + intercept)
+
+        scores = np.zeros((len(target), count or 1))
+        for k, part in enumerate(over(one, task.fold_count)):
+            scores[task.folds == k] = part
+        return HeadFit(scores, self, self._whole(design_of, task))
+
+    def _whole(self, design_of: Callable[[int], Design], task: Task) -> Callable[[], LinearMap]:
+        def linear() -> LinearMap:
+            whole = design_of(-1)
+            return whole.back(*self.fit(whole.Z, task.objective.target, task.weights, task.objective.classes))
+
+        return linear
+
+
+@dataclass(frozen=True)
+class LogisticHead(Head):
+    """Multinomial logistic regression, the head for classes.
+
+    Attributes
+    ----------
+    strengths : tuple of float
+        The inverse penalty is strength·sqrt(K)/variance, for K classes and the variance of all features together. The
+        strengths are tried in this order until the likelihood of the rows left out does not rise any more. Texts take
+        the first or second, aligned sequences the last (docs/benchmarks/choose.md).
+    steps, tolerance : int and float
+        Of L-BFGS.
+    """
+
+    strengths: tuple[float, ...] = (3.0, 20.0, 120.0)
+    steps: int = 200
+    tolerance: float = 1e-3
+    name: str = "logistic"
+
+    def fit(
+        self, Z: FloatArray, target: AnyArray, weights: FloatArray, classes: int | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :meth:`Head.fit`."""
+        assert classes is not None
+        variance = float(weights @ np.einsum("nr,nr->n", Z, Z) / weights.sum()) or 1.0
+        inverse_penalty = self.strengths[0] * np.sqrt(classes) / variance
+        model = LogisticRegression(C=inverse_penalty, max_iter=self.steps, tol=self.tolerance)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # early stopping acts as a penalty
+            warnings.simplefilter("ignore", UserWarning)  # many classes for few rows: the check of y has warned
+            model.fit(Z.astype(np.float32, copy=False), target, sample_weight=weights)
+        coef, intercept = np.zeros((Z.shape[1], classes)), np.full(classes, UNSEEN)
+        found, level = model.coef_.T.astype(np.float64), model.intercept_.astype(np.float64)
+        if len(model.classes_) == 2:
+            found, level = np.column_stack([-found, found]) / 2, np.r_[-level, level] / 2
+        coef[:, model.classes_], intercept[model.classes_] = found, level
+        return coef, intercept
+
+
+    def judge(self, design_of: Callable[[int], Design], task: Task, over: Map) -> HeadFit:
+        """See :meth:`Head.judge`; one strength serves all folds and the fit to all rows."""
+        if not task.judging.any():
+            return super().judge(design_of, task, over)
+        best, highest = HeadFit(np.zeros(0), self, self._whole(design_of, task)), -np.inf
+        for strength in self.strengths:
+            found = Head.judge(replace(self, strengths=(strength,)), design_of, task, over)
+            scale = task.objective.weigh([found.scores], task.judging)[0]
+            reached = task.average(task.objective.likelihood(scale * found.scores))
+            if reached <= highest:
+                break
+            best, highest = found, reached
+        return best
+
+
+@dataclass(frozen=True)
+class RidgeHead(Head):
+    """Ridge regression, the head for numbers; it also ranks candidates, since rows are left out in closed form.
+
+    Attributes
+    ----------
+    penalty : float or None
+        lam of (1/n)‖y − Z beta‖² + lam‖beta‖²; by default the one of least squared error on rows left out.
+    """
+
+    penalty: float | None = None
+    name: str = "ridge"
+
+    def fit(
+        self, Z: FloatArray, target: AnyArray, weights: FloatArray, classes: int | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :meth:`Head.fit`; with a penalty of 1 where none is given and no row can be left out."""
+        Y = indicators(target, classes)
+        ridge = FeatureRidge(Z.astype(np.float64), Y, weights, np.full(len(Z), -1), scaled=False)
+        found = ridge.fit((1.0 if self.penalty is None else self.penalty) * float(weights.sum()))
+        if classes == 2:
+            return np.column_stack([-found.coef, found.coef]), np.r_[-found.intercept, found.intercept]
+        return found.coef, found.intercept
+
+    def judge(self, design_of: Callable[[int], Design], task: Task, over: Map) -> HeadFit:
+        """See :meth:`Head.judge`; one penalty serves all folds and the fit to all rows."""
+        Y, weights, folds = task.Y, task.weights, range(task.fold_count)
+        if not len(folds):
+            return HeadFit(np.zeros((len(Y), task.objective.classes or 1)), self, self._whole(design_of, task))
+        designs = [design_of(k) for k in folds]
+        if all(one is designs[0] for one in designs):
+            ridges = [FeatureRidge(designs[0].Z.astype(np.float64), Y, weights, task.folds, scaled=False)]
+        else:
+            ridges = [
+                FeatureRidge(one.Z.astype(np.float64), Y, weights, np.where(task.folds == k, 0, -1), scaled=False)
+                for k, one in enumerate(designs)
+            ]
+        problems = [problem for ridge in ridges for problem in ridge.problems]
+        lam = self.penalty
+        fixed = None if lam is None else (lambda total: total * lam)
+        unit = float(np.mean([ridge.unit for ridge in ridges]))
+        values, a, _ = out_of_fold(problems, unit, Y, weights, task.folds, fixed)
+        chosen = RidgeHead(a / float(weights.sum()))
+        scores = np.column_stack([-values, values]) if task.objective.classes == 2 else values
+        return HeadFit(np.nan_to_num(scores), chosen, chosen._whole(design_of, task))
+
+
+_HEADS: dict[str, Head] = {}
+
+
+def register_head(head: Head) -> Head:
+    """Add a head, so that ``head=`` takes its name; a name can be registered once."""
+    if head.name in _HEADS or head.name == "auto":
+        raise InvalidInputError("a head of this name is registered already", head.name, "Choose another name")
+    _HEADS[head.name] = head
+    return head
+
+
+def unregister_head(name: str) -> None:
+    """Remove a head that was registered before."""
+    _HEADS.pop(name, None)
+
+
+def heads() -> dict[str, Head]:
+    """Every registered head by name."""
+    return dict(_HEADS)
+
+
+register_head(LogisticHead())
+register_head(RidgeHead())
