@@ -8,9 +8,9 @@
     python benchmarks/studies/text_table.py table --before 0.3 --after 0.4
 
 `encode` embeds a fixed pool of each corpus once (all layers of all-MiniLM-L6-v2, half precision), so that every version
-of the package sees the same numbers. `texts`: 1,500 training and 1,500 other rows, five splits. `few`: 8 and 32 rows per
-class, 1,000 others, five draws. `arrays`: splice junctions, digits, series bundled with aeon, and single layers of two
-corpora, a quarter of the rows held out, two splits. ``--model`` is the name under which `LearnedPoolingClassifier` of
+of the package sees the same numbers. `texts`: 1,500 training and 1,500 other rows, five splits. `few`: 8 and 32 rows
+per class, 1,000 others, five draws. `arrays`: splice junctions, digits, series bundled with aeon, and single layers of
+two corpora, a quarter of the rows held out, two splits. ``--model`` is the name of the `LearnedPoolingClassifier` of
 the package that Python imports is recorded, or ``baselines``: LogisticRegressionCV on standardised features, the mean
 of the last layer and the mean and first token of all layers, the penalty tuned by accuracy and by log loss.
 

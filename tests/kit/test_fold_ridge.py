@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from spikepool.ridge.folds import STEP, FeatureRidge, KernelRidge, StreamedRidge, out_of_fold
+from spikepool.ridge.folds import STEP, FeatureRidge, out_of_fold
 
 
 def problem(n, F, k=2, seed=0):
@@ -38,21 +38,6 @@ def test_folds_and_the_final_fit_are_those_of_scikit_learn(F):
         assert final.ridge == pytest.approx(a / weights.sum())
 
 
-def test_products_alone_give_the_same_as_features():
-    C, Y, weights, folds = problem(40, 90)
-    ridge = FeatureRidge(C.copy(), Y, weights, folds, scaled=False)
-    products = KernelRidge(C @ C.T, Y, weights, folds, 90)
-    assert products.unit == pytest.approx(ridge.unit)
-    one, a, _ = out_of_fold(ridge.problems, ridge.unit, Y, weights, folds)
-    other, b, _ = out_of_fold(products.problems, products.unit, Y, weights, folds)
-    assert a == pytest.approx(b)
-    np.testing.assert_allclose(other, one, atol=1e-9)
-    alpha, level = products.fit(a)
-    np.testing.assert_allclose(alpha.sum(axis=0), 0, atol=1e-9)
-    centre = np.average(C, axis=0, weights=weights)
-    np.testing.assert_allclose((C - centre) @ (C.T @ alpha) + level, ridge.fit(a).predict(C), atol=1e-8)
-
-
 @pytest.mark.parametrize("F", [20, 70])
 def test_the_penalty_has_the_least_error_on_its_grid(F):
     C, Y, weights, folds = problem(60, F, seed=F)
@@ -77,17 +62,3 @@ def test_rows_of_no_fold_only_train():
     S = standardised(C, weights)
     reference = Ridge(alpha=2.0, solver="svd").fit(S[6:], Y[6:], sample_weight=weights[6:])
     np.testing.assert_allclose(ridge.problems[0].predict(2.0), reference.predict(S[:6]), atol=1e-9)
-
-
-@pytest.mark.parametrize("scaled", [True, False])
-def test_streams_give_what_one_pass_gives(scaled):
-    C, Y, weights, folds = problem(50, 9)
-    C = np.column_stack([C, np.full(50, 3.0)])  # a feature that does not vary
-    sums = StreamedRidge(scaled=scaled)
-    for part in (slice(0, 7), slice(7, 50)):
-        sums.add(C[part], Y[part], weights[part])
-    one = FeatureRidge(C.copy(), Y, weights, folds, scaled=scaled).fit(4.0)
-    other = sums.fit(4.0)
-    np.testing.assert_allclose(other.coef, one.coef, atol=1e-9)
-    np.testing.assert_allclose(other.intercept, one.intercept, atol=1e-9)
-    np.testing.assert_array_equal(one.coef[-1], 0)

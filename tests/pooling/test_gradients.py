@@ -6,7 +6,7 @@ from sklearn.linear_model import Ridge
 
 from spikepool.errors import InvalidInputError
 from spikepool.pooling.query import PooledRidgeLoss, softmax_weights, start_queries
-from spikepool.pooling.registry import token_covariances
+from spikepool.pooling.rules import token_covariances
 from spikepool.pooling.token_space import places, rule_weights, without_first
 
 

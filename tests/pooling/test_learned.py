@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import spikepool as sp
-from spikepool.pooling.selection import candidate_names
-from spikepool.ridge.folds import FeatureRidge
+from spikepool.pooling.catalogue import candidate_names
+from spikepool.pooling.heads import LogisticHead, of_features
 
 SPLICE = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "splice.csv.gz"
 
@@ -113,14 +113,14 @@ def test_positions_are_found_in_the_rows_of_digits():
         for rule in ("mean", "last", "first", "ramp", "max", "concat")
     )
     assert fitted.score(X[1200:], y[1200:]) > best + 0.08
-    assert fitted.prediction_ in ("single", "stack")
+    assert fitted.prediction_ in ("single", "weighted")
 
 
 @pytest.mark.slow
 def test_a_query_is_found_where_content_and_not_position_tells(marked):
     X, y, where = marked
     fitted = sp.LearnedPoolingClassifier().fit(X[:600], y[:600])
-    assert fitted.decision_ in ("query", "queries")
+    assert fitted.decision_ in ("query", "attention")
     fitted = sp.LearnedPoolingClassifier(pooling="query").fit(X[:600], y[:600])
     weights = fitted.token_weights(X[600:])
     assert weights.shape == (300, 2, 6)
@@ -176,7 +176,7 @@ def test_regressor_learns_where_positions_differ():
     assert chosen.score == pytest.approx(learned.score(X[400:], y[400:]), abs=0.1)
 
 
-def test_fallback_is_mean_pooling_with_ridge_to_the_last_digit():
+def test_fallback_is_mean_pooling_to_the_last_digit():
     """Labels that depend on all tokens alike, with noise: nothing to learn, and then nothing may differ."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 5, 6))
@@ -193,10 +193,7 @@ def test_fallback_is_mean_pooling_with_ridge_to_the_last_digit():
     np.testing.assert_array_equal(learned.decision_function(X, mask=mask), by_name.decision_function(X, mask=mask))
     np.testing.assert_array_equal(learned.predict_proba(X, mask=mask), by_name.predict_proba(X, mask=mask))
     np.testing.assert_allclose(learned.transform(X, mask=mask), pooled, atol=1e-14)
-    S = StandardScaler().fit_transform(pooled)
-    reference = Ridge(alpha=learned.ridge_ * 300, solver="svd").fit(S, np.where(y[:, None] == np.arange(3), 1.0, -1.0))
-    np.testing.assert_allclose(learned._predict_values(X, mask), reference.predict(S), atol=1e-9)
-    assert "not better by one standard error" in learned.summary()
+    assert "does not help here" in learned.summary()
     assert learned.improvement_ == 0.0
 
 
@@ -236,7 +233,7 @@ def test_fixed_rules_by_name_pool_what_they_say(rule):
     np.testing.assert_allclose(fitted.transform(X, mask=mask), rows, atol=1e-12)
     assert fitted.decision_ == rule
     assert fitted.candidates_ == ()
-    assert fitted.summary() == f"{rule} pooling: asked for"
+    assert fitted.summary().startswith(f"{rule} pooling: asked for\naccuracy ")
     names = fitted.get_feature_names_out()
     assert len(names) == len(set(names)) == fitted.n_features_out_ == np.shape(rows)[1]
     assert names[0] == ("mean_0" if rule == "concat" else "pooled0")
@@ -246,7 +243,7 @@ def test_fixed_rules_by_name_pool_what_they_say(rule):
     ("pooling", "features", "heads"),
     [
         ("query", 16, 2),
-        ("queries", 24, 3),
+        ("attention", 24, 3),
         ("positions", 48, 1),
         ("flat", 48, 1),
         ("std", 16, 1),
@@ -263,14 +260,14 @@ def test_poolings_by_name_are_used_without_a_contest(marked, pooling, features, 
     assert fitted.head_weights_.shape == (heads, 6)
     np.testing.assert_allclose(fitted.head_weights_.sum(axis=1), 1)
     np.testing.assert_allclose(fitted.token_weights(X[:7]).sum(axis=2), 1)
-    if pooling == "queries":
+    if pooling == "attention":
         np.testing.assert_allclose(fitted.transform(X[:3])[:, :8], (fitted.token_weights(X[:3])[:, :1] @ X[:3])[:, 0])
     if pooling == "flat":
         np.testing.assert_allclose(
             fitted.transform(X[:3]) + np.tile(X[:200].mean(axis=(0, 1)), 6), X[:3].reshape(3, -1)
         )
     values = fitted.transform(X) @ fitted.coef_.T + fitted.intercept_
-    np.testing.assert_allclose(fitted._predict_values(X, None), values, atol=1e-10)
+    np.testing.assert_allclose(fitted.decision_function(X), fitted.fitted_.parts[0].weight * values, atol=1e-10)
     assert np.isnan(fitted.improvement_)
 
 
@@ -326,12 +323,14 @@ def test_large_data_are_learned_on_a_subset_but_fitted_on_all(prefix):
     learned = sp.LearnedPoolingClassifier(table=table, max_samples=200).fit(ids, y)
     pooled = learned.transform(ids)
     scaled = learned.decision_ not in ("flat", "positions")
-    reference = FeatureRidge(pooled.copy(), y[:, None].astype(float), np.ones(900), np.full(900, -1), scaled=scaled)
-    np.testing.assert_allclose(learned.coef_[0], reference.fit(learned.ridge_ * 900).coef[:, 0], atol=1e-8)
+    whole = of_features(pooled.astype(np.float32), np.ones(900), scaled=scaled)
+    used = {p.pooling.name: p for p in learned.fitted_.parts}[learned.decision_]
+    scores = [
+        whole.back(*LogisticHead((s,)).fit(whole.Z, (y > 0).astype(int), np.ones(900), 2))(pooled)
+        for s in LogisticHead().strengths
+    ]
+    assert min(np.abs(one - used.linear(pooled)).max() for one in scores) < 1e-3
     assert round(learned.candidates_[0].score * 200) == pytest.approx(learned.candidates_[0].score * 200)
-    # the penalty is that of the rows it was chosen on, in units of one row
-    part = sp.LearnedPoolingClassifier(table=table, pooling=learned.decision_, max_samples=200).fit(ids, y)
-    assert part.ridge_ == pytest.approx(learned.ridge_)
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0])
@@ -357,8 +356,8 @@ def test_bad_input_is_named(prefix):
     assert kept.predict(X, mask=mask).shape == (900,)
     np.testing.assert_array_equal(kept.transform(X, mask=mask)[4], 0)
     for parameters in (
-        {"ridge": 0.0},
-        {"ridge": "loo"},
+        {"head": "svm"},
+        {"head": 3},
         {"folds": 1},
         {"max_steps": 0},
         {"max_samples": 0},
@@ -384,15 +383,18 @@ def test_the_table_is_printed_with_the_choice_marked(marked):
     assert names[0] == "mean"
     # every column and every name that does not explain itself
     legend = [line.split(":")[0].strip() for line in lines if line.startswith("  ")]
-    assert legend == ["gain, s.e.", "loss", *(name for name in names if name not in ("mean", "last", "first"))]
-    lines = [line for line in lines if not line.startswith(("scores added", "  "))]
-    assert [line.split()[0] for line in lines[1:-1]] == names == [c.name for c in fitted.candidates_]
+    assert legend[:2] == ["gain, s.e.", "loss"]
+    assert sorted(legend[2:]) == sorted(name for name in names if name not in ("mean", "last", "first"))
+    lines = [line for line in lines if not line.startswith(("accuracy", "  "))]
+    assert (
+        sorted(line.split()[0] for line in lines[1:-1]) == sorted(names) == sorted(c.name for c in fitted.candidates_)
+    )
     assert [line.split()[0] for line in lines if line.endswith("<")] == [fitted.decision_]
     query = next(c for c in fitted.candidates_ if c.name == fitted.decision_)
-    assert query.loss == min(c.loss for c in fitted.candidates_)
+    assert query.loss == min(c.loss for c in fitted.candidates_ if c.weight)
     assert sum(c.weight for c in fitted.candidates_) == pytest.approx(1)
-    gain = f"{fitted.improvement_:+.3f} (s.e. {fitted.improvement_error_:.3f}) over the mean"
-    assert lines[-1].startswith(f"{fitted.decision_} pooling: ")
+    gain = f"{100 * fitted.improvement_:+.1f} ± {100 * fitted.improvement_error_:.1f} points over the mean"
+    assert lines[-1].startswith("Attention pooling helps: ")
     assert gain in lines[-1]
     html = fitted._repr_html_()
     assert f"{query.gain:+.4f}" in html
@@ -416,7 +418,7 @@ def test_pipelines_grid_search_pickle_and_frames(prefix):
     with sklearn.config_context(enable_metadata_routing=True):
         # the mask is asked for by default
         estimator = sp.LearnedPoolingClassifier(table=table, pooling="mean")
-        search = GridSearchCV(estimator, {"ridge": [0.01, 10.0], "pooling": ["mean", "positions"]}, cv=3)
+        search = GridSearchCV(estimator, {"head": ["ridge", "logistic"], "pooling": ["mean", "positions"]}, cv=3)
         search.fit(ids, y, mask=mask)
     assert search.best_params_["pooling"] == "positions"
     assert search.best_estimator_.weights_.shape == (8,)

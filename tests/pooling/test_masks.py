@@ -8,7 +8,6 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import spikepool as sp
-from spikepool.errors import InvalidInputError
 
 ESTIMATORS = {
     "spectral": sp.SpectralPooling,
@@ -119,35 +118,3 @@ def test_padding_is_not_computed_with(side):
     assert short.decision_ == long.decision_
     np.testing.assert_allclose(long.predict_proba(wide, mask=seen), short.predict_proba(X, mask=mask), atol=1e-6)
     np.testing.assert_allclose(long.transform(wide, mask=seen), short.transform(X, mask=mask), atol=1e-6)
-
-
-def test_a_pooling_alone_gives_the_features_of_the_whole_fit():
-    rng = np.random.default_rng(4)
-    X, y = rng.normal(size=(90, 4, 5)), rng.integers(0, 3, 90)
-    for name in ("mean", "concat", "queries", "flat", "covariance"):
-        whole = sp.LearnedPoolingClassifier(pooling=name).fit(X, y)
-        alone = sp.LearnedPoolingClassifier(pooling=name).fit_pooling(X, y)
-        np.testing.assert_allclose(alone.transform(X), whole.transform(X), atol=1e-8)
-    with pytest.raises(sp.InvalidInputError, match="pooling"):
-        sp.LearnedPoolingClassifier().fit_pooling(X, y)
-
-
-def test_a_pooling_alone_does_not_predict(tmp_path):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 4, 3)), np.arange(60) % 2
-    model = sp.LearnedPoolingClassifier(pooling="concat").fit(X, y)
-    model.fit_pooling(X, y)  # after a fit as well
-    assert model.transform(X).shape == (60, 9)
-    calls = [
-        lambda: model.predict(X),
-        lambda: model.predict_proba(X),
-        lambda: model.score(X, y),
-        lambda: model.summary(),
-        lambda: model.save(tmp_path / "m"),
-        lambda: model.to_onnx(tmp_path / "m.onnx"),
-    ]
-    for call in calls:
-        with pytest.raises(InvalidInputError, match="fit_pooling learned the pooling alone"):
-            call()
-    assert not any(tmp_path.iterdir())
-    assert model.fit(X, y).predict(X).shape == (60,)

@@ -6,6 +6,7 @@ import pytest
 import spikepool as sp
 from spikepool.data.tokens import TokenForm, TokenInput
 from spikepool.pooling import sequence
+from spikepool.pooling.heads import RidgeHead, register_head, unregister_head
 from spikepool.pooling.learning_rows import LearningRows
 from spikepool.pooling.sequence import KERNEL_LENGTH, SequencePooling, packed_places, position_importance
 
@@ -81,6 +82,14 @@ def test_coefficients_on_features_are_coefficients_on_tokens():
     assert (weights[~mask] == 0).all()
 
 
+@pytest.fixture
+def fixed_ridge():
+    register_head(RidgeHead(0.1, "fixed"))
+    yield
+    unregister_head("fixed")
+
+
+@pytest.mark.usefixtures("fixed_ridge")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("pooling", ["flat", "positions"])
 def test_primal_and_dual_forms_predict_the_same(monkeypatch, pooling, dtype):
@@ -89,9 +98,9 @@ def test_primal_and_dual_forms_predict_the_same(monkeypatch, pooling, dtype):
     for n in (40, 11):
         X = rng.normal(size=(n, 3, 4)).astype(dtype)
         y = X[:, 1, 0] + 0.1 * rng.normal(size=n)
-        one = sp.LearnedPoolingRegressor(pooling=pooling, ridge=0.1).fit(X, y)
+        one = sp.LearnedPoolingRegressor(pooling=pooling, head="fixed").fit(X, y)
         monkeypatch.setattr(SequencePooling, "size", property(lambda s, n=n: 10**9 if n == 40 else 0))
-        other = sp.LearnedPoolingRegressor(pooling=pooling, ridge=0.1)
+        other = sp.LearnedPoolingRegressor(pooling=pooling, head="fixed")
         if n == 40:
             monkeypatch.setattr(SequencePooling, "coefficients", _coefficients)
         other.fit(X, y)

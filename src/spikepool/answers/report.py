@@ -9,6 +9,7 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from spikepool import __version__
 from spikepool.answers import sentences
@@ -22,11 +23,15 @@ from spikepool.data.paths import is_path
 from spikepool.data.reading import read_array, read_column, read_mask
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
-from spikepool.kit.arrays import AnyArray
+from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
+from spikepool.kit.memory import serial_map
 from spikepool.kit.progress import Stages, Told
-from spikepool.pooling.learned_report import Evaluation, evaluate, leading_candidates
+from spikepool.pooling.catalogue import poolings
+from spikepool.pooling.evaluation import Evaluation, evaluate
+from spikepool.pooling.heads import LogisticHead, of_features
+from spikepool.pooling.judging import Classes, Task
+from spikepool.pooling.learned_report import leading_candidates
 from spikepool.pooling.learning_rows import split_layers
-from spikepool.pooling.selection import poolings
 from spikepool.trust.diagnosis import UncenteredWarning, diagnose
 
 CHOOSE = "which pooling serves these tokens best?"
@@ -235,7 +240,7 @@ def _choose(
             return Answer(CHOOSE, verdict, advice, fitted, pictures=(lambda ax: _draw_weights(ax, fitted.weights_),))
         kind = LearnedPoolingRegressor if regression else LearnedPoolingClassifier
         fitted = known or kind(**options).fit(rows, labels, mask=mask, groups=groups)
-        verdict, advice = sentences.choose(fitted, "R²" if regression else "accuracy")
+        verdict, advice = sentences.choose(fitted)
         pictures: list[Callable[[Any], Any]] = []
         if fitted.candidates_:
             shown = leading_candidates(fitted.candidates_)
@@ -260,8 +265,6 @@ def _picture(function: str, *given: Any) -> Callable[[Any], Any]:
 
 def _evaluated(answer: Answer, rows: Any, labels: AnyArray, mask: Any, texts: list[str]) -> Answer:
     """The answer with the classifier and two tuned logistic regressions judged on the same rows left out."""
-    from spikepool.pooling.logistic import MOST_WORK, tuned_logistic, two_classes_everywhere
-
     fitted = answer.result
     known = getattr(fitted, "_left_out", None)
     if known is None or len(labels) != len(texts):
@@ -290,15 +293,23 @@ def _evaluated(answer: Answer, rows: Any, labels: AnyArray, mask: Any, texts: li
     of_layer = "" if len(layers) == 1 else f" of layer {next(reversed(layers))}"
     sides = "mean and first token" + (" of all layers" if len(layers) > 1 else "")
     for name, C in ((f"mean{of_layer}", means[-1]), (sides, np.concatenate([*means, *firsts], axis=1))):
-        if len(C) * min(C.shape) * len(classes) <= MOST_WORK and two_classes_everywhere(codes, folds):
-            tuned = tuned_logistic(C, codes, folds, len(classes))
-            evaluations[f"tuned logistic regression, {name}"] = judged(tuned)
+        tuned = tuned_logistic(C, Classes(codes, len(classes)), folds)
+        evaluations[f"tuned logistic regression, {name}"] = judged(tuned)
     ours = evaluations["this classifier"]
     compared = answer.pictures[:1] if fitted.candidates_ else ()
     pictures = [*compared, _picture("draw_calibration", ours.bins)]
     if len(ours.labels) <= MOST_LABELS:
         pictures.append(_picture("draw_confusion", ours.labels, ours.confusion))
     return replace(answer, pictures=tuple(pictures), evaluations=evaluations)
+
+
+def tuned_logistic(C: FloatArray, objective: Classes, folds: IntArray) -> FloatArray:
+    """Probabilities (n, K) of rows left out, from logistic regression on features C (n, F), its penalty tuned."""
+    ones = np.ones(len(C))
+    task = Task(objective, ones, folds, np.arange(len(C)), np.where(folds >= 0, ones, 0.0))
+    whole = of_features(C, ones, scaled=True)
+    scores = LogisticHead().judge(lambda _: whole, task, serial_map).scores
+    return np.asarray(softmax(objective.weigh([scores], task.judging)[0] * scores, axis=1))
 
 
 def _keeps_positions(pooling: Any) -> bool:

@@ -15,7 +15,8 @@ from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError
 from spikepool.kit.files import write_text
 from spikepool.kit.showing import Result, html_page, html_table, html_text, plain, to_json
-from spikepool.pooling.learned_report import Evaluation, candidate_html, pooling_record
+from spikepool.pooling.evaluation import Evaluation
+from spikepool.pooling.learned_report import candidate_html, pooling_record
 
 ENDINGS = (".html", ".htm", ".json")
 # Labels up to which a page has the whole confusion matrix, as a picture.

@@ -7,68 +7,32 @@ from typing import Any
 import numpy as np
 
 from spikepool.kit.showing import number
-from spikepool.pooling.learned_report import BY_LIKELIHOOD
-from spikepool.pooling.selection import poolings
+from spikepool.pooling.catalogue import poolings
+from spikepool.pooling.learned_report import verdict
 
 # Gain of the forecast from four times the rows below which more rows are called of little use.
 LITTLE_GAIN = 0.01
 
 
-def choose(fitted: Any, score_name: str) -> tuple[str, str]:
-    """The pooling that a labelled comparison chose."""
-    words = poolings()[fitted.decision_].description
-    if fitted.layer_ is not None:
-        words += f", of layer {fitted.layer_}"
+def choose(fitted: Any) -> tuple[str, str]:
+    """Whether attention, or another pooling, helps, as a labelled comparison found."""
     if not fitted.candidates_:
+        words = poolings()[fitted.decision_].description + ("" if fitted.layer_ is None else f", layer {fitted.layer_}")
         return (
             f"Features: {words}. Nothing was compared: {fitted.reason_}.",
             "Pass more rows, of more than one position, to compare poolings.",
         )
-    mean, *others = fitted.candidates_
-    kind = "Classifier" if score_name == "accuracy" else "Regressor"
-    added = ""
-    if len(getattr(fitted, "head_shares_", ())) > 1:
-        added = f" With logistic regression added, the classifier has accuracy {fitted.accuracy_:.3f} on these rows."
+    score = f"{fitted._score_name} {fitted.fitted_.score:.3f} on rows left out"
+    mean = fitted.candidates_[0]
     if fitted.prediction_ == "mean":
-        best = max(others, key=lambda c: c.gain)
-        if fitted.reason_ == BY_LIKELIHOOD:
-            return (
-                f"Keep the mean: with logistic regression on it the classifier has accuracy {fitted.accuracy_:.3f} on "
-                "rows left out, and no other pooling raises their likelihood by one standard error (ridge alone: "
-                f"{mean.score:.3f} on the mean; best other: {best.label}, {_points(best.gain, best.error)}).",
-                "Pool by the mean; more labelled rows could still tell small differences apart.",
-            )
         return (
-            f"Keep the mean (ridge: {score_name} {mean.score:.3f}): the candidates combined are not better by one "
-            f"standard error (best single one: {best.label}, {_points(best.gain, best.error)}).{added}",
+            f"{verdict(fitted)}. Mean pooling has {score}.",
             "Pool by the mean; more labelled rows could still tell small differences apart.",
         )
-    gain = _points(fitted.improvement_, fitted.improvement_error_)
-    if fitted.prediction_ == "average":
-        used = ", ".join(f"{c.name} of layer {c.layer}" for c in fitted.candidates_ if c.weight)
-        return (
-            f"Logistic regressions on {used}, combined: accuracy {fitted.accuracy_:.3f} on rows left out, {gain} over "
-            f"logistic regression on the mean of layer {mean.layer} ({mean.score:.3f}).",
-            "Use the classifier as fitted here; its transform gives the features of the best single layer, "
-            f"{fitted.decision_} of layer {fitted.layer_}.",
-        )
-    single = next(c for c in fitted.candidates_ if (c.name, c.layer) == (fitted.decision_, fitted.layer_))
-    choice = f"Best single choice: {words} (ridge: {score_name} {single.score:.3f}, on the mean {mean.score:.3f})."
-    if fitted.prediction_ == "single":
-        return (
-            f"{choice} It gains {gain} over the mean on rows left out; combining candidates adds nothing significant."
-            + added,
-            f"Use LearnedPooling{kind}() as fitted here, or its transform in front of another model.",
-        )
-    used = sum(c.weight > 0 for c in fitted.candidates_)
     return (
-        f"{choice} The {used} candidates in use together gain {gain} over the mean on rows left out.{added}",
-        f"Use LearnedPooling{kind}() as fitted here; its transform gives the features of the single choice.",
+        f"{verdict(fitted)}; {score}, {mean.label} {mean.score:.3f}.",
+        f"Use the model as fitted here; its transform gives the features of {fitted._chosen}.",
     )
-
-
-def _points(gain: float, error: float) -> str:
-    return f"{100 * gain:+.1f} ± {100 * error:.1f} points"
 
 
 def spectral(fitted: Any) -> tuple[str, str]:

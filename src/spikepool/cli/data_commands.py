@@ -208,7 +208,7 @@ def report(
         if save is not None:
             check_target(save, "model", overwrite=overwrite, inputs=[data, texts.encoder, str(out), labels, groups])
             table, model, answer = text_commands.fit_texts(
-                data, texts, (beside.label_column, group_column), task, "screened", seed, (labels, groups)
+                data, texts, (beside.label_column, group_column), task, None, seed, (labels, groups)
             )
             result = answer(target)
         else:

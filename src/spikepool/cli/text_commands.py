@@ -18,6 +18,10 @@ TextFile = Annotated[str, typer.Argument(help="Texts: CSV, TSV, JSON lines or Pa
 LabelColumn = Annotated[
     str | None, typer.Option("--label-column", help="Column of the labels.", show_default="label, y, ...")
 ]
+ClassWeight = Annotated[
+    str | None,
+    typer.Option("--class-weight", help="balanced: find more rows of rare classes, at the cost of calibration."),
+]
 GroupColumn = Annotated[str | None, typer.Option("--group-column", help="Column of groups that are never split.")]
 
 
@@ -72,7 +76,7 @@ def fit(
     label_column: LabelColumn = None,
     group_column: GroupColumn = None,
     task: Annotated[str, typer.Option("--task", help="auto, classification or regression.")] = "auto",
-    effort: Annotated[str, typer.Option("--effort", help="screened, or full: compare all poolings.")] = "screened",
+    class_weight: ClassWeight = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Page of the same computation (.html or .json); see report.")
     ] = None,
@@ -86,7 +90,7 @@ def fit(
 
     check_target(out, "model", overwrite=overwrite, inputs=[data, texts.encoder, report])
     checked_page(report, overwrite, [data, texts.encoder, str(out)])
-    table, model, answer = fit_texts(data, texts, (label_column, group_column), task, effort, seed)
+    table, model, answer = fit_texts(data, texts, (label_column, group_column), task, class_weight, seed)
     if report is not None:
         answer().save(report, overwrite=overwrite)
     model.save(out, overwrite=overwrite, text_column=table.columns["texts"])
@@ -109,7 +113,7 @@ def fit_texts(
     encoding: opt.Texts,
     columns: tuple[str | None, str | None],
     task: str,
-    effort: str,
+    class_weight: str | None,
     seed: int,
     given: tuple[str | None, str | None] = (None, None),
 ) -> tuple[Any, Any, Callable[..., Any]]:
@@ -141,12 +145,12 @@ def fit_texts(
         "layers": opt.asked_layers(encoding.layers) or "auto",
         "max_tokens": encoding.max_tokens,
     }
-    options: dict[str, Any] = {"random_state": seed, "effort": effort}
     model: TextClassifier | TextRegressor
     if decided_task(labels, task) == "regression":
-        model = TextRegressor(pooling=LearnedPoolingRegressor(**options), **settings)
+        model = TextRegressor(pooling=LearnedPoolingRegressor(random_state=seed), **settings)
     else:
-        model = TextClassifier(pooling=LearnedPoolingClassifier(**options), **settings)
+        pooling = LearnedPoolingClassifier(random_state=seed)
+        model = TextClassifier(pooling=pooling, class_weight=class_weight, **settings)
     model.fit(texts, labels, groups=groups)
 
     def answer(target: float | None = None) -> Any:
@@ -167,7 +171,7 @@ def evaluate(
 ) -> None:
     """Score a classifier on labelled texts: accuracy, macro-F1, log loss, calibration, confusion matrix, mistakes."""
     from spikepool.errors import InvalidInputError
-    from spikepool.pooling.learned_report import evaluate as ask
+    from spikepool.pooling.evaluation import evaluate as ask
     from spikepool.texts.classifier import TextClassifier, load
     from spikepool.texts.files import read_text_table
     from spikepool.texts.text_model import load_settings
@@ -333,43 +337,26 @@ def _is_number(text: str) -> bool:
 
 def export(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
-    onnx: Annotated[Path | None, typer.Option("--onnx", help="ONNX file to write.")] = None,
-    sentence_transformers: Annotated[
-        Path | None, typer.Option("--sentence-transformers", help="Folder that sentence-transformers loads.")
-    ] = None,
+    onnx: Annotated[Path, typer.Option("--onnx", help="ONNX file to write.")],
     encoder: Annotated[
         bool, typer.Option("--encoder/--no-encoder", help="Write the encoder of a model of texts into the ONNX file.")
     ] = True,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Write a saved model for other programs: ONNX, or a folder for sentence-transformers.
+    """Write a saved model as an ONNX file for other programs.
 
-    The ONNX file of a model of texts takes token ids, and tokenizer.json is written beside it. --overwrite replaces an
-    ONNX file of spikepool; an existing folder is never replaced.
+    The file of a model of texts takes token ids, and tokenizer.json is written beside it. --overwrite replaces an ONNX
+    file of spikepool.
     """
     from spikepool.data.targets import check_target
-    from spikepool.errors import InvalidInputError
     from spikepool.texts.classifier import TextModel, load
-    from spikepool.texts.text_model import load_settings
 
-    if onnx is None and sentence_transformers is None:
-        raise InvalidInputError("nothing to write", remedy="Pass --onnx FILE or --sentence-transformers FOLDER")
-    for kind, out in (("onnx", onnx), ("folder", sentence_transformers)):
-        if out is not None:
-            others = [other for other in (onnx, sentence_transformers) if other not in (None, out)]
-            check_target(out, kind, overwrite=overwrite, inputs=[model, *others])
+    check_target(onnx, "onnx", overwrite=overwrite, inputs=[model])
     fitted = load(model)
-    if onnx is not None:
-        options = {"encoder": encoder} if isinstance(fitted, TextModel) else {}
-        fitted.to_onnx(onnx, overwrite=overwrite, **options)
-    if sentence_transformers is not None:
-        load_settings(model)  # raises for a model that was not fitted on texts
-        fitted.to_sentence_transformers(sentence_transformers)
-    written = {"onnx": onnx, "sentence-transformers": sentence_transformers}
+    options = {"encoder": encoder} if isinstance(fitted, TextModel) else {}
+    fitted.to_onnx(onnx, overwrite=overwrite, **options)
     if as_json:
-        print_json("export", {"model": str(model), "written": {kind: str(out) for kind, out in written.items() if out}})
+        print_json("export", {"model": str(model), "written": {"onnx": str(onnx)}})
         return
-    for kind, out in written.items():
-        if out is not None:
-            print(f"{'ONNX' if kind == 'onnx' else kind}: {out}")
+    print(f"ONNX: {onnx}")

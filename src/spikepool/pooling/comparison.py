@@ -2,8 +2,8 @@
 
 1. **Propose.** Of one layer, every registered candidate pooling. Of several, the mean of the last layer and attention
    in three middle layers. The mean of the last layer comes first: it is the reference.
-2. **Rank.** Where more are proposed than `Rules.most_heads`, ridge regression ranks them by squared error on rows left
-   out, which it has in closed form; the reference and the best others go on.
+2. **Rank.** Where more are proposed than `Rules.most_heads`, ridge regression ranks them: it leaves rows out in
+   closed form. The reference and the others of largest likelihood go on.
 3. **Judge.** Each candidate's head is fitted without each fold, its pooling learned without the fold as well, and
    scores the rows of the fold.
 4. **Weigh.** The candidates have the weights of largest likelihood on rows left out (:mod:`spikepool.pooling.judging`).
@@ -53,7 +53,7 @@ class Rules:
     """
 
     middle: tuple[float, ...] = (1 / 2, 2 / 3, 5 / 6)
-    most_heads: int = 4
+    most_heads: int = 5
     rows_left_out: int = 300
     errors_required: float = 1.0
     errors_behind: float = 2.0
@@ -204,7 +204,7 @@ def compare(
             (judged if few else ranked).append(one)
             bar.advance()
     if ranked:
-        order = sorted(ranked[1:], key=lambda one: _squared_error(one, task))[: rules.most_heads - 1]
+        order = sorted(ranked[1:], key=lambda one: -_likelihood(one, task))[: rules.most_heads - 1]
         judged = [_judged(one.pooled, head, task, over) for one in (ranked[0], *order)]
     kept = {(one.pooled.layer, one.pooled.spec.name) for one in judged}
     others = [one for one in ranked if (one.pooled.layer, one.pooled.spec.name) not in kept]
@@ -221,10 +221,10 @@ def _settled(one: Judged) -> Judged:
     return replace(one, fit=replace(one.fit, linear=lambda: linear))
 
 
-def _squared_error(one: Judged, task: Task) -> float:
-    """Of the targets of a regression, on rows left out."""
-    scores = one.fit.scores[:, 1:] if task.objective.classes == 2 else one.fit.scores
-    return task.average(((scores - task.Y) ** 2).sum(axis=1))
+def _likelihood(one: Judged, task: Task) -> float:
+    """Average log-likelihood of the rows left out, the scores at their best scale."""
+    scale = task.objective.weigh([one.fit.scores], task.judging)[0]
+    return task.average(task.objective.likelihood(scale * one.fit.scores))
 
 
 def _decide(judged: Sequence[Judged], others: Sequence[Judged], task: Task, rules: Rules) -> Decision:

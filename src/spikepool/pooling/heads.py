@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
@@ -32,8 +33,8 @@ from spikepool.ridge.folds import FeatureRidge, Standardised, out_of_fold
 
 # Score of a class that the training rows of a fold do not have.
 UNSEEN = -30.0
-# Added to products of rows, relative to their size: the rounding of single precision, or a power of ten more.
-ROUNDING = 1e-6
+# Added to products of rows in units of their rounding error, or a power of ten more.
+ROUNDING = 8.0
 
 
 @saved
@@ -78,7 +79,7 @@ def of_features(C: FloatArray, weights: FloatArray, *, scaled: bool) -> Design:
     standard = Standardised.of(C, weights, scaled=scaled)
     S = standard(C)
     n, F = S.shape
-    Z = S if n >= F else _root((S @ S.T).astype(np.float64))
+    Z = S if n >= F else _root((S @ S.T).astype(np.float64), S.dtype)
 
     def back(coef: FloatArray, intercept: FloatArray) -> LinearMap:
         if Z is not S:
@@ -96,7 +97,7 @@ def _of_products(rows: LearningRows, pooling: SequencePooling, weights: FloatArr
     mean = K @ share
     K -= mean[:, None]
     K -= mean - share @ mean
-    Z = _root(K)
+    Z = _root(K, working_type(rows.source))
 
     def back(coef: FloatArray, intercept: FloatArray) -> LinearMap:
         alpha = solve_triangular(Z, coef, trans="T", lower=True)
@@ -106,9 +107,9 @@ def _of_products(rows: LearningRows, pooling: SequencePooling, weights: FloatArr
     return Design(Z, back)
 
 
-def _root(gram: FloatArray) -> FloatArray:
-    """L, lower triangular, with L L' = gram plus as much of the identity as rounding takes; `gram` is used up."""
-    added = max(ROUNDING * float(np.trace(gram)) / len(gram), 1e-30)
+def _root(gram: FloatArray, dtype: Any) -> FloatArray:
+    """L, lower triangular, with L L' = gram plus as much of the identity as the rounding of `dtype` takes."""
+    added = max(ROUNDING * float(np.finfo(dtype).eps) * float(np.trace(gram)) / len(gram), 1e-30)
     while True:
         try:
             return np.asarray(cholesky(gram + added * np.eye(len(gram)), lower=True))
@@ -223,7 +224,6 @@ class LogisticHead(Head):
             found, level = np.column_stack([-found, found]) / 2, np.r_[-level, level] / 2
         coef[:, model.classes_], intercept[model.classes_] = found, level
         return coef, intercept
-
 
     def judge(self, design_of: Callable[[int], Design], task: Task, over: Map) -> HeadFit:
         """See :meth:`Head.judge`; one strength serves all folds and the fit to all rows."""

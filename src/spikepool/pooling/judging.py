@@ -67,8 +67,8 @@ def indicators(target: AnyArray, classes: int | None) -> FloatArray:
 class Classes:
     """Class numbers (n,), judged by the likelihood of a softmax.
 
-    `random_rows` and `equal_rows` are r and m of the module's docstring; both were chosen on texts with 8 and 32 rows per
-    class (docs/benchmarks/choose.md).
+    `random_rows` and `equal_rows` are r and m of the module's docstring; both were chosen on texts with 8 and 32 rows
+    per class (docs/benchmarks/choose.md).
     """
 
     target: IntArray

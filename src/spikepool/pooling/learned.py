@@ -19,7 +19,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.pooling.comparison import Decision
 from spikepool.pooling.fitted import ClassScores
-from spikepool.pooling.heads import Head, heads
+from spikepool.pooling.heads import Head
 from spikepool.pooling.judging import Classes, Numbers, Task
 from spikepool.pooling.learned_base import LearnedPooling
 

@@ -20,7 +20,7 @@ from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.memory import task_threads
 from spikepool.pooling.catalogue import pooling_name
 from spikepool.pooling.comparison import Decision, Judged, Options, Rules, compare, proposals
-from spikepool.pooling.fitted import Candidate, ClassScores, FittedPooling, Part
+from spikepool.pooling.fitted import Candidate, FittedPooling, Part
 from spikepool.pooling.heads import Head, LinearMap, heads, of_features
 from spikepool.pooling.judging import Objective, Task
 from spikepool.pooling.learned_report import FittedReport
@@ -277,9 +277,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             C[np.isin(np.arange(start, start + len(C)), rows)].astype(np.float32)
             for start, C in self._feature_chunks(sources[layer], pooling)
         ]
-        whole = of_features(
-            np.concatenate(chunks), weights[rows], scaled=not isinstance(pooling, SequencePooling)
-        )
+        whole = of_features(np.concatenate(chunks), weights[rows], scaled=not isinstance(pooling, SequencePooling))
         return whole.back(*one.fit.head.fit(whole.Z, everything.target[rows], weights[rows], everything.classes))
 
     def _keep(
@@ -492,8 +490,9 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
     def transform(self, X: Any, mask: Any = None) -> Any:
         """Features (n, F) of the pooling in ``decision_``, in the layer ``layer_``."""
-        pooling = FeatureRows(self.fitted_.leading.pooling, self.empty) if "fitted_" in vars(self) else None
-        if isinstance(X, EncodedRows) and pooling is not None:
+        check_is_fitted(self, "fitted_")
+        pooling = FeatureRows(self.fitted_.leading.pooling, self.empty)
+        if isinstance(X, EncodedRows):
             return pooling(X.block(self.layer_), 0)
         source = self._source(X, mask)
         return source.map_rows(pooling, self.n_features_out_, "pooling", self.progress)

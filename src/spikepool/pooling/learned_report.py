@@ -142,7 +142,8 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
         if not self.fitted_.candidates or (what == "layers" and self.fitted_.layers == (None,)):
             wanted = "layers" if what == "layers" else "candidates"
             raise InvalidInputError(
-                f"no {wanted} were compared: {self.fitted_.reason}", remedy="Fit with pooling='auto', and several layers"
+                f"no {wanted} were compared: {self.fitted_.reason}",
+                remedy="Fit with pooling='auto', and several layers",
             )
         if what == "layers":
             return drawing.draw_layers(ax, self.fitted_.candidates, self.fitted_.layers, self._score_name)
@@ -161,7 +162,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
 
 
 def verdict(fitted: Any) -> str:
-    """Whether pooling by attention, or by another candidate, helps: "Attention pooling helps: +3.4 ± 0.6 points ..."."""
+    """Whether pooling by attention, or by another candidate, helps: "Attention pooling helps: +3.4 ± 0.6 points"."""
     state: FittedPooling = fitted.fitted_
     gain = points(state.gain, state.error, fitted._score_name)
     used = [c for c in state.candidates if c.weight > 0]

@@ -71,7 +71,7 @@ def _check_numbers(arrays: dict[str, AnyArray], content: dict[str, Any]) -> None
 
 
 def _check_fitted(estimator: Any) -> None:
-    """Raise unless sizes agree with the arrays, and a prediction from normal tokens is finite and of the right shape."""
+    """Raise unless sizes agree with the arrays, and a prediction from normal tokens is finite."""
     fitted: FittedPooling = estimator.fitted_
     classes, T, d = fitted.classes, fitted.positions, fitted.d
     if isinstance(estimator, LearnedPoolingClassifier) != (classes is not None):
@@ -150,7 +150,7 @@ def load(folder: Any) -> Any:
         earlier = type(version) is int and 1 <= version < VERSION
         raise ModelFormatError(
             f"the model has format version {version!r:.40}; this spikepool reads version {VERSION}",
-            remedy="Fit it again on its training data (spikepool fit data.csv --out model/, or fit and save in Python), "
+            remedy="Fit it again on its training data (spikepool fit data.csv --out model/, or fit and save), "
             f"or load it with the spikepool that wrote it ({content.get('spikepool')!s:.20})"
             if earlier
             else "Update spikepool",

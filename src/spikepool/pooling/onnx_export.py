@@ -1,7 +1,7 @@
 """A fitted pooling as an ONNX graph of basic operators, so that it runs without this package.
 
-Every pooling becomes features of the tokens, every linear map a product, the weighted parts a sum. Numbers are single precision;
-tokens are centred first where squares or products of them are taken.
+Every pooling becomes features of the tokens, every linear map a product, the weighted parts a sum. Numbers are single
+precision; tokens are centred first where squares or products of them are taken.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _linear(part: Part, g: Graph, layers: dict[Any, Tokens], mask: str) -> str:
 def output_graph(fitted: FittedPooling, g: Graph, layers: dict[Any, Tokens], mask: str) -> list[Any]:
     """Add the linear maps on the tokens of each layer; returns the outputs of the graph."""
     helper, kinds = g.onnx.helper, g.onnx.TensorProto
-    total = g.const(sum(part.weight * part.linear.intercept for part in fitted.parts)[None])
+    total = g.const(np.sum([part.weight * part.linear.intercept for part in fitted.parts], axis=0)[None])
     for part in fitted.parts:
         total = g.op("Add", total, _linear(part, g, layers, mask))
     if fitted.classes is None:

@@ -82,6 +82,7 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
     from spikepool import __version__
 
     target = check_target(folder, "model", overwrite=overwrite)
+    _refuse_foreign(target)
     writer = _Writer()
     parameters = estimator.get_params(deep=False)
     if not isinstance(parameters.get("random_state"), (int, type(None))):
@@ -105,6 +106,23 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
         for name, text in (also or {}).items():
             (draft / name).write_bytes(text.encode())
     return target
+
+
+def _refuse_foreign(target: Path) -> None:
+    """Raise if the folder of a model that is to be replaced holds files that the model does not list."""
+    if not target.is_dir():
+        return
+    try:
+        files = dict(json.loads((target / STRUCTURE).read_text(encoding="utf-8")).get("files") or {})
+    except (OSError, ValueError, TypeError, AttributeError):
+        files = {}
+    foreign = sorted(path.name for path in target.iterdir() if path.name not in (STRUCTURE, ARRAYS, *files))
+    if foreign:
+        raise InvalidInputError(
+            f"{target.name} holds files that are not of its model, and a folder is replaced whole",
+            ", ".join(foreign[:5]),
+            "Move them elsewhere, or choose another name",
+        )
 
 
 def content_digest(content: Mapping[str, Any]) -> str:

@@ -8,8 +8,7 @@ with an intercept b that is not penalised. Two forms give the same predictions:
 
 * primal, F <= n: with the weighted sums G = Σ w c c', each fold subtracts its own rows from G, so that the features are
   multiplied once for all folds and penalties;
-* dual, F > n: with K = C C' and D = diag(1/w), (K + a D) alpha = Y − b, each fold takes a submatrix of K. The features
-  themselves are not needed, so that K may be accumulated over blocks of columns.
+* dual, F > n: with K = C C' and D = diag(1/w), (K + a D) alpha = Y − b, each fold takes a submatrix of K.
 
 One penalty serves all folds and the fit on all rows. It minimises the out-of-fold squared error, found by descent on a
 logarithmic grid relative to the average eigenvalue; each evaluation costs one Cholesky factor for each fold.
@@ -195,64 +194,6 @@ class FeatureRidge:
             return self.standard.unscale(beta, level, a / total)
         alpha, level = dual_solve(self.gram.copy(), self.Y, self.weights, a)
         return self.standard.unscale(self.S.T @ alpha, level, a / total)
-
-
-class KernelRidge:
-    """The same from products of features alone, K (n, n), which is centred in place."""
-
-    def __init__(self, K: FloatArray, Y: FloatArray, weights: FloatArray, folds: IntArray, features: int) -> None:
-        self.Y, self.weights, self.K = Y, weights, K
-        share = weights / weights.sum()
-        mean = K @ share
-        K -= mean[:, None]
-        K -= mean - share @ mean
-        trace = float(weights @ np.diag(K))
-        self.unit = trace / min(len(Y), features) if trace > 0 else 1.0
-        self.problems: list[FoldProblem] = [
-            DualFold(K, np.flatnonzero(folds != k), np.flatnonzero(folds == k), Y, weights)
-            for k in range(int(folds.max()) + 1)
-        ]
-
-    def fit(self, a: float) -> tuple[FloatArray, FloatArray]:
-        """Alpha (n, k) for centred features, and the intercept."""
-        return dual_solve(self.K.copy(), self.Y, self.weights, a)
-
-
-class StreamedRidge:
-    """The ridge on all rows from weighted sums, for features that come in blocks of rows."""
-
-    def __init__(self, *, scaled: bool = True) -> None:
-        self.scaled, self.total = scaled, 0.0
-        self.shift: FloatArray | None = None
-
-    def add(self, C: FloatArray, Y: FloatArray, weights: FloatArray) -> None:
-        """Add features (b, F), targets (b, k) and row weights (b,)."""
-        if self.shift is None:
-            # sums around a point inside the cloud lose no digits when they are centred in the end
-            self.shift = C.mean(axis=0)
-            F, k = C.shape[1], Y.shape[1]
-            self.gram, self.cross, self.sums, self.level = np.zeros((F, F)), np.zeros((F, k)), np.zeros(F), np.zeros(k)
-        X = C - self.shift
-        W = X * weights[:, None]
-        self.gram += W.T @ X
-        self.cross += W.T @ Y
-        self.sums += W.sum(axis=0)
-        self.level += weights @ Y
-        self.total += float(weights.sum())
-
-    def fit(self, a: float) -> RidgeFit:
-        """The ridge at penalty `a`, for features as they are."""
-        assert self.shift is not None
-        offset, level = self.sums / self.total, self.level / self.total
-        gram = self.gram - np.outer(offset, self.sums)
-        deviation = np.sqrt(np.maximum(np.diag(gram), 0.0) / self.total)
-        centre = self.shift + offset
-        live = deviation > CONSTANT * np.abs(centre)
-        standard = Standardised(centre, np.where(live, deviation if self.scaled else 1.0, np.inf))
-        gram /= standard.scale
-        gram /= standard.scale[:, None]
-        beta = _solve(gram, a, (self.cross - np.outer(self.sums, level)) / standard.scale[:, None])
-        return standard.unscale(beta, level, a / self.total)
 
 
 def out_of_fold(

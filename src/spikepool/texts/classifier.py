@@ -27,7 +27,7 @@ from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRe
 from spikepool.pooling.loading import load as load_pooling
 from spikepool.pooling.row_functions import EncodedRows
 from spikepool.texts.encoder_types import States, embedded_batches, tokenised
-from spikepool.texts.encoders import chosen_layers, encoder_folder, find_encoder, fingerprint
+from spikepool.texts.encoders import chosen_layers, find_encoder, fingerprint
 from spikepool.texts.encoding import BATCH, checked_texts, encode
 from spikepool.texts.text_model import (
     SETTINGS,
@@ -101,14 +101,12 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         layers: Any = "all",
         max_tokens: int = 128,
         pooling: Any = None,
-        effort: str = "screened",
         progress: bool | None = None,
     ) -> None:
         self.encoder = encoder
         self.layers = layers
         self.max_tokens = max_tokens
         self.pooling = pooling
-        self.effort = effort
         self.progress = progress
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Any:
@@ -130,7 +128,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         rows, self.notes_ = self._rows(texts, names)
         self._fit_layers = names
         tokens, mask = _padded(rows, names or list(rows[0]), np.float16)
-        self.pooling_ = (self._default(effort=self.effort) if self.pooling is None else clone(self.pooling)).fit(
+        self.pooling_ = self._unfitted().fit(
             tokens if len(tokens) > 1 else next(iter(tokens.values())),
             y,
             mask=mask,
@@ -140,6 +138,10 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         self.encoder_sha256_ = fingerprint(self._open)
         self._copy_fitted(tuple(tokens))
         return self
+
+    def _unfitted(self) -> Any:
+        """The pooling that is to be fitted."""
+        return self._default() if self.pooling is None else clone(self.pooling)
 
     def encoded(self, X: Any) -> tuple[Any, NDArray[np.bool_], tuple[str, ...]]:
         """Token embeddings in the layers of the fit, as the pooling takes them; the mask; the layers."""
@@ -288,18 +290,6 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
 
         return write_text_onnx(self, self._model(), path, overwrite=overwrite)
 
-    def to_sentence_transformers(self, folder: Any) -> Path:
-        """Write a folder that sentence-transformers loads, so that its ``encode`` gives the features of `transform`.
-
-        Load it with ``SentenceTransformer(folder, trust_remote_code=True)`` where spikepool is installed. The encoder
-        must be a folder of transformers, and `folder` must not exist.
-        """
-        check_is_fitted(self, "pooling_")
-        from spikepool.texts.sentence_module import write_sentence_transformer
-
-        layers = [int(layer) for layer in self.layers_]
-        return write_sentence_transformer(self.pooling_, folder, encoder_folder(self.encoder), layers, self.max_tokens)
-
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         for name in ("_open", "_key", "_fit_layers"):
@@ -328,11 +318,10 @@ class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
     max_tokens : int, default=128
         Longer texts are cut.
     pooling : LearnedPoolingClassifier, optional
-        How layers and poolings are compared; by default with default arguments and `effort`.
-    effort : {"screened", "full"}, default="screened"
-        Average logistic regressions on learned queries of three middle layers, or compare all poolings in the best
-        layers, which takes about four times as long. With more than 30 classes queries of two layers and the mean of
-        the last one are weighed by their likelihood instead.
+        How layers and poolings are compared; by default with default arguments.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, as in scikit-learn; None leaves those of `pooling`. Balanced weights find more rows of
+        rare classes, and make probabilities those of classes that are equally frequent.
     progress : bool, optional
         Show a progress bar; by default only for long work on a terminal.
 
@@ -365,6 +354,23 @@ class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
     """
 
     _default = LearnedPoolingClassifier
+
+    def __init__(
+        self,
+        encoder: Any = "minilm",
+        *,
+        layers: Any = "all",
+        max_tokens: int = 128,
+        pooling: Any = None,
+        class_weight: Any = None,
+        progress: bool | None = None,
+    ) -> None:
+        super().__init__(encoder, layers=layers, max_tokens=max_tokens, pooling=pooling, progress=progress)
+        self.class_weight = class_weight
+
+    def _unfitted(self) -> Any:
+        pooling = super()._unfitted()
+        return pooling if self.class_weight is None else pooling.set_params(class_weight=self.class_weight)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes, (n, K)."""
