@@ -4,7 +4,8 @@
 
 The Python blocks of a page run one after the other in one namespace, in an empty folder. What a block prints follows it
 as a block of kind ``output``; a figure that it leaves open is saved in docs/images/output/ and follows as a picture.
-The tests run the pages in the same way and compare.
+The tests run the pages in the same way and compare. Pictures of docs/images that are figures of the report are copied
+from reports/ where ``make reproduce`` has written it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 import warnings
@@ -81,8 +83,17 @@ def write(page: Path) -> bool:
     return after != before
 
 
+def copy_figures() -> None:
+    """Copy the figures of a report that is there over the pictures of the same name."""
+    for figure in (DOCS.parent / "reports" / "figures").glob("figure-*.png"):
+        picture = DOCS / "images" / f"{figure.stem.split('-', 2)[2].replace('-', '_')}.png"
+        if picture.exists():
+            shutil.copyfile(figure, picture)
+
+
 def main() -> None:
     """Write the pages that are named, or all."""
+    copy_figures()
     os.environ.setdefault("MPLBACKEND", "Agg")
     chosen = [Path(name).resolve() for name in sys.argv[1:]] or pages()
     for page in chosen:
