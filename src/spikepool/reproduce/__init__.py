@@ -1,8 +1,8 @@
 """The figures of the report, one module each: compute -> dataset -> draw.
 
 Figures 1 to 7 are the paper's; the others are ours: its errata in one picture, the second outlier, finite sequences,
-the convergence of real attention weights, what the heads of trained models do as pooling weights, token weights, and
-attention with a query, given or learned.
+the convergence of real attention weights, what the heads of trained models do as pooling weights, token weights,
+attention with a query, given or learned, what a second layer adds, and what any method can reach.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _MODULES: tuple[str, ...] = (
     "fig13_token_weights",
     "fig14_temperature",
     "fig15_learned_query",
+    "fig16_depth",
+    "fig17_limits",
 )
 
 FIGURES: dict[int, FigureSpec] = {

@@ -29,7 +29,7 @@ from spikepool.laws.atomic import AtomicLaw, discretise
 from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import closed_threshold
+from spikepool.theory.finite_size import beside, closed_threshold
 from spikepool.theory.general_spikes import GeneralSpikes, Measure
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_weights import predict_spread
@@ -195,6 +195,9 @@ def predict_strengths(world: SequenceWorld, alpha: float, kappa: float, mus: Seq
         leads = not outliers or outliers[0].kind == "signal"
         alignment = float(closed.alignment[j])
         finite = crossing.mean_alignment(alignment, mu, d) if leads and mu > 0 and crossing is not None else None
+        if outliers and outliers[0].kind == "mean":
+            left = world.mean_strength / kappa - world.class_mean_power * alpha / kappa
+            finite = beside(alpha / kappa / left, mu, d) if left > 0 else None
         predictions.append(
             Prediction(
                 alpha=alpha,

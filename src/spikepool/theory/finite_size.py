@@ -15,13 +15,16 @@ eps = (2 rho/(a d))^(1/3): its mean alignment is ``(a eps/2) F(u)`` with F(u) �
 F is a number for each u, tabulated here from 16,000 draws each of a tridiagonal Gaussian matrix of 64,000 rows. The two
 statements are one:
 
-    R <= 1:   floor · u² F(u),            R >= 1:   A + (a eps/2)(F(u) − 2u).
+    R <= 1:   1/d + (floor − 1/d) u² F(u),            R >= 1:   A + (a eps/2)(F(u) − 2u) + (1 − A)/d.
+
+*Beside another outlier* of eigenvalue z, that of the vocabulary mean, the top eigenvector has about
+``1/(d (1 − mu² D(z))²)`` of u by chance.
 
 References
 ----------
-Benaych-Georges, Enriquez and Michaïl, "Eigenvectors of a matrix under random perturbation" (arXiv 1801.10512), for
-squared overlaps inside a bulk; Bloemendal and Virág, "Limits of spiked random matrices I" (arXiv 1011.1877), for the
-crossover. The constant of the floor is derived above; ``tests/theory/test_finite_size.py`` holds it against draws.
+Benaych-Georges and Nadakuditi (arXiv 1103.2221) for outliers and their vectors; "Eigenvector distribution of random
+matrices under critical finite-rank deformations" (arXiv 2605.30779) for the overlap in the crossover, of order
+``d^(-1/3)``. The constant of the floor is derived above; ``tests/theory/test_finite_size.py`` holds it against draws.
 """
 
 from __future__ import annotations
@@ -65,16 +68,24 @@ class Threshold:
         width = float((2 * self.turn / (self.slope * d)) ** (1 / 3))
         u = (R - 1) / width
         if R >= 1:
-            return min(1.0, max(0.0, limit + self.slope * width / 2 * float(np.interp(u, _U, _B, right=0.0))))
+            excess = self.slope * width / 2 * float(np.interp(u, _U, _B, right=0.0)) + (1 - limit) / d
+            return min(1.0, max(0.0, limit + excess))
         crossed = 1.0 if u <= _U[0] else u**2 * float(np.interp(u, _U, _B))
         if crossed == 0.0:
-            return self.slope * width / 2 * _BELOW[-1]
-        return min(1.0, (1 - R + self.turn * R) / (d * (1 - R) ** 2) * crossed)
+            return self.slope * width / 2 * _BELOW[-1] + 1 / d
+        # what a direction without any signal has, 1/d, does not take part in the crossover
+        return min(1.0, (1 + ((1 - R + self.turn * R) / (1 - R) ** 2 - 1) * crossed) / d)
 
 
 def crosses(outlier: OutlierLike, edge: float) -> bool:
     """Whether the crossover concerns the top outlier: the signal's, and not one that frequent tokens carry far."""
     return bool(getattr(outlier, "kind", "") == "signal" and outlier.eigenvalue < 2 * edge)
+
+
+def beside(D: float, mu: float, d: int) -> float | None:
+    """What the eigenvector of an outlier that is not the signal's has of u by chance, where mu² D at it is below 1."""
+    R = mu**2 * D
+    return min(1.0, 1 / (d * (1 - R) ** 2)) if 0 <= R < 1 else None
 
 
 def closed_threshold(gain: float, delta: float, gamma: float, star: float, class_power: float) -> Threshold | None:

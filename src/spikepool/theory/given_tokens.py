@@ -16,7 +16,7 @@ from spikepool.errors import InvalidInputError, ShapeError, TokenError, WeightsE
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.generalized import GeneralizedLaw
-from spikepool.theory.finite_size import crosses
+from spikepool.theory.finite_size import beside, crosses
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
@@ -78,6 +78,9 @@ class GivenTokens:
         alignment = outliers[0].alignment if outliers else 0.0
         crossing = self._sample.crossing if mu > 0 and (not outliers or crosses(outliers[0], sample.edge)) else None
         finite = None if crossing is None else crossing.mean_alignment(alignment, mu, self._sample.noise.d)
+        if outliers and outliers[0].kind == "mean":
+            chance = beside(self._sample.strength(sample.outliers[0].parameter), mu, self._sample.noise.d)
+            finite = None if chance is None else alignment + chance
         return Prediction(
             alpha=self.alpha,
             kappa=self.kappa,

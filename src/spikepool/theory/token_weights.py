@@ -46,7 +46,7 @@ from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import Threshold, crosses, numerical_threshold
+from spikepool.theory.finite_size import Threshold, beside, crosses, numerical_threshold
 from spikepool.theory.population_usage import group_tokens
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.usage_spectrum import Kind, isolated
@@ -266,6 +266,10 @@ def predict_spread(world: SequenceWorld, alpha: float, kappa: float) -> Predicti
     leads = mu > 0 and 0 < mu_sample < math.inf and (not placed or crosses(placed[0], edge))
     crossing = population.crossing(gamma) if leads else None
     finite = None if crossing is None else crossing.mean_alignment(alignment, mu, d)
+    if placed and placed[0].kind == "mean":
+        theta = float(population.eigenpairs(mu)[0][0])
+        chance = beside(population.gain_at(theta) / theta, mu, d)
+        finite = None if chance is None else alignment + chance
     return Prediction(
         alpha=kappa * population.gain,
         kappa=kappa * population.square,

@@ -145,6 +145,11 @@ class UsageBulk:
             m = -(yt[:, None] / (yt[:, None] + a.values)) @ a.weights / z
         return g_u, g_b, m, z
 
+    def strength(self, s: float) -> float:
+        """D = z g_u g_b at a point of the curve beyond the bulk."""
+        (g_u,), (g_b,), _, (z,) = self._at(self.law, np.array([s]))
+        return float(z * g_u * g_b)
+
     def _threshold(self, bulk: GeneralizedLaw) -> float:
         (g_u,), (g_b,), _, (z,) = self._at(bulk, np.array([bulk.right_curve_start]))
         if g_u >= 0 or g_b > 0:

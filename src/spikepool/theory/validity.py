@@ -23,7 +23,7 @@ from spikepool.kit.showing import Result
 NEAR = 1.0
 NEAR_FLUCTUATIONS = 2.5
 # Expected error of an alignment that is worth a reason.
-WORTH = 0.0125
+WORTH = 0.01
 # Sizes below which terms of order 1/d are no longer small.
 SMALL = 40
 # Gauss-Hermite quadrature of means over a standard normal variable.
@@ -185,7 +185,7 @@ def finite_size(limit: float, mean: float | None, d: int) -> Caution | None:
     """
     if mean is None or abs(mean - limit) <= WORTH:
         return None
-    where = "below its threshold" if limit == 0 else "near its threshold"
+    where = "below its threshold or beside a larger outlier" if limit < WORTH else "near its threshold"
     return Caution(
         f"the signal is {where}, and at d = {d} the mean alignment over draws is about {mean:.2g} instead of "
         f"{limit:.2g}",
