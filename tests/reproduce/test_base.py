@@ -74,7 +74,7 @@ def test_streams_are_reproducible_and_distinct():
 
 
 def test_registry_is_complete_and_selection_names_mistakes():
-    assert list(FIGURES) == list(range(1, 16))
+    assert list(FIGURES) == list(range(1, 18))
     assert len({spec.name for spec in FIGURES.values()}) == len(FIGURES)
     assert [spec.number for spec in select([4, 2, 4])] == [2, 4]
     assert [spec.number for spec in select(["fig4", "alignment", "2", "real_attention"])] == [2, 4, 12]
