@@ -25,6 +25,7 @@ class Positions:
         self.w = w / w.sum()
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """Give every sequence the same weights."""
         return np.broadcast_to(self.w, scores.shape).copy()
 
 
