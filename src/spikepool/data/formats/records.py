@@ -31,6 +31,8 @@ from spikepool.kit.memory import available_bytes
 _SAMPLED = 100
 _LONGEST_LINE = 1 << 22
 _GZIP = b"\x1f\x8b"
+# Values of any kind are Python objects of a few dozen bytes.
+_BYTES_PER_VALUE = 64
 # Encoding of text files that do not start with a byte order mark.
 ENCODING: ContextVar[str] = ContextVar("encoding", default="utf-8-sig")
 
@@ -63,8 +65,7 @@ class _Columns:
     """Chosen columns of a table that is read record by record."""
 
     def __init__(self, path: Path, reader: Reader, request: Request) -> None:
-        require_whole(path.stat().st_size, path)
-        self._file, self._values = path.name, request.values
+        self._path, self._file, self._values = path, path.name, request.values
         self._names, self._rows = reader(path)
         self._sample = list(islice(self._rows, _SAMPLED))
         if not self._sample:
@@ -75,9 +76,13 @@ class _Columns:
     def read(self) -> NDArray[Any]:
         """All rows of the chosen columns."""
         parts, start, rows = [], 0, self._sample
+        held, most = 0, available_bytes()
         while rows:
             parts.append(self._convert(rows, start))
             start += len(rows)
+            held += parts[-1].nbytes + _BYTES_PER_VALUE * len(rows) * self._values
+            if most is not None and 2 * held > most:  # the parts, and the whole
+                require_whole(2 * held, self._path)
             rows = list(islice(self._rows, 1000))
         try:
             return np.concatenate(parts)
@@ -160,12 +165,11 @@ def _is_number(cell: Any) -> bool:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Lines of a text file, decompressed as far as memory reaches."""
+    """Lines of a text file, decompressed."""
     with named_errors(path), path.open("rb") as raw:
         packed = raw.read(2) == _GZIP
         raw.seek(0)
         stream: Any = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
-        most, seen = available_bytes() if packed else None, 0
         encoding = ENCODING.get()
         text: Any = stream
         try:
@@ -173,13 +177,10 @@ def _lines(path: Path) -> Iterator[str]:
                 encoding = "utf-16"
             text = io.TextIOWrapper(stream, encoding=encoding, newline="")
             while line := text.readline(_LONGEST_LINE):
-                seen += len(line)
                 if len(line) == _LONGEST_LINE:
-                    raise TableFormatError(f"{path.name} has a line that is too long", seen, "Use npy or Parquet")
+                    raise TableFormatError(f"{path.name} has a line that is too long", len(line), "Use npy or Parquet")
                 if "\0" in line:
                     raise TableFormatError(f"{path.name} has NUL characters", line[:40], "Save it as a text file")
-                if most is not None and seen > most:
-                    require_whole(seen, path)
                 yield line
         except UnicodeError as err:
             name = encoding.removesuffix("-sig").upper()
