@@ -48,7 +48,7 @@ def test_every_extra_is_in_all(repository):
             reached |= new
             todo += new
     # torch, which transformers needs, is several gigabytes on most machines: asked for by name only
-    assert set(extras) - {"all", "test", "docs", "dev", "transformers", "sentence-transformers"} <= reached
+    assert set(extras) - {"all", "test", "docs", "dev", "transformers"} <= reached
 
 
 @pytest.mark.parametrize("pattern", ["*.html", "*.css", "*.js", "py.typed", "*.pyi"])
