@@ -24,15 +24,14 @@ matplotlib.use("Agg")
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "api"
 # What is not a result: what a user builds, what the engine is made of, and what is a line of a result.
 INPUTS = {
-    *("SequenceModel", "ClassModel", "QueryModel", "SignSampler", "BlockSource", "SpectralLaw", "RidgeClassifier"),
-    *("Sample", "TokenSampler", "GivenTokens", "GeneralSpikes", "Measure"),
+    *("SequenceModel", "ClassModel", "QueryModel", "SignSampler", "SpectralLaw", "RidgeClassifier"),
+    *("Sample", "TokenSampler", "GivenTokens", "GeneralSpikes", "Measure", "EncodedTexts", "SelfAttention"),
+    *("Relevance", "Scattered", "Independent", "Span", "Chain"),
 }
 PARTS = {
-    *("Outlier", "ClassOutlier", "GeneralOutlier", "DiagnosedOutlier", "Validity", "Span", "Component"),
+    *("Outlier", "ClassOutlier", "GeneralOutlier", "DiagnosedOutlier", "Validity", "Caution", "Component"),
     *(
-        "SpaceOverlap",
-        "MovedToken",
-        "WeightChange",
+        "PriorGains",
         "OptimalRidge",
         "RankedWeights",
         "OutlierLike",
@@ -47,7 +46,6 @@ PARTS = {
         "LearningSimulation",
     ),
     "Measures",
-    "WeightDelta",
 }
 MODEL = sp.SequenceModel(d=30, V=48, N=60, R=sp.prefix_correlation(6, 2), mu=2.5)
 W = sp.causal_weights(6)
@@ -63,14 +61,6 @@ def digits(tokens=True):
 
 def table(seed=0):
     return np.random.default_rng(seed).standard_normal((120, 40))
-
-
-def checkpoints():
-    from spikepool.tables.checkpoints import CheckpointComparison, WeightChange
-    from spikepool.tables.geometry import SpaceOverlap
-
-    weight = WeightChange("a", "a", ((4, 3), (4, 3)), (0, 1), (SpaceOverlap(1, 0.9, 0.9, 12.0, 0.3),), (1.0, 1.1), 0.1)
-    return CheckpointComparison((weight,), ("b",), (), {})
 
 
 def grid():
@@ -105,6 +95,7 @@ MAKERS = {
     "ClassSimulation": lambda: CLASSES.simulate(sp.mean_weights(5), trials=2, rng=0),
     "QueryPrediction": lambda: QUERY.predict(),
     "LearnedQuery": lambda: QUERY.replace(kernel="softmax", normalize=True).learned(200),
+    "QueryLimits": lambda: QUERY.limits(),
     "QuerySimulation": lambda: QUERY.simulate(trials=2, rng=0),
     "GridResult": grid,
     "SpectrumDensity": lambda: MODEL.spectrum_density(W, probes=2, rng=0),

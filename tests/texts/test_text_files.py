@@ -59,7 +59,6 @@ BAD = {
     "empty.csv": b"",
     "header_only.csv": b"text,label\n",
     "latin1.csv": "text,label\ncaf\xe9,x\n".encode("latin-1"),
-    "utf16.csv": "text,label\na,b\n".encode("utf-16"),
     "nul.csv": b"text,label\na\x00b,c\n",
     "no_text.csv": b"colour,label\na,b\n",
     "twice.csv": b"text,text,label\na,b,c\n",

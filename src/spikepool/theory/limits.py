@@ -31,6 +31,7 @@ Limits are for tokens that never repeat and white noise, with the directions of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,13 @@ class QueryLimits(Result, schema="query-limits"):
             ("Bayes limit", self.mu_pairs, self.alignment_bayes),
         ]
         return [("Limits given the scores", ("", "threshold of mu", "alignment"), rows)]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Alignments of the best pooling, of the best token pairs and of the Bayes limit; returns the axes."""
+        from spikepool.drawing.predictions import draw_alignments
+
+        pairs = {"best pooling": self.alignment_pooling, "best token pairs": self.alignment_pairs}
+        return draw_alignments(pairs | {"Bayes limit": self.alignment_bayes}, ax)
 
 
 def query_limits(world: QueryWorld, *, rng: int = 0) -> QueryLimits:
