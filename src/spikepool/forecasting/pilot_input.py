@@ -13,6 +13,7 @@ from spikepool.data.in_memory import as_array, padded
 from spikepool.data.labels import decided_task, label_array
 from spikepool.data.subsample import spread_rows
 from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError, SizeError
+from spikepool.forecasting.dependence import dependence_caution
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 
@@ -20,14 +21,8 @@ from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 FOLDS = 5
 # With fewer rows no part of the curve can be measured; up to the second number it can, and badly.
 FEWEST_ROWS, SMALL_PILOT = 20, 60
-# Share of the rows with the features of another one from which it is mentioned. They are copies of it, unless their
-# targets differ by more than the second share of all the targets' variance.
-_REPEATED_SHARE, _UNLIKE_SHARE = 0.05, 0.1
 # Rows for each of the different features from which new rows will have features that were met: features are categories.
 _DRAWS_OF_A_FEATURE = 3
-# Equal rows over those that independent columns explain, up to which rows with unlike targets are coincidences: columns
-# that depend on each other coincide more often.
-_DEPENDENT_COLUMNS = 4.0
 # A row this many times as far from the mean as the median row, or a column that varies so many times as much as the
 # median one: it alone decides a principal direction.
 _DOMINATING = 30.0
@@ -152,7 +147,8 @@ def read_pilot(
 ) -> PilotInput:
     """Check a pilot; merge copies of rows, keep rows with the same features in one group, and scale when asked.
 
-    `description` is that of the rows, if it was made before.
+    Rows of few values coincide without being copies and are left as they are. `description` is that of the rows, if it
+    was made before.
     """
     X = read_features(C)
     Y, labels, classes = read_targets(y, len(X), task)
@@ -163,36 +159,28 @@ def read_pilot(
     units = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0) if standardize else 1.0
     if description is None or description.n != len(X) or standardize:
         description = Description(X / units, labels, None if groups is None else number)
-    kept = np.arange(len(X))
-    once = _counted_once(description.copies, Y) if groups is None else kept
-    if len(once) < len(X):
-        times = len(X) // len(once)
-        notes.append(Caution("duplicates", f"every row is given {times} times: each is counted once"))
-        X, Y, number, kept = X[once], Y[once], number[once], once
-        labels = None if labels is None else labels[once]
-        description = Description(X / units, labels)
-    distinct = len(description.counts)
-    unlike = _recur_unlike(description.copies, Y)
-    coincide = _coincide(X, description.copies, _DEPENDENT_COLUMNS if unlike else 1.0)
-    draws = coincide or (unlike and distinct * _DRAWS_OF_A_FEATURE <= len(X))
-    chosen = np.arange(len(X))
-    if coincide and distinct * _DRAWS_OF_A_FEATURE > len(X):
-        pass  # rows like any others: new ones coincide with them as often
-    elif unlike:
-        way = "taken for independent draws" if draws else "left out together"
-        notes.append(
-            f"the {len(X)} rows have {distinct} different features, and rows with the same ones differ in y: they are "
-            f"{way} and not merged as copies"
-        )
-    elif not draws:
+    kept = chosen = np.arange(len(X))
+    sizes, distinct = np.bincount(description.copies), len(description.counts)
+    if distinct < len(X) and (distinct * _DRAWS_OF_A_FEATURE <= len(X) or _coincide(X, description.copies)):
+        times = int(np.gcd.reduce(sizes))
+        if times > 1 and groups is None:
+            notes.append(
+                Caution(
+                    "duplicates",
+                    f"all numbers of equal rows are multiples of {times}: if the rows were given {times} times over, "
+                    "pass them once; scores and intervals are too good otherwise",
+                )
+            )
+        # values of few columns coincide, and new rows will coincide with these as often
+    else:
         same_row = np.unique(np.column_stack([description.copies, Y]), axis=0, return_inverse=True)[1].ravel()
         chosen = np.sort(np.unique(same_row, return_index=True)[1])
-        copies = description.caution("duplicates")
-        if copies is not None:
-            notes.append(copies)
-    if not draws:
+        notes += [caution for caution in (description.caution("duplicates"),) if caution is not None]
         cautions, number = _dependence(description, chosen)
         notes += cautions
+        if groups is None and not cautions:
+            suspicion = dependence_caution(X / units, Y, labels)
+            notes += [] if suspicion is None else [suspicion]
     X, Y, number, kept = X[chosen], Y[chosen], number[chosen], kept[chosen]
     labels = None if labels is None else labels[chosen]
 
@@ -247,16 +235,15 @@ def _dependence(facts: Description, kept: IntArray) -> tuple[list[Caution], IntA
     return [caution for caution in cautions if caution is not None], number
 
 
-def _coincide(X: FloatArray, same: IntArray, factor: float) -> bool:
-    """Whether equal rows are as many as the few values of their columns explain.
+def _coincide(X: FloatArray, same: IntArray, factor: float = 4.0) -> bool:
+    """Whether equal rows are as many as the few values of their columns explain, up to a factor.
 
     With frequencies f_jv of the values v of column j, two rows with independent columns are equal with probability
-    prod_j sum_v f_jv². Copies of rows that were measured are many more than that.
+    prod_j sum_v f_jv²; columns that depend on each other coincide more often. Copies of rows that were measured are
+    many more than that.
     """
     sizes = np.bincount(same).astype(np.float64)
     pairs = float((sizes * (sizes - 1)).sum()) / 2
-    if pairs == 0:
-        return False
     chance = 1.0
     for column in X.T:
         chance *= float(((np.unique(column, return_counts=True)[1] / len(X)) ** 2).sum())
@@ -264,34 +251,3 @@ def _coincide(X: FloatArray, same: IntArray, factor: float) -> bool:
             return False
     expected = chance * len(X) * (len(X) - 1) / 2
     return bool(pairs <= factor * expected + 3 * np.sqrt(expected))
-
-
-def _counted_once(same: IntArray, Y: FloatArray) -> IntArray:
-    """Rows that are left when a pilot that is given several times over is counted once.
-
-    Equal rows that are coincidences come in all numbers. Where every number of equal rows with equal targets is a
-    multiple of m > 1, and not m itself (these are merged as copies), the whole was repeated m times.
-    """
-    equal = np.unique(np.column_stack([same, Y]), axis=0, return_inverse=True)[1].ravel()
-    sizes = np.bincount(equal)
-    times = int(np.gcd.reduce(sizes))
-    if len(sizes) < FEWEST_ROWS or times == sizes.max():
-        return np.arange(len(same))
-    order = np.argsort(equal, kind="stable")
-    rank = np.arange(len(same)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.sort(order[rank < sizes[equal[order]] // times])
-
-
-def _recur_unlike(same: IntArray, Y: FloatArray) -> bool:
-    """Whether rows with the same features are not copies: there are enough of them, and their targets differ.
-
-    Merged, the frequency of a class among equal rows would be lost.
-    """
-    sizes = np.bincount(same)
-    recurring = sizes > 1
-    if sizes[recurring].sum() < _REPEATED_SHARE * len(same):
-        return False
-    sums = np.zeros((len(sizes), Y.shape[1]))
-    np.add.at(sums, same, Y)
-    within = float(((Y - sums[same] / sizes[same][:, None]) ** 2).sum()) / float((sizes[recurring] - 1).sum())
-    return within > _UNLIKE_SHARE * float(Y.var(axis=0, ddof=1).sum())

@@ -214,16 +214,27 @@ class Forecast(Result, schema="forecast"):
         if self.task == "curve":
             sizes = f"{len(self.measured_n)} sizes up to {self.pilot_rows:,} rows"
             head = f"{_capital(self.estimator)} at {sizes}: {measured} at the largest"
-        word = "as usual" if check.ok else "worse than on the development tasks"
-        found = [head, f"self-check: the curve meets the measured points to {met}: {word}"]
+        word = "" if check.ok else ", worse than on the development tasks"
+        found = [head, f"self-check: the curve meets the measured points to {met}{word}"]
         if self.verdict == "at chance":
-            found.append("at chance: the pilot shows no signal; more rows may, and the forecast cannot know")
+            rival = "" if self.chance is None else f" beyond the chance level {_short(self.chance)}"
+            found.append(f"at chance: the pilot shows no signal{rival}; more rows may, and the forecast cannot know")
+        if self.task != "curve":
+            found.append("rows are taken as independent, unless groups= names those that belong together")
         return found + [f"warning: {text}" for text in self.warnings]
+
+    def _says_nothing(self, low: float, high: float) -> bool:
+        """Whether an interval contains the chance level as well as a score halfway from there to a perfect one."""
+        if self.chance is None or self.score_name not in ("accuracy", "R²"):
+            return False
+        return low <= self.chance and high >= (self.chance + 1) / 2
 
     def _table(self, *, squared_error: bool = True) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         header: tuple[str, ...] = ("rows", self.score_name, f"{self.level * 100:.0f} % interval")
         rows: list[tuple[str, ...]] = [
-            (f"{n:,}", _short(score), f"{_short(low)} to {_short(high)}")
+            (f"{n:,}", "–", "not known")
+            if self._says_nothing(low, high)
+            else (f"{n:,}", _short(score), f"{_short(low)} to {_short(high)}")
             for n, score, (low, high) in zip(self.n, self.score, self.interval, strict=True)
         ]
         if squared_error and self.mse is not None and self.score_name != "R²":

@@ -207,6 +207,7 @@ class Diagnosis(Result, schema="diagnose"):
             lines.append(f"  self-check: halves of the rows agree {observed:.2f}, simulated {simulated:.2f}: {word}")
         if self.mean_is_top:
             lines.append("  the top component of the uncentred features is their mean: centre them")
+        lines.append("  rows are taken as independent, unless groups= names those that belong together")
         return lines
 
     def _record(self) -> dict[str, Any]:
