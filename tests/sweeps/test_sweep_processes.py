@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import re
@@ -320,3 +321,15 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path):
     )
     result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=PATIENCE)
     assert result.stdout.split() == ["start", "2", "True"], result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="drivers are forked")
+def test_drivers_that_race_and_are_killed_lose_nothing():
+    """Twelve kills at random moments, over sweeps of every model; the script says what is checked after each."""
+    script = Path(__file__).with_name("sweep_kills.py")
+    result = subprocess.run([sys.executable, str(script), "12", "1"], capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stderr
+    counts = ast.literal_eval(result.stdout.splitlines()[-1])
+    assert counts["kills"] >= 12
+    assert counts["in mid-work"] > 0

@@ -227,3 +227,12 @@ def test_a_store_that_is_not_a_path_is_named(store):
     model = sp.SequenceModel(5, 10, 10, np.eye(2), 1.0)
     with pytest.raises(sp.InvalidInputError, match="path"):
         sp.sweep(model, weights={"mean": [0.5, 0.5]}, mu=[1.0], trials=1, store=store)
+
+
+def test_a_file_is_of_moderate_size(tmp_path):
+    with pytest.raises(sp.InvalidInputError, match="regular file"):
+        load_spec("/dev/zero")
+    path = tmp_path / "s.toml"
+    path.write_text(BODY.replace("mu = 1.0", "") + "[sweep]\nmu = { start = 0, stop = 1, count = 100000000 }")
+    with pytest.raises(sp.InvalidInputError, match="more than a million points"):
+        load_spec(path)
