@@ -230,9 +230,10 @@ class Store:
 
     def _array(self, name: str) -> Any:
         """The Zarr array; one that writes chunks of mere fill values too, so that absence means damage."""
-        if name not in self._arrays:
-            array = require("zarr", "sweeps").open_array(str(self.path / name), mode="r+", zarr_format=3)
-            self._arrays[name] = array.with_config({"write_empty_chunks": True})
+        if not self._arrays:
+            group = require("zarr", "sweeps").open_group(str(self.path), mode="r+", zarr_format=3)
+            config = {"write_empty_chunks": True}
+            self._arrays = {name: array.with_config(config) for name, array in group.arrays()}
         return self._arrays[name]
 
 
