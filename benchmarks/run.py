@@ -53,6 +53,7 @@ QUICK: dict[str, str] = {
 }
 # Scripts that a short run leaves out, and why.
 NOT_QUICK = {
+    "before_after": "needs the history of the repository, which the copy of the scripts lacks",
     "known_measures": "needs an environment with torch and weightwatcher, 200 MB that it downloads",
     "large_tables": "needs published tables, 700 MB that it downloads",
 }

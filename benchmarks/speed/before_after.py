@@ -1,6 +1,6 @@
 """Speed of predictions, slider moves, sweeps and simulations, of this checkout and of an earlier commit in one run.
 
-    python benchmarks/speed/before_after.py COMMIT [--rounds 15]
+    python benchmarks/speed/before_after.py [--commit 292e838] [--rounds 15]
 
 The commit is checked out in a temporary folder. Each side has a process of its own; they take turns task by task, so
 that other work on the machine disturbs both alike. The numbers of both must agree to 1e-9. Times are processor seconds
@@ -135,13 +135,15 @@ def measure(before: Path, rounds: int) -> list[dict[str, object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("commit")
+    parser.add_argument("--commit", default="292e838", help="what to compare with; the last one of version 0.3")
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
     git = ["git", "-C", str(REPOSITORY), "worktree"]
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder) / "before"
-        subprocess.run([*git, "add", "--quiet", "--detach", str(checkout), arguments.commit], check=True)
+        made = subprocess.run([*git, "add", "--quiet", "--detach", str(checkout), arguments.commit], check=False)
+        if made.returncode:
+            raise SystemExit(f"needs the commit {arguments.commit} of this repository")
         try:
             rows = measure(checkout / "src", arguments.rounds)
         finally:
