@@ -58,15 +58,38 @@ def test_the_sentence_says_what_attention_does(changes, words, tone):
 def test_charts_hold_the_curves(theme):
     answer = solve_content(parse_content(SMALL))
     chart = temperature_chart(answer, theme)
-    assert [trace["name"] for trace in chart["data"]] == ["softmax", "sigmoid", "linear", "now"]
-    assert chart["data"][0]["y"] == answer.curves["softmax"]
-    assert chart["data"][3]["y"] == [answer.prediction.alignment]
+    traces = {trace["name"]: trace for trace in chart["data"]}
+    assert list(traces) == ["softmax", "sigmoid", "linear", "best pooling", "any method", "now"]
+    assert traces["sigmoid"]["y"] == answer.curves["sigmoid"]
+    # the present point is one of its curve
+    now = (traces["now"]["x"][0], traces["now"]["y"][0])
+    assert now == (0.6, answer.prediction.alignment)
+    assert now in set(zip(traces["softmax"]["x"], traces["softmax"]["y"], strict=True))
+    assert traces["any method"]["y"] == [answer.limits.alignment_bayes] * 2
     assert len(learning_chart(answer, theme)["data"]) == 3
+
+
+def test_two_layers_of_a_span_are_those_of_the_library():
+    answer = solve_content(parse_content("relevance=span&layers=2&L=2&T=10&nu=1&beta=1&mu=1.6&d=60&N=240"))
+    model = sp.QueryModel(d=60, N=240, T=10, L=2, mu=1.6, nu=1.0, relevance="span", window=2)
+    assert answer.prediction.alignment == model.predict().alignment  # slope nu for each token of a window
+    assert answer.limits == model.limits()
+    assert list(answer.curves) == ["softmax"]
+    assert "two layers of attention" in headline(answer)[0]
+
+
+def test_sequences_that_teach_a_query_are_the_librarys():
+    answer = solve_content(parse_content(SMALL))
+    model = sp.QueryModel(d=60, N=240, T=10, L=2, mu=1.6, nu=1.5)
+    assert answer.enough == model.required_training(overlap=0.8)
+    assert f"About {answer.enough:,} labelled" in captions(answer)[1]
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        "relevance=chain",
+        "layers=3",
         "beta=9",
         "beta=nan",
         "L=2.5",

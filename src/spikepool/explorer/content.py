@@ -17,12 +17,13 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html
 from dash.exceptions import PreventUpdate
 
 from spikepool.drawing.palette import method_style
-from spikepool.errors import SpikepoolError
+from spikepool.errors import SpikepoolError, UnreachableError
 from spikepool.explorer import figures
 from spikepool.explorer.state import StateError, integer_in, number_in, option_of
 from spikepool.explorer.verdict import decimal
 from spikepool.explorer.widgets import card, choice, figure_of, number, reading, verdict_box
 from spikepool.model import QueryModel
+from spikepool.theory.limits import QueryLimits
 from spikepool.theory.query import QueryPrediction, top_alignment
 from spikepool.world.query import KERNELS
 
@@ -43,6 +44,8 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 WHOLE = ("L", "T", "d", "N", "V")
 VOCABULARIES = ("never", "finite")
+RELEVANCE = ("scattered", "span")
+LAYERS = ("1", "2")
 CURVE_STEPS, FINITE_STEPS = 10, 6
 TRAINING = np.round(np.geomspace(30, 20_000, 16)).astype(int)
 READINGS = ("alignment", "mean", "gain", "threshold", "edge", "top")
@@ -64,11 +67,24 @@ class ContentState:
     T: int = 20
     d: int = 200
     N: int = 800
+    relevance: str = "scattered"
+    layers: str = "1"
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that the first of two layers averages; None for one layer."""
+        return self.L if self.layers == "2" else None
+
+    @property
+    def used(self) -> str:
+        """The kernel: two layers have a softmax, whatever one layer has."""
+        return "softmax" if self.window else self.kernel
 
     def model(self) -> QueryModel:
-        """The model of this state."""
-        sizes = {name: getattr(self, name) for name in ("d", "N", "T", "L", "mu", "nu", "overlap", "kernel", "beta")}
-        return QueryModel(**sizes, V=None if self.repeat == "never" else self.V)
+        """The model of this state; the slope of two layers counts for the sum of the tokens of a window."""
+        sizes = {name: getattr(self, name) for name in ("d", "N", "T", "L", "mu", "nu", "overlap")}
+        where = {"relevance": self.relevance, "window": self.window, "V": None if self.repeat == "never" else self.V}
+        return QueryModel(**sizes, **where, kernel=self.used, beta=self.beta * (self.window or 1))
 
 
 CONTROLS = tuple(field.name for field in fields(ContentState))
@@ -95,8 +111,9 @@ def parse_content(text: object) -> ContentState:
             raise StateError("a name that is not part of the state, or is given twice", name)
         if name == "kernel":
             values[name] = option_of(KERNELS)(value, name)
-        elif name == "repeat":
-            values[name] = option_of(VOCABULARIES)(value, name)
+        elif name in ("repeat", "relevance", "layers"):
+            options = {"repeat": VOCABULARIES, "relevance": RELEVANCE, "layers": LAYERS}[name]
+            values[name] = option_of(options)(value, name)
         else:
             values[name] = (integer_in if name in WHOLE else number_in)(value, name, *RANGES[name])
     state = ContentState(**values)
@@ -119,35 +136,52 @@ class Answer:
     curves: dict[str, list[float]]
     best: tuple[str, float, float]  # kernel, slope and alignment of the best point of the curves
     learned: list[tuple[float, float, float]]  # overlaps of token PCA, one step and three
+    enough: int | None  # labelled sequences that teach an overlap of 0.8
+    limits: QueryLimits | None  # of tokens that never repeat
 
 
 @lru_cache(maxsize=64)
 def solve_content(state: ContentState) -> Answer:
     """Prediction, curves and learned queries of a state."""
     model = state.model()
-    mean = top_alignment(model.replace(kernel="softmax", beta=0.0))[0]
-    betas, curves = _curves(model.replace(beta=None, kernel="softmax"), state.kernel)
+    mean = top_alignment(model.replace(kernel="softmax", beta=0.0, window=None))[0]
+    betas, curves = _curves(model.replace(beta=None, kernel="softmax"), state.used)
     p = model.predict()
     points = [
         (alignment, -beta, kernel) for kernel in curves for beta, alignment in zip(betas, curves[kernel], strict=True)
     ]
     top = max(points)
-    return Answer(state, p, mean, model.gain(), betas, curves, (top[2], -top[1], top[0]), _learned(model))
+    best = (top[2], -top[1], top[0])
+    key = model.replace(kernel="softmax", beta=None, window=None)
+    learner = key.replace(V=None, overlap=1.0, relevance="scattered")
+    limits = None if model.V is not None else _limits(key)
+    return Answer(
+        state, p, mean, model.gain(), betas, curves, best, list(_learned_curve(learner)), _enough(learner), limits
+    )
 
 
 @lru_cache(maxsize=64)
 def _curves(model: QueryModel, kernel: str) -> tuple[np.ndarray[Any, np.dtype[np.float64]], dict[str, list[float]]]:
     """Alignments against the slope, of all kernels, or of one with a finite vocabulary, which takes longer."""
-    kernels = KERNELS if model.V is None else (kernel,)
+    kernels = KERNELS if model.V is None and model.window is None else (kernel,)
     steps = CURVE_STEPS if model.V is None else FINITE_STEPS
     betas = 2 * max(model.strength, 0.5) * np.linspace(0.0, 1.0, steps) ** 1.5
-    curves = {k: [top_alignment(model.replace(kernel=k, beta=float(b)))[0] for b in betas] for k in kernels}
+    window = model.window or 1
+    curves = {k: [top_alignment(model.replace(kernel=k, beta=float(b) * window))[0] for b in betas] for k in kernels}
     return betas, curves
 
 
-def _learned(model: QueryModel) -> list[tuple[float, float, float]]:
-    key = model.replace(kernel="softmax", beta=None, V=None, overlap=1.0)
-    return list(_learned_curve(key))
+@lru_cache(maxsize=64)
+def _limits(model: QueryModel) -> QueryLimits:
+    return model.limits()
+
+
+@lru_cache(maxsize=64)
+def _enough(model: QueryModel) -> int | None:
+    try:
+        return model.required_training(overlap=0.8)
+    except UnreachableError:
+        return None
 
 
 @lru_cache(maxsize=64)
@@ -162,17 +196,19 @@ def _learned_curve(model: QueryModel) -> tuple[tuple[float, float, float], ...]:
 def headline(answer: Answer) -> tuple[str, str]:
     """What attention does here, and its tone."""
     now, mean = answer.prediction.alignment, answer.mean
-    name = NAMES[answer.state.kernel]
+    name = "two layers of attention" if answer.state.window else NAMES[answer.state.kernel]
     leading = next((o.kind for o in answer.prediction.outliers if o.kind != "query"), "")
     if answer.state.beta == 0:
         return f"At slope 0 every token counts the same: mean pooling, alignment {decimal(mean)}.", _tone(now)
     if mean == 0 and leading != "signal":
-        return f"Neither the mean nor {name} finds the signal here.", "none"
+        return f"Neither the mean nor {name} can find the signal here.", "none"
     if now > mean + 0.005:
         before = "0" if mean == 0 else decimal(mean)
-        return f"Attention helps: {name} raises the alignment from {before} to {decimal(now)}.", _tone(now)
+        verb = "raise" if answer.state.window else "raises"
+        return f"Attention helps: {name} {verb} the alignment from {before} to {decimal(now)}.", _tone(now)
     if now < mean - 0.005:
-        return f"Attention hurts here: {name} lowers the mean's {decimal(mean)} to {decimal(now)}.", "weak"
+        verb = "lower" if answer.state.window else "lowers"
+        return f"Attention hurts here: {name} {verb} the mean's {decimal(mean)} to {decimal(now)}.", "weak"
     return f"Attention makes no difference here: alignment {decimal(now)}, as with the mean.", _tone(now)
 
 
@@ -193,6 +229,12 @@ def details(answer: Answer) -> str:
         sentences.append(f"The top eigenvector is made of {what} that draws the attention.")
     if p.query is not None:
         sentences.append(f"Were the query not projected out, it would be an eigenvalue of {p.query.eigenvalue:.3g}.")
+    if answer.limits is not None:
+        limits = answer.limits
+        sentences.append(
+            f"The best pooling of these scores reaches {decimal(limits.alignment_pooling)}, any method at most "
+            f"{decimal(limits.alignment_bayes)}."
+        )
     if not p.detectable and 0 < p.mu_sample < float("inf"):
         sentences.append(f"The threshold of the strength is {p.mu_sample:.3g}.")
     return " ".join(sentences)
@@ -204,11 +246,13 @@ def captions(answer: Answer) -> tuple[str, str]:
     first = (
         f"Best on this chart: {NAMES[kernel]} at slope {beta:.2g}, alignment {decimal(alignment)}. Slope 0 is the mean."
     )
-    enough = next((int(n) for n, row in zip(TRAINING, answer.learned, strict=True) if row[2] >= 0.8), None)
-    if enough is None:
-        second = f"Even {TRAINING[-1]:,} sequences do not teach a query an overlap of 0.8."
+    if answer.enough is None:
+        second = "No number of labelled sequences teaches a query an overlap of 0.8."
     else:
-        second = f"About {enough:,} labelled sequences teach a query an overlap of 0.8. Tokens that never repeat."
+        second = (
+            f"About {answer.enough:,} labelled sequences teach a query an overlap of 0.8. Tokens that never repeat, "
+            "scattered, one layer."
+        )
     return first, second
 
 
@@ -228,12 +272,32 @@ def _line(name: str, x: Any, y: Any, colour: str, dash_: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _through_now(answer: Answer, kernel: str) -> tuple[list[float], list[float]]:
+    """A curve with the present setting as one of its points, where it is of this kernel."""
+    points = list(zip(answer.betas.tolist(), answer.curves[kernel], strict=True))
+    if kernel == answer.state.used:
+        points = sorted([point for point in points if point[0] != answer.state.beta] + [_now(answer)])
+    return [x for x, _ in points], [y for _, y in points]
+
+
+def _now(answer: Answer) -> tuple[float, float]:
+    return answer.state.beta, answer.prediction.alignment
+
+
 def temperature_chart(answer: Answer, theme: str) -> figures.Figure:
     """Alignment against the slope, with the present setting marked."""
     data = [
-        _line(kernel, answer.betas, values, _colour(STYLES[kernel], theme), DASHES[kernel])
-        for kernel, values in answer.curves.items()
+        _line(kernel, *_through_now(answer, kernel), _colour(STYLES[kernel], theme), DASHES[kernel])
+        for kernel in answer.curves
     ]
+    if answer.limits is not None:
+        ends = [0.0, max(float(answer.betas[-1]), answer.state.beta)]
+        for name, level, dash_ in (
+            ("best pooling", answer.limits.alignment_pooling, "dot"),
+            ("any method", answer.limits.alignment_bayes, "solid"),
+        ):
+            line = _line(name, ends, [level, level], figures.MUTED[theme], dash_)
+            data.append(line | {"line": line["line"] | {"width": 1.2}})
     data.append(
         {
             "type": "scatter", "mode": "markers", "name": "now", "x": [answer.state.beta],
@@ -311,12 +375,14 @@ def _controls() -> list[Any]:
     return [
         group(
             "Attention",
+            choice("q-layers", "Layers", {"1": "One", "2": "Two"}, key="layers"),
             choice("q-kernel", "Weights", {"softmax": "Softmax", "sigmoid": "Gate", "linear": "Linear"}, key="kernel"),
             number("q-beta", "Inverse temperature", "β", slider=(0, 3), step=0.01, key="beta"),
             number("q-overlap", "Query overlap", "m", slider=(0, 1), step=0.01, key="query-overlap"),
         ),
         group(
             "Relevant tokens",
+            choice("q-relevance", "Places", {"scattered": "Scattered", "span": "One span"}, key="relevance"),
             number("q-nu", "Relevance", "ν", slider=(0, 3), step=0.01, key="nu"),
             number("q-L", "Relevant tokens", "L", slider=(1, 60), key="relevant"),
             number("q-T", "Sequence length", "T", slider=(1, 60), key="T"),

@@ -45,6 +45,8 @@ HINTS = {
     ),
     "edge": "Right end of the bulk: the largest eigenvalue that pure noise produces.",
     "top": "Predicted largest eigenvalue of the pooled covariance.",
+    "layers": "One layer weighs a token by its own score. Two layers average L neighbours, then weigh these means.",
+    "relevance": "Where relevant tokens stand: anywhere, or L neighbours at an unknown place.",
     "kernel": (
         "Weight of a token as a function of its score: softmax, exp(βh); gate, a sigmoid that for β = νm is the "
         "probability of being relevant; linear, max(0, 1 + βh). All are divided by their sum over the sequence."
@@ -155,12 +157,29 @@ def card(id: str, title: str, body: list[Any], *, extra: list[Any] | None = None
     )
 
 
+# Shown until the first answer: no axes, and no background that a dark page would show.
+NOTHING_YET: dict[str, Any] = {
+    "data": [],
+    "layout": {
+        "xaxis": {"visible": False},
+        "yaxis": {"visible": False},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "annotations": [
+            {"text": "Computing…", "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+            | {"font": {"color": "#8A8A8A"}}
+        ],
+    },
+}
+
+
 def graph(id: str) -> dcc.Graph:
     """A chart that follows the width of its card."""
     return dcc.Graph(
         id=id,
         className="graph",
         responsive=True,
+        figure=NOTHING_YET,
         config={"displayModeBar": False, "scrollZoom": False, "doubleClick": False, "showTips": False},
     )
 

@@ -201,7 +201,7 @@
   };
 
   /* The content page asks when its controls rest: its answers take up to seconds. */
-  const CONTENT = ["beta", "nu", "L", "overlap", "mu", "kernel", "repeat", "V", "T", "d", "N"];
+  const CONTENT = ["beta", "nu", "L", "overlap", "mu", "kernel", "repeat", "V", "T", "d", "N", "relevance", "layers"];
   let rest = null;
   own.content = function (...values) {
     const state = Object.fromEntries(CONTENT.map((name, i) => [name, values[i]]));
