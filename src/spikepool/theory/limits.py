@@ -101,9 +101,8 @@ def query_limits(world: QueryWorld, *, rng: int = 0) -> QueryLimits:
     check_white(world, "a limit")
     seed = check.size(rng, "rng", minimum=0)
     gamma = (world.d - world.directions) / world.N
-    values = np.concatenate(
-        [np.linalg.eigvalsh(R) for R in _moments(world.replace(kernel="optimal", window=None), np.random.SeedSequence(seed))]
-    )
+    looked = world.replace(kernel="optimal", window=None)
+    values = np.concatenate([np.linalg.eigvalsh(R) for R in _moments(looked, np.random.SeedSequence(seed))])
     values = np.maximum(values, 0.0)
     top = values[:, -1:]
 
