@@ -83,7 +83,11 @@ class ContentState:
     def model(self) -> QueryModel:
         """The model of this state; the slope of two layers counts for the sum of the tokens of a window."""
         sizes = {name: getattr(self, name) for name in ("d", "N", "T", "L", "mu", "nu", "overlap")}
-        where = {"relevance": self.relevance, "window": self.window, "V": None if self.repeat == "never" else self.V}
+        where: dict[str, Any] = {
+            "relevance": self.relevance,
+            "window": self.window,
+            "V": None if self.repeat == "never" else self.V,
+        }
         return QueryModel(**sizes, **where, kernel=self.used, beta=self.beta * (self.window or 1))
 
 
