@@ -33,8 +33,6 @@ SIGNAL = {theme: screen.signal for theme, screen in SCREENS.items()}
 SURFACE = {theme: screen.surface for theme, screen in SCREENS.items()}
 HEAT = {theme: [list(stop) for stop in screen.heat] for theme, screen in SCREENS.items()}
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-# an outlier further out than this many edges is drawn as an arrow, so that the bulk keeps its width
-FAR_OUTLIER = 5.0
 
 
 def packed(values: ArrayLike) -> dict[str, Any]:
@@ -95,10 +93,10 @@ def note(text: str, theme: str, **where: Any) -> dict[str, Any]:
     return {**base, "borderpad": 2, **where}
 
 
-def spectrum_range(panels: Panels) -> float:
-    """Right end of the spectrum's axis."""
+def spectrum_range(panels: Panels, far: float = 5.0) -> float:
+    """Right end of the spectrum's axis; an outlier beyond `far` edges is an arrow, so that the bulk keeps its width."""
     edge = panels.prediction.edge
-    near = [o.eigenvalue for o in panels.prediction.outliers if o.eigenvalue <= FAR_OUTLIER * edge]
+    near = [o.eigenvalue for o in panels.prediction.outliers if o.eigenvalue <= far * edge]
     return 1.3 * max([edge * 1.1, *near])
 
 

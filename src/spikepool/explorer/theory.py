@@ -18,13 +18,6 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.model import Prediction, SequenceModel
 from spikepool.theory.closed_form import signal_threshold, top_alignment
 
-DENSITY_POINTS = 240
-CURVE_POINTS = 161
-PLANE_POINTS = 64
-TARGET_ALIGNMENT = 0.8
-# ends of the axis of mu: few and far between, so that the axis stays put under a moving slider
-MU_AXES = (2.0, 4.0, 8.0, 20.0)
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -68,19 +61,21 @@ class Panels:
         return self.predictions[self.state.w]
 
 
-def size_axis(d: int, size: int) -> FloatArray:
+def size_axis(d: int, size: int, points: int) -> FloatArray:
     """Logarithmic axis of N or V: from d/10 to 30 d, stretched when the present size lies outside."""
     low, high = max(2.0, min(d / 10, size / 1.5)), max(d * 30.0, size * 1.5)
-    return np.geomspace(low, high, PLANE_POINTS)
+    return np.geomspace(low, high, points)
 
 
-def _plane(state: State, model: SequenceModel, predictions: dict[str, Prediction], mu: FloatArray) -> PhasePlane:
-    sizes = size_axis(state.d, state.N if state.plane == "N" else state.V)
+def _plane(
+    state: State, model: SequenceModel, predictions: dict[str, Prediction], mu: FloatArray, points: int = 64
+) -> PhasePlane:
+    sizes = size_axis(state.d, state.N if state.plane == "N" else state.V, points)
     ratio = state.d / sizes
-    delta = ratio if state.plane == "V" else np.full(PLANE_POINTS, model.delta)
-    gamma = ratio if state.plane == "N" else np.full(PLANE_POINTS, model.gamma)
+    delta = ratio if state.plane == "V" else np.full(points, model.delta)
+    gamma = ratio if state.plane == "N" else np.full(points, model.gamma)
     chosen = predictions[state.w]
-    mu = np.linspace(mu[0], mu[-1], PLANE_POINTS)
+    mu = np.linspace(mu[0], mu[-1], points)
     alignment = top_alignment(
         model, chosen.alpha, chosen.kappa, mu=mu[None, :], delta=delta[:, None], gamma=gamma[:, None]
     )
@@ -92,20 +87,20 @@ def _plane(state: State, model: SequenceModel, predictions: dict[str, Prediction
     return PhasePlane(state.plane, mu, sizes, alignment, thresholds)
 
 
-def _density(prediction: Prediction) -> tuple[FloatArray, FloatArray]:
+def _density(prediction: Prediction, points: int = 240) -> tuple[FloatArray, FloatArray]:
     """The bulk density on points that crowd at both edges, where it bends most."""
     low, high = prediction.bulk.support()
-    angle = (np.arange(DENSITY_POINTS) + 0.5) * np.pi / DENSITY_POINTS
+    angle = (np.arange(points) + 0.5) * np.pi / points
     x = low + (high - low) * (1 - np.cos(angle)) / 2
     return x, np.asarray(prediction.bulk.pdf(x), dtype=np.float64)
 
 
-def _plan(model: SequenceModel, weights: FloatArray) -> Plan:
+def _plan(model: SequenceModel, weights: FloatArray, target: float = 0.8) -> Plan:
     try:
-        needed = model.required_samples(weights, alignment=TARGET_ALIGNMENT)
+        needed = model.required_samples(weights, alignment=target)
     except UnreachableError as err:
-        return Plan(TARGET_ALIGNMENT, None, err.limit)
-    return Plan(TARGET_ALIGNMENT, int(needed), None)
+        return Plan(target, None, err.limit)
+    return Plan(target, int(needed), None)
 
 
 @lru_cache(maxsize=128)
@@ -120,8 +115,9 @@ def solve(state: State) -> Panels:
     except DomainError as err:
         raise StateError(str(err).rstrip(".")) from err
     # mean pooling is nearly always the last to see the signal: room for its rise as well
-    wanted = max(state.mu, min(2.2 * predictions["mean"].mu_sample, MU_AXES[-1]))
-    mu = np.linspace(0.0, next(end for end in MU_AXES if wanted <= end), CURVE_POINTS)
+    ends = (2.0, 4.0, 8.0, 20.0)  # few and far between, so that the axis stays put under a moving slider
+    wanted = max(state.mu, min(2.2 * predictions["mean"].mu_sample, ends[-1]))
+    mu = np.linspace(0.0, next(end for end in ends if wanted <= end), 161)
     curves = {name: top_alignment(model, p.alpha, p.kappa, mu=mu) for name, p in predictions.items()}
     return Panels(
         state=state,

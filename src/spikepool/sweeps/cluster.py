@@ -11,9 +11,6 @@ from typing import Any
 
 from spikepool.errors import InvalidInputError, SweepError, require
 
-CONNECT_SECONDS = 15
-FIRST_WORKER_SECONDS = 60
-
 # Nothing of the local cluster listens but its own protocol, on the loopback interface.
 _LOCAL_CONFIG: dict[str, list[str]] = {
     "distributed.scheduler.http.routes": [],
@@ -81,21 +78,24 @@ def check_scheduler(scheduler: Any) -> None:
 
 
 @contextmanager
-def remote(scheduler: Any) -> Iterator[Any]:
-    """A Dask client of the scheduler at an address; a client is passed through and not closed."""
+def remote(scheduler: Any, *, connect_seconds: float = 15, worker_seconds: float = 60) -> Iterator[Any]:
+    """A Dask client of the scheduler at an address; a client is passed through and not closed.
+
+    An error when it does not answer, or has no worker, within these times.
+    """
     distributed = require("distributed", "sweeps")
     if isinstance(scheduler, distributed.Client):
         yield scheduler
         return
     try:
-        client = distributed.Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+        client = distributed.Client(scheduler, timeout=connect_seconds, set_as_default=False)
     except (OSError, ValueError) as err:
         raise SweepError(
             "no Dask scheduler answers at the address", scheduler, "Start one with: dask scheduler"
         ) from err
     with client:
         try:
-            client.wait_for_workers(1, timeout=FIRST_WORKER_SECONDS)
+            client.wait_for_workers(1, timeout=worker_seconds)
         except TimeoutError as err:
             raise SweepError(
                 "the Dask scheduler has no workers", scheduler, f"Start some with: dask worker {scheduler}"

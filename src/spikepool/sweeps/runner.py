@@ -29,9 +29,6 @@ from spikepool.sweeps.store import Store
 if TYPE_CHECKING:
     import xarray as xr
 
-# What starting a local cluster costs on two cores; work that takes no longer is done in the calling process.
-STARTUP_SECONDS = 6.0
-
 Computed = Generator[tuple[Cell, Values], None, None]
 
 
@@ -288,6 +285,10 @@ def _here(spec: SweepSpec, pending: list[Cell]) -> Computed:
         with _one_blas_thread:
             values = cell_work.compute(spec, cell)
         yield cell, values
+
+
+# What starting a local cluster costs on two cores; work that takes no longer is done in the calling process.
+STARTUP_SECONDS = 6.0
 
 
 def _here_then_on_dask(spec: SweepSpec, pending: list[Cell]) -> Computed:
