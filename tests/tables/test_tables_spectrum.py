@@ -354,3 +354,18 @@ def test_the_limit_says_what_the_p_value_says(repetitions):
     for distance in np.concatenate([repeated, np.linspace(0, repeated.max() + 1, 400)]):
         p_value = (1 + np.sum(repeated >= distance)) / (1 + repetitions)
         assert (distance > _limit(repeated)) == (p_value <= 0.05)
+
+
+def test_rows_given_four_times_are_not_trusted():
+    E = np.random.default_rng(0).standard_normal((300, 60)) * np.arange(1, 61) ** -0.3
+    once, four = (sp.TableSpectrum(null_draws=1).fit(np.repeat(E, times, axis=0)) for times in (1, 4))
+    assert once.n_copies_ == 0
+    assert "copies" not in once.verdict_
+    assert not four.trusted_
+    assert "900 of 1,200 rows are exact copies" in four.verdict_
+
+
+def test_noise_that_the_bulk_does_not_predict_is_not_explained():
+    found = sp.TableSpectrum(null_draws=1).fit(np.random.default_rng(0).standard_t(3, (1000, 80)))
+    assert not found.trusted_
+    assert "unequal variances explains" not in found.verdict_

@@ -32,11 +32,23 @@ NEAR = 0.8  # share of the margin from which a rejected count is worth mentionin
 HEAVY = 0.05  # share of an eigenvalue that makes a single row heavy
 
 
+def can_be_trusted(fit: Any, copies: float = 0.05) -> bool:
+    """Whether the bulk predicts held-out rows, and no more than the share `copies` of the rows are copies of others."""
+    return bool(fit.heldout_.within_sampling_error) and fit.n_copies_ <= copies * fit.shape_[0]
+
+
 def verdict(fit: Any) -> str:
     """What is concluded, what it rests on, and what it does not show; a few sentences."""
     k = fit.n_outliers_
     noun = "eigenvalue stands" if k == 1 else "eigenvalues stand"
-    text = f"{k or 'No'} {noun} beyond the bulk, which noise of unequal variances explains (edge {fit.edge_:.4g})."
+    doubted = fit.heldout_ is not None and not can_be_trusted(fit)
+    bulk = "the fitted bulk" if doubted else "the bulk, which noise of unequal variances explains"
+    text = f"{k or 'No'} {noun} beyond {bulk} (edge {fit.edge_:.4g})."
+    if doubted and fit.heldout_.within_sampling_error:
+        text += (
+            f" {fit.n_copies_:,} of {fit.shape_[0]:,} rows are exact copies of others: they are not independent draws,"
+            " and the count is not a test."
+        )
     tenth = int(USUAL_SHARE * fit.rank_)
     if k > tenth:
         text += (

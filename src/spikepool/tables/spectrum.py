@@ -126,7 +126,10 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
     heldout_ : HeldOut or None
         Prediction of half of the rows from the other half.
     trusted_ : bool or None
-        Whether the bulk predicts held-out rows within sampling error; None when that was left out.
+        Whether the bulk predicts held-out rows within sampling error, and few rows are copies of others; None when that
+        was left out.
+    n_copies_ : int
+        Rows that are exact copies of others (of equal length about the mean); 0 where rows were not looked at.
     stable_ : bool or None
         Whether either half of the rows shows as many outliers as the whole; None when that was left out.
     influential_rows_ : list of InfluentialRow
@@ -308,9 +311,11 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
         """List the heavy rows; norms of all the centred rows."""
         k = min(self.n_outliers_, MOST_DIRECTIONS)
         self.influential_rows_: list[InfluentialRow] = []
+        self.n_copies_ = 0
         if not (self.influential and k) and not self.null_draws:  # nothing asked of a second pass
             return np.empty(0)
         norms, shares = scan_rows(source, self.mean_, self.components_[:k].T, self.eigenvalues_[:k])
+        self.n_copies_ = len(norms) - len(np.unique(norms))
         if k:  # without an outlying direction there is nothing a row could carry much of
             self.influential_rows_ = heaviest(norms, shares, self.influential, name)
         return norms
@@ -349,9 +354,9 @@ class TableSpectrum(BaseEstimator):  # type: ignore[misc]
 
     @property
     def trusted_(self) -> bool | None:
-        """Whether the bulk predicts held-out rows within sampling error; None when that was left out."""
+        """Whether rows are not copies and the bulk predicts held-out ones; None when that was left out."""
         check_is_fitted(self, "verdict_")
-        return None if self.heldout_ is None else bool(self.heldout_.within_sampling_error)
+        return None if self.heldout_ is None else report.can_be_trusted(self)
 
     @property
     def stable_(self) -> bool | None:
