@@ -105,3 +105,18 @@ def test_a_clause_that_ends_with_is_takes_the_value_and_arrays_show_their_shape(
 def test_likely_mistakes_are_answered_with_what_to_write(call, words):
     with pytest.raises((ValueError, AttributeError), match=re.escape(words)):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda X: sp.diagnose(X), "pool them first"),
+        (lambda X: sp.forecast(X, np.arange(12) % 2), "pool them first"),
+        (lambda X: sp.LearnedPoolingClassifier().fit(X.transpose(1, 0, 2), np.arange(12) % 2), "12 labels for 4 rows"),
+        (lambda X: sp.LearnedPoolingClassifier().fit(X, np.linspace(0, 1, 12)), "LearnedPoolingRegressor"),
+        (lambda X: sp.load("no such folder"), "no saved model"),
+    ],
+)
+def test_likely_mistakes_with_data_are_answered_with_what_to_do(call, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        call(np.random.default_rng(0).standard_normal((12, 4, 3)))

@@ -159,7 +159,7 @@ def test_damaged_foreign_and_newer_models_are_refused(tmp_path):
         arrays.parent: "checksum",
         cut.parent: "cannot read",
         tmp_path / "empty": "cannot read",
-        tmp_path / "nowhere": "cannot read",
+        tmp_path / "nowhere": "no saved model",
         tmp_path / "gone": "cannot read",
         edited("newer", version=99): "version 99",
         edited("foreign", format="other"): "not a saved model",

@@ -10,7 +10,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from spikepool.data.estimator_input import named
 from spikepool.data.labels import refuse_many_classes
@@ -226,12 +226,16 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         try:
             check_classification_targets(target)
         except ValueError as err:
-            raise named(err, "Pass classes, none of them missing, all text or all numbers") from err
+            continuous = type_of_target(target).startswith("continuous")
+            remedy = "Pass classes, none of them missing, all text or all numbers"
+            raise named(err, "For numbers use LearnedPoolingRegressor" if continuous else remedy) from err
         seen = weights > 0
         classes = np.unique(target[seen])
         k = len(classes)
         if k < 2:
-            raise InvalidInputError("a classifier needs at least two classes in y, not one class", classes[0])
+            raise InvalidInputError(
+                "a classifier needs at least two classes in y, not one class", classes[0], "Add rows of another class"
+            )
         refuse_many_classes(k)
         return classes, np.where(seen, np.searchsorted(classes, target).clip(0, k - 1), 0)
 

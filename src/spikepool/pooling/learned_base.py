@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
 
 from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens, refuse_empty_rows
 from spikepool.data.folds import assign_folds, balanced_rows, group_numbers, seen_elsewhere
@@ -134,9 +134,14 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             )
         try:
             target = column_or_1d(y, warn=True)
-            check_consistent_length(first.source, target)
         except ValueError as err:
             raise named(err, "Pass one label per row") from err
+        if len(target) != first.n:
+            raise ShapeError(
+                f"y has {len(target):,} labels for {first.n:,} rows: X is read as {first.n:,} rows of "
+                f"{first.T:,} tokens with {first.d:,} features each",
+                remedy="Pass X of shape (n, T, d) and one label per row",
+            )
         return sources, target
 
     def _row_weights(self, sample_weight: Any, n: int) -> FloatArray:
@@ -454,11 +459,12 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         for layer in wanted:
             source = read_tokens(self, given[layer], mask, reset=False, any_length=True)
             if source.d != self.fitted_.d:
+                # scikit-learn's sentence where X is a table of features, as it expects
+                rows = np.ndim(given[layer]) == 2
+                has = f"X has {source.T * source.d} features" if rows else f"tokens of X have {source.d} features"
                 raise ShapeError(
-                    f"X has {source.T * source.d} features, but {type(self).__name__} is expecting "
-                    f"{self.fitted_.d} features per token as input",
-                    source.d,
-                    "Pass tokens of the dimension seen in fit",
+                    f"{has}, but {type(self).__name__} is expecting {self.fitted_.d} features per token as input",
+                    remedy="Pass tokens of the dimension seen in fit",
                 )
             sources[layer] = source
         return sources

@@ -134,6 +134,8 @@ def load(folder: Any) -> Any:
     """
     safetensors = require("safetensors.numpy", "tables")
     place = Path(folder)
+    if not place.exists():
+        raise ModelFormatError("there is no saved model here", str(place), "Pass a folder made by save")
     try:
         content = json.loads(read_file(place / STRUCTURE, LARGEST_STRUCTURE).decode("utf-8"))
         size = regular_file(place / ARRAYS, LARGEST_ARRAYS).stat().st_size
