@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 
 import spikepool as sp
 from spikepool.theory import spikes
+from spikepool.theory.query import top_alignment
 from spikepool.world.query import dilute_beta
 
 D, N, T, L, NU = 100, 400, 12, 2, 1.5
@@ -226,14 +229,73 @@ def test_what_the_query_misses_is_an_outlier_of_its_own():
 
 
 def test_single_sequences_are_named():
-    """A steep softmax over many tokens: some sequences look at one token only, and the result reports it."""
+    """A steep softmax over many tokens: some sequences look at one token only."""
     steep = query(T=200, L=4, nu=1.0, mu=4.0, beta=1.6, d=150, N=600).predict()
     assert any(o.kind == "sequence" for o in steep.outliers)
-    assert any("single sequences" in reason for reason in steep.validity.reasons)
-    assert not steep.validity.ok
     gentle = query(T=200, L=4, nu=1.0, mu=4.0, beta=0.5, d=150, N=600).predict()
     assert [o.kind for o in gentle.outliers] == ["signal"]
     assert gentle.validity.ok
+
+
+def test_cautions_have_a_size():
+    """Below the threshold, at a small N of a finite vocabulary, and where few sequences carry the signal."""
+    below = query(mu=0.6).predict()
+    assert below.alignment == 0
+    assert 0.01 < below.finite_size_alignment < 0.2
+    assert below.validity.error == pytest.approx(below.finite_size_alignment)
+    assert query(mu=2.5).predict().validity.ok
+    few = query(V=300, N=40, mu=1.8, beta=1.2).predict()
+    assert any("scatters" in reason for reason in few.validity.reasons)
+    rare = query(relevance="chain", L=1, run=6.0, N=120, mu=2.6).predict()
+    assert any("few sequences carry" in reason for reason in rare.validity.reasons)
+    assert rare.validity.error > 0.0125
+
+
+@pytest.mark.slow
+def test_a_finite_vocabulary_is_averaged_over_draws():
+    """At N = 52 single draws of the tokens scatter; the prediction is their mean, and another seed's is close."""
+    model = query(V=600, N=52, mu=2.2, beta=0.8, d=65)
+    single = [top_alignment(model, rng=seed)[0] for seed in range(8)]
+    means = [model.predict(rng=seed).alignment for seed in range(3)]
+    assert np.std(means, ddof=1) < 0.7 * np.std(single, ddof=1)
+
+
+def test_every_token_relevant_in_a_finite_vocabulary():
+    """L = T: no neutral tokens; against drawn tokens the alignment is that of the table's and the sequences' law."""
+    model = query(V=400, L=T, mu=0.6, beta=0.3)
+    p = model.predict()
+    drawn = model.simulate(20, rng=0).alignment
+    assert p.signal is not None
+    assert abs(p.alignment - drawn.mean()) <= 0.03 + 3 * drawn.std(ddof=1) / np.sqrt(20)
+
+
+@pytest.mark.slow
+def test_outliers_of_frequent_tokens_are_not_called_query_or_key():
+    """Settings in which usage outliers were once named after the query: the top one is a token's.
+
+    And a query with half of its outlier: the eigenvalue that is closest to q in draws.
+    """
+    model = sp.QueryModel(d=100, N=126, T=8, L=6, mu=6.0, nu=0.0, overlap=0.0, beta=0.83, V=148)
+    p = model.predict()
+    assert not any(o.kind == "key" for o in p.outliers)
+    drawn = model.simulate(12, rng=0)
+    if p.query is not None:
+        assert drawn.query_overlap.mean() > 0.3
+    real = query(V=2000, kernel="sigmoid", beta=1.5, normalize=False, overlap=0.6).predict()
+    drawn = query(V=2000, kernel="sigmoid", beta=1.5, normalize=False, overlap=0.6).simulate(12, rng=0)
+    assert real.query.eigenvalue == pytest.approx(drawn.query_eigenvalue.mean(), rel=0.1)
+
+
+@pytest.mark.slow
+def test_best_beta_beyond_its_first_grid():
+    """One relevant token: steeper slopes than three times nu m are tried, and none of them is worse by far."""
+    model = query(L=1, mu=2.2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        best = model.best_beta()
+    assert best > 3 * NU
+    at = top_alignment(model.replace(beta=best))[0]
+    assert at >= max(top_alignment(model.replace(beta=b))[0] for b in (1.5, 4.5, 9.0)) - 1e-9
 
 
 @pytest.mark.slow

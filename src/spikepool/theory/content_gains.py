@@ -51,7 +51,7 @@ def posterior_gain(world: QueryWorld, *, rng: int = 0) -> float:
 
 
 def gate_gain(strength: float, share: ArrayLike) -> FloatArray:
-    """g(phi) = (1/phi) E sigma(s²/2 + s g + logit phi), g standard normal: the gain of the gate of the own score.
+    """Return g(phi) = (1/phi) E sigma(s²/2 + s g + logit phi), g standard normal: the gain of the own score's gate.
 
     Exact for independent relevance of share phi. It is e^{s²} as phi → 0, 1 at phi = 1, and decreasing.
 
@@ -81,7 +81,7 @@ def span_gain_dilute(strength: float, L: int) -> float:
 
 
 def block_gain(strength: float, L: int, share: float) -> float:
-    """g(phi) at strength s sqrt(L): relevance in blocks of L tokens with known borders, independent blocks.
+    """Return g(phi) at strength s sqrt(L): relevance in blocks of L tokens with known borders, independent blocks.
 
     Exact for such blocks. For a span with unknown borders it is an upper estimate, 2 to 19 % above for T <= 100.
     """
@@ -99,13 +99,13 @@ def weak_gain(strength: float, share: float, neighbours: float = 1.0) -> float:
 
 
 def effective_neighbours_span(L: int) -> float:
-    """m_eff = 2L/3 + 1/(3L) of a span of L tokens, for L << T."""
+    """Return m_eff = 2L/3 + 1/(3L) of a span of L tokens, for L << T, away from the ends of a sequence."""
     L = check.size(L, "L")
     return 2 * L / 3 + 1 / (3 * L)
 
 
 def effective_neighbours_chain(share: float, run: float) -> float:
-    """m_eff = (1 + lambda²)/(1 − lambda²), lambda = 1 − 1/((1 − phi) run), of a chain much longer than its runs."""
+    """Return m_eff = (1 + lambda²)/(1 − lambda²), lambda = 1 − 1/((1 − phi) run), of a chain much longer than a run."""
     correlation = 1 - 1 / ((1 - check.fraction(share, "share")) * check.positive(run, "run"))
     return (1 + correlation**2) / (1 - correlation**2)
 

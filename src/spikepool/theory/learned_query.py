@@ -37,7 +37,7 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import Result, Table, record
 from spikepool.theory.query import top_alignment
-from spikepool.theory.validity import SOUND, Validity, small_sizes, validity_of
+from spikepool.theory.validity import SOUND, Validity, near_threshold, small_sizes, validity_of
 from spikepool.world.query import QueryWorld, check_white, dilute_beta
 
 # Sequences behind the expectations: an overlap is known to about .001.
@@ -161,6 +161,7 @@ def learned_query(
         validity_of(
             small_sizes(d=world.d, n_train=n),
             _two_components(world, phi, c),
+            near_threshold((world.nu**2 * phi * (1 - phi)) ** 2, c, world.d, width=1.5),
             _coupled(world) if not orthogonal and rounds > 1 else None,
         ),
     )

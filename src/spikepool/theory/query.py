@@ -44,6 +44,7 @@ weighted PCA (arXiv 1810.12862): the law with unequal kappa.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -54,13 +55,14 @@ from spikepool.errors import InvalidInputError, UnreachableError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.measures import non_negative
+from spikepool.theory.finite_size import crosses
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import TOP, TopPairs, Usage, sample_usage
 from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum
-from spikepool.theory.validity import near_threshold, neighbours, small_sizes, validity_of
+from spikepool.theory.validity import WORTH, Caution, finite_size, neighbours, small_sizes, validity_of
 from spikepool.world.pooling_matrix import Projection, token_matrix
-from spikepool.world.query import KERNELS, QueryWorld
+from spikepool.world.query import KERNELS, QueryWorld, Vocabulary
 
 World = TypeVar("World", bound=QueryWorld)
 
@@ -76,6 +78,10 @@ _SINGLE, _SHARES = 256, 1792
 _DENSE = 3000
 # Times that the grid of `best_beta` is doubled.
 _DOUBLINGS = 4
+# Draws of the tokens of a finite vocabulary: with about so many sequences together, and at most so many.
+_DRAWN, _MOST_DRAWS = 2000, 10
+# Uncertainty of a mean over draws that is worth a reason.
+_UNCERTAIN = 0.025
 # Score groups of relevant tokens, for the limit of infinitely many sequences.
 _GROUPS = 160
 
@@ -94,6 +100,7 @@ class _Usages:
     covariance: FloatArray  # of (A, f_1, ..., f_p)
     right: Measure | None
     others: tuple[Usage, ...] = ()
+    spread: float = 0.0  # Var(A²)/E[A²]²
 
 
 @dataclass(frozen=True)
@@ -138,57 +145,142 @@ def predict_query(world: QueryWorld, *, rng: int = 0) -> QueryPrediction:
     rng : int
         Of the draws behind the law. Tokens that never repeat: the N quantiles of kappa, with the means of A² and f²
         around each, from up to 32 draws per sequence; another seed changes an alignment by about .002. A finite
-        vocabulary: scores at the quantiles of their law and one draw of the tokens; the alignment scatters over draws
-        by about .005, and by .06 where tokens that draw the attention lie near the signal (`validity` reports it).
+        vocabulary: draws of the tokens, up to ten where N is small; the first has its scores at the quantiles of
+        their law. Alignments and eigenvalues are means over the draws, and `validity` reports their scatter where the
+        mean is uncertain by more than .025.
     """
-    spectrum = _Spectrum(world, rng)
-    limit = _Limit(world, spectrum.usages, spectrum.left)
-    outliers = [
-        Outlier(name, o.eigenvalue, alignment, *limit.of(name))  # type: ignore[arg-type]
-        for name, o, alignment in spectrum.named
-    ]
+    spectra = [_Spectrum(world, rng, draw=i) for i in range(_token_draws(world))]
+    first = spectra[0]
+    limit = _Limit(world, first.usages, first.left)
+    found = _over_draws([[(name, o.eigenvalue, a) for name, o, a in one.named] for one in spectra])
+    outliers = [Outlier(name, value, a, *limit.of(name)) for name, value, a in found]  # type: ignore[arg-type]
     visible = sorted(outliers, key=lambda o: -o.eigenvalue)
-    query = spectrum.query()
-    if query is not None:
-        outliers.append(Outlier("query", query, 0.0, *limit.of("query")))
-    few = sum(o.kind == spectrum.other for o in visible)
-    bulk = spectrum.bulk
+    queries = [place for one in spectra if (place := one.query()) is not None]
+    if 2 * len(queries) >= len(spectra):
+        outliers.append(Outlier("query", float(np.mean(queries)), 0.0, *limit.of("query")))
+    tops = np.array([one.top for one in spectra])
+    threshold = float(np.median([one.bulk.threshold for one in spectra]))
+    bulk, alignment = first.bulk, float(tops.mean())
+    detectable = any(name == "signal" for name, _, _ in found)
+    mean = _mean_alignment(world, first, alignment, visible)
     return QueryPrediction(
-        alpha=spectrum.usages.alpha,
-        kappa=spectrum.usages.kappa,
+        alpha=float(np.mean([one.usages.alpha for one in spectra])),
+        kappa=float(np.mean([one.usages.kappa for one in spectra])),
         bulk=bulk.law,
         edge=bulk.edge,
         outliers=tuple(sorted(outliers, key=lambda o: -o.eigenvalue)),
-        alignment=visible[0].alignment if visible else 0.0,
-        detectable=spectrum.detectable,
+        alignment=alignment,
+        detectable=detectable,
         mu_population=limit.threshold,
-        mu_sample=bulk.threshold,
+        mu_sample=threshold,
         validity=validity_of(
-            near_threshold(world.mu**2, bulk.threshold**2, world.d),
-            neighbours(visible, world.d, world.N),
-            _concentrated(few, spectrum.other),
+            finite_size(alignment, mean, world.d),
+            neighbours(visible[:2], world.d, world.N, bulk.edge),
+            _scatter(tops) if world.V is not None else _single_sequences(world, first, rng),
+            _few_relevant(world, first),
             small_sizes(d=world.d, N=world.N, **({} if world.V is None else {"V": world.V})),
         ),
         # tokens that never repeat: a vocabulary so large that its size plays no part
         sizes=Sizes(world.d - world.directions, world.V or 1 << 40, world.N, True),
+        finite_size_alignment=mean,
     )
 
 
-def _concentrated(count: int, what: str) -> str | None:
-    if not count:
+def _token_draws(world: QueryWorld) -> int:
+    """Draws of the tokens of a finite vocabulary: so many that they have about as many sequences as _DRAWN."""
+    return 1 if world.V is None else int(np.clip(round(_DRAWN / world.N), 1, _MOST_DRAWS))
+
+
+def _over_draws(lists: list[list[tuple[str, float, float]]]) -> list[tuple[str, float, float]]:
+    """Outliers that at least half of the draws have, by kind and rank, with the means of eigenvalue and alignment."""
+    if len(lists) == 1:
+        return lists[0]
+    groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for outliers in lists:
+        rank: Counter[str] = Counter()
+        for name, value, alignment in sorted(outliers, key=lambda o: -o[1]):
+            groups.setdefault((name, rank[name]), []).append((value, alignment))
+            rank[name] += 1
+    kept = {key: np.mean(pairs, axis=0) for key, pairs in groups.items() if 2 * len(pairs) >= len(lists)}
+    return [(name, float(mean[0]), float(mean[1])) for (name, _), mean in kept.items()]
+
+
+# -- where the numbers hold ------------------------------------------------------------------------------------------
+
+
+def _mean_alignment(world: QueryWorld, spectrum: _Spectrum, alignment: float, visible: list[Outlier]) -> float | None:
+    """Mean alignment over draws in d dimensions (:mod:`spikepool.theory.finite_size`), where the signal would lead.
+
+    Below the threshold it leads unless another outlier is clear of the edge, by more than the d^{-2/3} over which the
+    top of the bulk scatters. That one overlaps with u by chance, which a signal close to its threshold amplifies.
+    """
+    edge, crossing = spectrum.bulk.edge, spectrum.bulk.crossing
+    if world.mu == 0 or crossing is None:
         return None
-    which = "sequences whose attention falls on one token" if what == "sequence" else "tokens that draw the attention"
-    return (
-        f"{count} outlier{'s are' if count > 1 else ' is'} made of single {which}: eigenvalues and alignments change "
-        "from draw to draw, by up to 0.2 where they lie near the signal; a smaller beta or a bounded gate avoids them"
+    if visible and not crosses(visible[0], edge) and visible[0].eigenvalue > edge * (1 + world.d ** (-2 / 3)):
+        chance = spectrum.chance_overlap() if visible[0].kind != "signal" else None
+        return None if chance is None else min(1.0, alignment + chance)
+    return crossing.mean_alignment(alignment, world.mu, world.d)
+
+
+def _scatter(tops: FloatArray) -> Caution | None:
+    """Why the mean over draws of the tokens is uncertain."""
+    if len(tops) < 2 or (error := float(tops.std(ddof=1) / np.sqrt(len(tops)))) <= _UNCERTAIN:
+        return None
+    return Caution(
+        f"the alignment scatters by {tops.std(ddof=1):.2g} over draws of the tokens; its mean over {len(tops)} draws "
+        f"is uncertain by {error:.2g}",
+        error,
+    )
+
+
+def _few_relevant(world: QueryWorld, spectrum: _Spectrum) -> Caution | None:
+    """Why draws have another mean: the signal gain of N sequences scatters, and the alignment is not linear in it.
+
+    The mean of A² over N sequences has the relative deviation e = sqrt(Var(A²)/N)/E[A²], large where few sequences have
+    relevant tokens; the mean alignment is about that at the gains 1 ± e.
+    """
+    relative = min(0.5, float(np.sqrt(spectrum.usages.spread / world.N)))
+    if relative < 0.05 or not any(name == "signal" for name, _, _ in spectrum.named):
+        return None
+
+    def top(gain: float) -> float:
+        outliers = UsageSpectrum(spectrum.bulk, world.mu * np.sqrt(gain)).outliers
+        return float(outliers[0].overlaps[0]) if outliers else 0.0
+
+    error = abs((top(1 + relative) + top(1 - relative)) / 2 - top(1.0))
+    if error <= WORTH:
+        return None
+    return Caution(
+        f"few sequences carry the signal: its gain scatters by {100 * relative:.2g} % over draws of {world.N} "
+        f"sequences, and the mean alignment is about {error:.2g} lower",
+        error,
+    )
+
+
+def _single_sequences(world: QueryWorld, spectrum: _Spectrum, rng: int) -> Caution | None:
+    """Why quantiles are not what draws show: single sequences whose attention falls on one token."""
+    count = sum(name == "sequence" for name, _, _ in spectrum.named)
+    if count == 0:
+        return None
+    drawn = np.array([_Spectrum(world, rng, draw=i).top for i in range(1, 5)])
+    error = abs(float(drawn.mean()) - spectrum.top)
+    if error <= max(_UNCERTAIN, 0.75 * float(drawn.std(ddof=1))):  # 1.5 standard errors of a mean of four
+        return None
+    return Caution(
+        f"{count} outlier{'s are' if count > 1 else ' is'} made of single sequences whose attention falls on one "
+        f"token: the alignment is off by about {error:.2g}; a smaller beta or a bounded gate avoids them",
+        error,
     )
 
 
 def top_alignment(world: QueryWorld, *, rng: int = 0) -> tuple[float, float]:
-    """Alignment of the top eigenvector with u, and the threshold of mu: what a search over models asks for."""
+    """Alignment of the top eigenvector with u, and the threshold of mu: what a search over models asks for.
+
+    As :func:`predict_query`, but for one draw of the tokens of a finite vocabulary.
+    """
     spectrum = _Spectrum(world, rng)
-    top = max(spectrum.named, key=lambda one: one[1].eigenvalue, default=None)
-    return (top[2] if top is not None else 0.0), spectrum.bulk.threshold
+    return spectrum.top, spectrum.bulk.threshold
 
 
 # -- outliers --------------------------------------------------------------------------------------------------------
@@ -251,18 +343,36 @@ def generic_directions(world: QueryWorld) -> tuple[FloatArray, FloatArray, Float
 class _Spectrum:
     """Outliers of the pooled covariance off the query, with their names, and the one along the query."""
 
-    def __init__(self, world: QueryWorld, rng: int, *, regressed: bool = True) -> None:
-        self.world, self.seed, self.regressed = world, rng, regressed
-        self.usages = usages = _usages(world, rng, regressed=regressed)
+    def __init__(self, world: QueryWorld, rng: int, *, draw: int = 0, regressed: bool = True) -> None:
+        self.world, self.seed, self.draw, self.regressed = world, rng, draw, regressed
+        self.usages = usages = _usages(world, rng, draw, regressed=regressed)
         self.left = _Left(world)
         self.bulk = UsageBulk(usages.signal, self.left.noise)
         self.other = "sequence" if world.V is None else "usage"
         self.spikes = usages.signal.top.values[self.bulk.spikes]
 
     @property
-    def detectable(self) -> bool:
-        """Whether the signal makes an outlier."""
-        return any(name == "signal" for name, _, _ in self.named)
+    def top(self) -> float:
+        """Alignment of the largest outlier off the query, 0 without one."""
+        return max(((o.eigenvalue, a) for _, o, a in self.named), default=(0.0, 0.0))[1]
+
+    def chance_overlap(self) -> float | None:
+        """Mean squared overlap with u, by chance, of a top outlier that is not the signal's.
+
+        Its direction has 1/d of u, and the signal's own response at its eigenvalue z amplifies that to
+        1/(d (1 − mu² D(z))²), D without the spikes of the usage.
+        """
+        top = max((o for _, o, _ in self.named), key=lambda o: o.eigenvalue, default=None)
+        if top is None:
+            return None
+        y, yt, z = (float(x[0]) for x in self.bulk.law.right_curve(np.array([top.parameter])))
+        left, right = self.left.noise.left, self.usages.signal.signal_measure
+        kept = np.ones(len(right.values), dtype=bool)
+        kept[self.bulk.spikes] = False
+        g_u = -float(yt / (yt + left.values) @ left.coordinates[:, 0] ** 2) / z
+        g_b = -float(y / (y + right.values[kept]) @ right.coordinates[kept, 0] ** 2) / z
+        rest = 1 - self.world.mu**2 * z * g_u * g_b
+        return 1 / (self.world.d * rest**2) if rest > 0 else None
 
     @cached_property
     def named(self) -> list[tuple[str, GeneralOutlier, float]]:
@@ -317,7 +427,7 @@ class _Spectrum:
             own = _own_outlier(self.usages.others[1], noise, 1.0)
             return None if own is None else own.eigenvalue
         if self.regressed and self.world.noise is not None and self.world.V is not None:
-            return _Spectrum(self.world, self.seed, regressed=False).query()
+            return _Spectrum(self.world, self.seed, draw=self.draw, regressed=False).query()
         p = self.world.directions
         first = 1 if self.world.V is None else 0
         columns = tuple(i for i in range(first, 2 + p) if self.left.scales[i] > 0)
@@ -384,12 +494,14 @@ def _own_outlier(usage: Usage, noise: Noise, strength: float) -> GeneralOutlier 
 # -- the usage -------------------------------------------------------------------------------------------------------
 
 
-def _usages(world: QueryWorld, rng: int, *, regressed: bool = True) -> _Usages:
+def _usages(world: QueryWorld, rng: int, draw: int = 0, *, regressed: bool = True) -> _Usages:
+    """Draw 0 is at quantiles, of kappa or of the scores of a vocabulary; the others are as simulations draw them."""
     seed = check.size(rng, "rng", minimum=0)
-    generator = np.random.default_rng(np.random.SeedSequence(seed))
+    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(draw,) if draw else ()))
     if world.V is None:
-        return _quantile_usages(world, generator)
-    return _token_usages(world, generator, regressed and world.noise is not None)
+        return _quantile_usages(world, generator, world.N if draw else sequence_draws(world))
+    vocabulary = world.vocabulary(generator if draw else None)
+    return _token_usages(world, vocabulary, generator, regressed and world.noise is not None)
 
 
 def sequence_draws(world: QueryWorld) -> int:
@@ -399,9 +511,9 @@ def sequence_draws(world: QueryWorld) -> int:
     return draws * int(np.clip(budget // (draws * world.T * world.cost), 1, _DRAWS_PER_SEQUENCE))
 
 
-def _quantile_usages(world: QueryWorld, rng: np.random.Generator) -> _Usages:
+def _quantile_usages(world: QueryWorld, rng: np.random.Generator, draws: int) -> _Usages:
     """B'B = diag(kappa_n) at the quantiles of kappa, with the mean squares of xi A, A and f around each."""
-    N, draws = world.N, sequence_draws(world)
+    N = world.N
     pooled = world.draw_pooled(draws, rng)
     order = np.argsort(-pooled.kappa, kind="stable")
     kappa, square = pooled.kappa[order], pooled.square[order]
@@ -431,7 +543,10 @@ def _quantile_usages(world: QueryWorld, rng: np.random.Generator) -> _Usages:
     alone = np.column_stack([signal[k:], np.zeros((len(values) - k, r))])
     rest_rows = np.column_stack([np.zeros((len(values) - k) * r), rows[k:].reshape(-1, r)])
     right = Measure(np.concatenate([values, np.repeat(values[k:], r)]), np.concatenate([top, alone, rest_rows]))
-    return _Usages(usage, float(np.mean(square)), float(kappa.mean()), np.atleast_2d(np.cov(b.T, bias=True)), right)
+    alpha, A2 = float(np.mean(square)), pooled.A**2
+    spread = float(np.var(A2) / np.mean(A2) ** 2) if A2.any() else 0.0
+    covariance = np.atleast_2d(np.cov(b.T, bias=True))
+    return _Usages(usage, alpha, float(kappa.mean()), covariance, right, spread=spread)
 
 
 def _diagonal_usage(values: FloatArray, weights: FloatArray, b: FloatArray, size: int) -> Usage:
@@ -444,13 +559,12 @@ def _diagonal_usage(values: FloatArray, weights: FloatArray, b: FloatArray, size
     return Usage(top, values[k:], weights[k:], measure, np.broadcast_to(0.0, size), float(b @ b), False)
 
 
-def _token_usages(world: QueryWorld, rng: np.random.Generator, regressed: bool) -> _Usages:
+def _token_usages(world: QueryWorld, vocabulary: Vocabulary, rng: np.random.Generator, regressed: bool) -> _Usages:
     """B'B = (V/N) W'W of drawn tokens, centred, at the pooled signs, the pooled relevance and the pooled scores.
 
     Where pooled vectors are regressed on their scores, the scores are projected out of the sequences.
     """
     assert world.V is not None
-    vocabulary = world.vocabulary()
     tokens, _ = world.draw_tokens(rng)
     W_t = token_matrix(tokens, world.weights(vocabulary.scores[tokens]), world.V)
     vectors = np.stack([vocabulary.signs, vocabulary.relevant, vocabulary.scores])
