@@ -244,7 +244,7 @@ def test_cautions_have_a_size():
     assert 0.01 < below.finite_size_alignment < 0.2
     assert below.validity.error == pytest.approx(below.finite_size_alignment)
     assert query(mu=2.5).predict().validity.ok
-    few = query(V=300, N=40, mu=1.8, beta=1.2).predict()
+    few = query(V=600, N=52, mu=2.2, beta=0.8, d=65).predict()
     assert any("scatters" in reason for reason in few.validity.reasons)
     rare = query(relevance="chain", L=1, run=6.0, N=120, mu=2.6).predict()
     assert any("few sequences carry" in reason for reason in rare.validity.reasons)
