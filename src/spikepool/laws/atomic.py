@@ -1,6 +1,6 @@
-"""A law made of point masses: eigenvalues of a matrix, token usage, a discretised law.
+"""Laws made of point masses: eigenvalues of a matrix, token usage, and any law as nodes and weights.
 
-A law as atoms: nodes and weights that integrate analytic functions as the law does.
+:func:`discretise` gives the nodes and weights that integrate analytic functions as a law does.
 """
 
 from __future__ import annotations

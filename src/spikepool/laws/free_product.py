@@ -1,8 +1,7 @@
 """The bulk of pooled covariances: the free product of two Marchenko–Pastur laws.
 
-Shared implementation of the two closed-form laws: everything follows from the root of one cubic.
-
-The Marchenko–Pastur law, the limit of infinite vocabulary.
+Everything follows from the root of one cubic (:mod:`spikepool.laws._cubic`). The Marchenko–Pastur law is the same
+cubic at delta = 0, the limit of infinite vocabulary, and shares the implementation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a figure is: compute -> dataset -> draw, and a judgement of how well theory and simulation agree.
 
-The settings of the paper's experiments.
+The settings of the paper's experiments, which several figures share, are at the end.
 """
 
 from __future__ import annotations

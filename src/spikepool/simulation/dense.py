@@ -1,8 +1,7 @@
-"""Whole spectra by dense linear algebra, on the smaller side: S is d x d, its Gram matrix C'C/N is N x N.
+"""Spectra by dense linear algebra, on the smaller side: S is d x d, its Gram matrix C'C/N is N x N.
 
-Top eigenpairs of S(mu) for many mu from one decomposition of the noise part.
-
-Write C = mu u b' + Y, K = YY'/N, g = Yb/N and c = b'b/N. Then
+One decomposition of the noise part serves the top eigenpairs of S(mu) for many mu. Write C = mu u b' + Y, K = YY'/N, g
+= Yb/N and c = b'b/N. Then
 
     S(mu) = K + mu (u g' + g u') + mu² c u u' = K + X J X',   X = [u, g],   J = [[mu² c, mu], [mu, 0]],
 

@@ -1,15 +1,12 @@
-"""The ridge classifier itself, beside its predicted accuracy: an estimator, and a simulation of the model.
+"""The ridge classifier of pooled sequences, simulated: with given weights, and with weights learned jointly.
 
-The ridge classifier of one draw whose table is never drawn.
+*A draw whose table is never drawn.* beta = (S + ridge)⁻¹ C y/n, S = C C'/n, lies in the Krylov space of S at C y, in
+which conjugate gradients look for it; one space serves every ridge, since adding a multiple of the identity does not
+change it. Test scores need the table once more, through the products of its tokens with beta: known already, because
+beta lies in the span of the products.
 
-beta = (S + ridge)⁻¹ C y/n, S = C C'/n, lies in the Krylov space of S at C y, in which conjugate gradients look for
-it; one space serves every ridge, since adding a multiple of the identity does not change it. Test scores need the
-table once more, through the products of its tokens with beta: known already, because beta lies in the span of the
-products.
-
-Pooling weights on the simplex, learned jointly with ridge: the experiment of the paper's last appendix.
-
-For tokens x_nt, targets y and pooled rows c_n(w) = sum_t w_t x_nt it minimises
+*Weights on the simplex, learned jointly with ridge*, are the experiment of the paper's last appendix. For tokens x_nt,
+targets y and pooled rows c_n(w) = sum_t w_t x_nt it minimises
 
     g(w) = min_beta (1/n)‖y − C(w) beta‖² + lam‖beta‖² = (1/n) y'(y − C beta),    beta = (C'C + lam n I)^{-1} C'y,
 

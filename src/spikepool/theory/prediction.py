@@ -1,11 +1,10 @@
 """What a prediction is: the numbers theory gives for one model and one weighting.
 
-The top eigenvalue of S under noise alone: Tracy-Widom around the edge of the bulk.
-
-The largest of d eigenvalues is ``E + (A d)^{-2/3} TW`` with E the right edge of the bulk law and ``A sqrt(E − x)/pi``
-its density next to it. Sizes enter the law as d − 1/2, V − 2 − 1/2 (the two class means are not part of the bulk) and
-N − 1/2, or N − 1 − 1/2 where S is centred; without these halves the centre is off by half a standard deviation at
-d = 100. p-values of null draws then pass a Kolmogorov-Smirnov test from d = 100 on.
+Its p-values need the top eigenvalue of S under noise alone. The largest of d eigenvalues is ``E + (A d)^{-2/3} TW``
+with E the right edge of the bulk law and ``A sqrt(E − x)/pi`` its density next to it. Sizes enter the law as d − 1/2, V
+− 2 − 1/2 (the two class means are not part of the bulk) and N − 1/2, or N − 1 − 1/2 where S is centred; without these
+halves the centre is off by half a standard deviation at d = 100. p-values of null draws then pass a Kolmogorov-Smirnov
+test from d = 100 on.
 """
 
 from __future__ import annotations

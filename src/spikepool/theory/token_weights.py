@@ -357,7 +357,7 @@ def recovery_token_weights(counts: ArrayLike, *, length: float, gain: float = 1.
     --------
     >>> import spikepool as sp
     >>> sp.recovery_token_weights([90, 9, 1], length=10, gain=10).round(3)
-    array([0.369, 3.355, 16.77])
+    array([ 0.46 ,  4.186, 20.929])
     """
     n = check.finite_array(counts, "counts", ndim=1)
     if n.min() < 0 or n.sum() == 0:

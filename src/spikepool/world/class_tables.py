@@ -1,8 +1,7 @@
-"""The data of a model with K classes, checked once.
+"""A model with K classes: its data, checked once, and random classes of its positions.
 
-Random classes for positions that share their class draw with given probabilities.
-
-Classes c_1, ..., c_T with P(c_t = k) = pi_k and, for every pair,
+Positions share their class draw with given probabilities: classes c_1, ..., c_T with P(c_t = k) = pi_k and, for every
+pair,
 
     P(c_t = k, c_s = l) = R_ts pi_k [k = l] + (1 − R_ts) pi_k pi_l.
 

@@ -1,8 +1,7 @@
 """Labels of sequences: y = sign of the sum of the latents at chosen positions, and its joint law with a = w'xi.
 
-Probability that a noisy score has the right sign, by inversion of its characteristic function.
-
-For a real Y with characteristic function phi, the midpoint form of the Gil-Pelaez integral
+The accuracy of a noisy score of a is the probability of its right sign, found by inversion of a characteristic
+function. For a real Y with characteristic function phi, the midpoint form of the Gil-Pelaez integral
 
     P(Y > 0) = 1/2 + (h/pi) sum_{j>=0} Im phi(t_j)/t_j,    t_j = (j + 1/2) h
 
