@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ pytest.importorskip("zarr")
 pytest.importorskip("onnx")
 
 import spikepool as sp
+from spikepool.kit import files
 
 safetensors = pytest.importorskip("safetensors.numpy")
 
@@ -172,6 +174,32 @@ def test_every_writer_follows_the_rule(name, here, run, tmp_path):
     if name != "reproduce":
         refused(out, "--overwrite")
     target.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_another_process_writes_meanwhile_is_kept(name, overwrite, here, run, tmp_path, monkeypatch):
+    """A second process puts a file or folder of its own at the target after the work, before the output appears."""
+    command, option, out, _ = WRITERS[name]
+    target, folder = tmp_path / "new" / Path(out).name, not Path(out).suffix
+    target.parent.mkdir()
+    shown = target / "index.html" if name == "reproduce" else target  # a folder of many files; the page is the last
+    mine = shown / "mine" if folder and shown == target else shown
+    waiting = [True]
+
+    def beaten(temporary):  # in the place of what waits for the disk
+        if temporary.parent == shown.parent and temporary.name.startswith(f".{shown.name}.") and waiting.pop():
+            theirs = f"mkdir -p {mine.parent} && echo mine > {mine}"
+            subprocess.run(["sh", "-c", theirs], check=True)
+
+    monkeypatch.setattr(files, "_sync_all", beaten)
+    code, _, err = run(*command, option, target, *(["--overwrite"] if overwrite else []))
+    assert code == 2, err
+    assert "was not replaced" in err
+    assert mine.read_text() == "mine\n"
+    assert not list(target.parent.rglob("*.part"))
 
 
 def test_every_command_with_an_output_is_in_the_table():

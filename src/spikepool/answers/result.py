@@ -191,7 +191,7 @@ class DataReport(Result, schema="report"):
             raise InvalidInputError("a report is saved as .html or .json", str(path), "Choose one of these endings")
         check_target(file, "report" if file.suffix.lower() == ".json" else "page", overwrite=overwrite)
         text = to_json(self.to_dict()) if file.suffix.lower() == ".json" else self.to_html()
-        write_text(file, text)
+        write_text(file, text, overwrite=overwrite)
         return file
 
 

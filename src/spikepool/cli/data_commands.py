@@ -78,6 +78,7 @@ def diagnose(
         f"Components of {features}",
         lambda: _columns([lambda ax, what=what: result.plot(ax, what) for what in drawn]),
         result._repr_html_,
+        overwrite=overwrite,
         quiet=as_json,
     )
 
@@ -139,6 +140,7 @@ def forecast(
         f"Learning curve of {features}",
         lambda: _columns([result.plot]),
         result._repr_html_,
+        overwrite=overwrite,
         quiet=as_json,
     )
 

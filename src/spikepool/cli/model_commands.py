@@ -52,6 +52,7 @@ def predict(
         f"Prediction: {title}",
         lambda: _panels(predictions),
         lambda: "".join(f"<h2>{name}</h2>{p._repr_html_()}" for name, p in predictions.items()),
+        overwrite=overwrite,
         quiet=as_json,
     )
 
@@ -168,6 +169,7 @@ def simulate(
         f"Simulation: {title}",
         lambda: _trials(drawn, [r["predicted_alignment"] for r in results]),
         lambda: html_table(header, rows),
+        overwrite=overwrite,
         quiet=as_json,
     )
 

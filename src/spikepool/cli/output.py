@@ -90,7 +90,15 @@ def existing_folder(out: Path) -> None:
         raise InvalidInputError("--out: there is no such folder", str(out.parent), "Make it first")
 
 
-def write_out(out: Path | None, title: str, figure: Callable[[], Any], body: Callable[[], str], *, quiet: bool) -> None:
+def write_out(
+    out: Path | None,
+    title: str,
+    figure: Callable[[], Any],
+    body: Callable[[], str],
+    *,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
     """Write the picture, or a page with the picture and the tables of `body`, and say where.
 
     Both are made only when wanted. With `quiet` (JSON on standard output) nothing is said.
@@ -105,8 +113,8 @@ def write_out(out: Path | None, title: str, figure: Callable[[], Any], body: Cal
         import html
 
         picture = f'<div class="picture">{themed(svg_text(figure()))}</div>'
-        write_text(out, html_page(title, f"<h1>{html.escape(title)}</h1>{picture}{body()}"))
+        write_text(out, html_page(title, f"<h1>{html.escape(title)}</h1>{picture}{body()}"), overwrite=overwrite)
     else:
-        write_figure(figure(), out, out.suffix[1:].lower())
+        write_figure(figure(), out, out.suffix[1:].lower(), overwrite=overwrite)
     if not quiet:
         print(f"{'Page' if out.suffix.lower() in PAGES else 'Picture'}: {out}")

@@ -54,6 +54,7 @@ def sweep(
         f"Sweep of {spec}",
         lambda: _sweep_figure(dataset),
         lambda: html_table(*_cells(dataset), title=SWEEP_TITLE),
+        overwrite=overwrite,
         quiet=as_json,
     )
 

@@ -62,6 +62,7 @@ def spectrum(
         f"Spectrum of {fitted.name_} ({V} x {d})",
         fitted.plot,
         lambda: fitted._html_repr() + html_text(fitted.summary()),
+        overwrite=overwrite,
         quiet=as_json,
     )
 

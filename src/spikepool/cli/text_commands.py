@@ -43,7 +43,7 @@ def encode(
 
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
-    from spikepool.kit.files import replacing_file
+    from spikepool.kit.files import publishing
     from spikepool.texts.encoding import encode as run
     from spikepool.texts.files import read_text_table
 
@@ -53,7 +53,7 @@ def encode(
     table = read_text_table(data, text=texts.text_column)
     encoded = run(table.texts, texts.encoder, opt.asked_layers(texts.layers), texts.max_tokens)
     tokens = np.array([json.dumps(row) for row in encoded.tokens])
-    with replacing_file(out) as temporary, temporary.open("wb") as file:
+    with publishing(out, overwrite=overwrite) as temporary, temporary.open("wb") as file:
         np.savez(file, X=encoded.X, mask=encoded.mask, tokens=tokens)
     record = {
         "shape": list(encoded.X.shape),
@@ -215,7 +215,7 @@ def apply(
     from spikepool.data.reading import read_records
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
-    from spikepool.kit.files import replacing_file
+    from spikepool.kit.files import publishing
     from spikepool.texts.classifier import load
     from spikepool.texts.files import column_names
     from spikepool.texts.text_model import load_settings
@@ -231,7 +231,7 @@ def apply(
         raise InvalidInputError(f"there is no column {column!r}", names[:12], "Name the texts with --text-column")
     refuse_doubled(names, data)
     added = _added_names(names, fitted, probabilities)
-    with replacing_file(out) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+    with publishing(out, overwrite=overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         write = _line_writer(stream) if out.suffix.lower() == ".jsonl" else _row_writer(stream, names, added, safe_csv)
         rows, empty = 0, 0
         for record, values in _predictions(fitted, read_records(data), column, probabilities):

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.drawing.palette import GRID, HISTOGRAM, HISTOGRAM_RIM, INK, OUTLIERS, method_style
 from spikepool.errors import InvalidInputError, ShapeError, require
 from spikepool.kit import validation as check
-from spikepool.kit.files import replacing_file
+from spikepool.kit.files import publishing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,24 +103,24 @@ def svg_text(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def save_figure(figure: Figure, path: str | Path, formats: tuple[str, ...] = ("png", "svg")) -> list[Path]:
-    """Write `figure` as ``path`` with each of the suffixes `formats`; the files carry no date, so reruns
-    match.
-    """
+def save_figure(
+    figure: Figure, path: str | Path, formats: tuple[str, ...] = ("png", "svg"), *, overwrite: bool = False
+) -> list[Path]:
+    """Write `figure` as ``path`` with each of the suffixes `formats`; the files carry no date, so reruns match."""
     for extension in formats:
         check.choice(extension, "format", FORMATS)
     base = Path(path)
     base.parent.mkdir(parents=True, exist_ok=True)
     written = [base.with_name(f"{base.name}.{extension}") for extension in formats]
     for target, extension in zip(written, formats, strict=True):
-        write_figure(figure, target, extension)
+        write_figure(figure, target, extension, overwrite=overwrite)
     return written
 
 
-def write_figure(figure: Figure, target: Path, extension: str) -> None:
-    """Write `figure` to the file `target` in the format `extension`, atomically."""
+def write_figure(figure: Figure, target: Path, extension: str, *, overwrite: bool = False) -> None:
+    """Write `figure` to the file `target` in the format `extension`; see :func:`spikepool.kit.files.publishing`."""
     stamps = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with theme(), replacing_file(target) as temporary:
+    with theme(), publishing(target, overwrite=overwrite) as temporary:
         figure.savefig(temporary, format=extension, metadata=stamps[extension])
 
 

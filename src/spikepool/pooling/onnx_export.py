@@ -15,7 +15,7 @@ import numpy as np
 from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, require
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.files import replacing_file
+from spikepool.kit.files import publishing
 from spikepool.pooling.fitted import FittedPooling, Part
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.rules import CovariancePooling, MaxPooling, RulePooling, SpreadPooling
@@ -256,13 +256,15 @@ def graph_model(g: Graph, inputs: list[Any], outputs: list[Any]) -> Any:
     return model
 
 
-def save_graph(g: Graph, inputs: list[Any], outputs: list[Any], properties: dict[str, str], target: Path) -> Path:
+def save_graph(
+    g: Graph, inputs: list[Any], outputs: list[Any], properties: dict[str, str], target: Path, *, overwrite: bool
+) -> Path:
     """Check the graph and write it, whole or not at all."""
     model = graph_model(g, inputs, outputs)
     if properties:
         g.onnx.helper.set_model_props(model, properties)
     g.onnx.checker.check_model(model)
-    with replacing_file(target) as temporary:
+    with publishing(target, overwrite=overwrite) as temporary:
         g.onnx.save(model, str(temporary))
     return target
 
@@ -298,4 +300,4 @@ def write_onnx(estimator: Any, path: Any, *, overwrite: bool = False) -> Path:
         helper.make_tensor_value_info("mask", kinds.BOOL, ["n", "T"]),
     ]
     properties = {"classes": "\n".join(map(str, estimator.classes_))} if hasattr(estimator, "classes_") else {}
-    return save_graph(g, inputs, outputs, properties, target)
+    return save_graph(g, inputs, outputs, properties, target, overwrite=overwrite)

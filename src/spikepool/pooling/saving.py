@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spikepool.data.targets import MODEL_FILE, MODEL_FORMAT, check_target
 from spikepool.errors import InvalidInputError, require
-from spikepool.kit.files import making_parents, replacing_folder
+from spikepool.kit.files import making_parents, publishing
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import SAVED, FunctionPooling, saved
 from spikepool.pooling.sequence import SequencePooling
@@ -100,7 +100,7 @@ def save(estimator: Any, folder: Any, *, overwrite: bool = False, also: Mapping[
     content["sha256"] = hashlib.sha256(data).hexdigest()
     content["files"] = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in (also or {}).items()}
     content["content_sha256"] = content_digest(content)
-    with making_parents(target), replacing_folder(target) as draft:
+    with making_parents(target), publishing(target, overwrite=overwrite, folder=True) as draft:
         (draft / ARRAYS).write_bytes(data)
         (draft / STRUCTURE).write_text(json.dumps(content, allow_nan=False, indent=1), encoding="utf-8")
         for name, text in (also or {}).items():

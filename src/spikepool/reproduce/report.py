@@ -23,7 +23,7 @@ from spikepool.data.targets import check_target
 from spikepool.drawing.palette import themed
 from spikepool.drawing.plotting import save_figure
 from spikepool.errors import MissingDependencyError, SpikepoolError, require
-from spikepool.kit.files import replacing_file, write_text
+from spikepool.kit.files import publishing, write_text
 from spikepool.kit.progress import Progress, heard_by
 from spikepool.reproduce.base import SIGMAS, Check, FigureSpec, Settings
 from spikepool.reproduce.errata import PublishedRow, published_rows
@@ -194,7 +194,7 @@ def make_report(
     with Progress(len(specs), "figures") as progress:
         make = _make_entry if n_jobs == 1 else _make_silently
         runs = Parallel(n_jobs=n_jobs, return_as="generator")(
-            delayed(make)(spec, settings, directory) for spec in specs
+            delayed(make)(spec, settings, directory, overwrite) for spec in specs
         )
         for entry in runs:
             entries.append(entry)
@@ -209,7 +209,7 @@ def make_report(
         seconds,
         _environment(settings),
     )
-    write_text(report.path, _render(report, started))
+    write_text(report.path, _render(report, started), overwrite=overwrite)
     return report
 
 
@@ -220,7 +220,7 @@ def _files(spec: FigureSpec, directory: Path) -> list[tuple[str, Path]]:
     return [("netcdf", directory / "data" / f"{base}.nc"), *pictures]
 
 
-def _make_entry(spec: FigureSpec, settings: Settings, directory: Path) -> Entry:
+def _make_entry(spec: FigureSpec, settings: Settings, directory: Path, overwrite: bool) -> Entry:
     start = time.perf_counter()
     checks: tuple[Check, ...] = ()
     files: tuple[str, ...] = ()
@@ -229,9 +229,9 @@ def _make_entry(spec: FigureSpec, settings: Settings, directory: Path) -> Entry:
         dataset = spec.compute(settings)
         checks = spec.judge(dataset)
         (_, data), (_, png), (_, svg) = _files(spec, directory)
-        save_figure(spec.picture(dataset), png.with_suffix(""), ("png", "svg"))
+        save_figure(spec.picture(dataset), png.with_suffix(""), ("png", "svg"), overwrite=overwrite)
         image = _data_address(svg)
-        save_dataset(dataset, data)
+        save_dataset(dataset, data, overwrite=overwrite)
         files = tuple(str(path.relative_to(directory)) for path in (data, png, svg))
     except MissingDependencyError as missing:
         error, skipped = str(missing), True
@@ -251,13 +251,13 @@ def _make_entry(spec: FigureSpec, settings: Settings, directory: Path) -> Entry:
     )
 
 
-def _make_silently(spec: FigureSpec, settings: Settings, directory: Path) -> Entry:
+def _make_silently(spec: FigureSpec, settings: Settings, directory: Path, overwrite: bool) -> Entry:
     """Make an entry without progress bars, for processes that share a terminal."""
     with heard_by(lambda _what, _share: None):
-        return _make_entry(spec, settings, directory)
+        return _make_entry(spec, settings, directory, overwrite)
 
 
-def save_dataset(dataset: xr.Dataset, path: Path) -> None:
+def save_dataset(dataset: xr.Dataset, path: Path, *, overwrite: bool = False) -> None:
     """Write a data set as one netCDF file; read it back with ``xarray.open_dataset(path, engine="scipy")``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # netCDF 3 has no booleans and no 64-bit integers
@@ -266,7 +266,7 @@ def save_dataset(dataset: xr.Dataset, path: Path) -> None:
         if variable.dtype.kind in "bi":
             plain[name] = plain[name].astype("int32")
     plain.attrs = {k: int(v) if isinstance(v, bool) else v for k, v in plain.attrs.items()}
-    with replacing_file(path) as temporary:
+    with publishing(path, overwrite=overwrite) as temporary:
         plain.to_netcdf(temporary, engine="scipy")
 
 

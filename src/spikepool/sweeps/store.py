@@ -19,7 +19,7 @@ from spikepool.errors import (
     SweepError,
     require,
 )
-from spikepool.kit.files import UNFINISHED, replacing_file
+from spikepool.kit.files import UNFINISHED, publishing
 from spikepool.sweeps import schema
 from spikepool.sweeps.cells import Cell, cells, failed, variables
 from spikepool.sweeps.kinds import Values
@@ -260,7 +260,7 @@ def _write(file: Path, content: bytes) -> None:
     """Write beside, then rename: the file is there whole or not at all."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing_file(file, durable=False) as temporary:
+        with publishing(file, overwrite=True, durable=False) as temporary:
             temporary.write_bytes(content)
     except (OSError, SpikepoolError) as err:
         reason = err.__cause__ if isinstance(err, SpikepoolError) else err

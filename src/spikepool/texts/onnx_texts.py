@@ -14,7 +14,7 @@ import numpy as np
 
 from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError, ModelFormatError, require
-from spikepool.kit.files import replacing_file
+from spikepool.kit.files import publishing
 from spikepool.pooling.onnx_export import OPSET, Graph, Tokens, output_graph, save_graph
 from spikepool.texts.bert import BertEncoder, bert_states
 from spikepool.texts.encoders import OnnxEncoder
@@ -50,8 +50,8 @@ def write_text_onnx(model: Any, encoder: Any, path: Any, *, overwrite: bool = Fa
     properties = {"encoder_sha256": str(model.encoder_sha256_), "max_tokens": str(model.max_tokens)}
     if hasattr(head, "classes_"):
         properties["classes"] = json.dumps(head.classes_.tolist())
-    save_graph(g, ids, outputs, properties, target)
-    with replacing_file(words) as temporary:
+    save_graph(g, ids, outputs, properties, target, overwrite=overwrite)
+    with publishing(words, overwrite=again) as temporary:
         temporary.write_text(tokenizer_text(encoder, model.max_tokens), encoding="utf-8")
     return target
 
