@@ -30,10 +30,8 @@ NOT_HERE = ("needs ", "FileNotFoundError", "ModuleNotFoundError", "ImportError",
 QUICK: dict[str, str] = {
     "explorer_slider": "--moves 3",
     "large": "--size 128k --scale 0.05",
-    "many_rows": "--rows 4000",
     "pooling_scale": "--rows 20000",
     "routes": "--draws 20 --d 60",
-    "scale": "--rows 4000 --kill 4000 --repeats 1",
     "simulation": "--quick --part sweep500",
     "tables": "--repeats 1",
     "campaign": "--models 5",
@@ -48,13 +46,11 @@ QUICK: dict[str, str] = {
     "learned_stress": "--draws 1 --kind short --signal all",
     "planted": "--quick --draws 2",
     "real_data": "--case digits --method spectral",
-    "table_changes": "--draws 2",
     "trust": "controls --draws 2",
 }
 # Scripts that a short run leaves out, and why.
 NOT_QUICK = {
     "before_after": "needs the history of the repository, which the copy of the scripts lacks",
-    "known_measures": "needs an environment with torch and weightwatcher, 200 MB that it downloads",
     "large_tables": "needs published tables, 700 MB that it downloads",
 }
 

