@@ -277,3 +277,28 @@ def test_figures_can_be_listed(run):
     assert numbers == sorted(set(numbers))
     assert set(range(1, 13)) <= set(numbers)
     assert "Phase diagrams" in run("reproduce", "--list")[1]
+
+
+@pytest.mark.parametrize(("signal_name", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("SIGINT", 130)])
+def test_a_signal_while_the_command_line_is_built_ends_in_one_line(signal_name, code):
+    """The signal arrives when the first package of the command line is imported."""
+    program = (
+        "import os, signal, sys\n"
+        "from spikepool.cli import main\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        os.kill(os.getpid(), signal.{signal_name}) if name == 'typer' else None\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "main(['predict'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == code
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", [("spectrum",), ("spectrum", "--list"), ("diagnose",), ("report",)])
+def test_the_root_of_the_file_system_is_refused_at_once(run, command):
+    code, out, err = run(command[0], "/", *command[1:])
+    assert (code, out) == (2, "")
+    assert "neither a Zarr array nor holds one safetensors model" in err

@@ -9,7 +9,8 @@ import pytest
 import spikepool as sp
 from spikepool.cli import main
 from spikepool.data.formats import records
-from spikepool.data.reading import read_array, read_column
+from spikepool.data.reading import read_array, read_column, read_records
+from spikepool.data.targets import check_target
 from spikepool.errors import RaggedError, TableFormatError
 from spikepool.kit import memory
 
@@ -207,3 +208,18 @@ def test_ragged_lists_are_named_with_their_row(tmp_path):
     pq.write_table(pa.table({"tokens": [[1.0, None], [2.0, 3.0]]}), tmp_path / "missing.parquet")
     with pytest.raises(sp.DataSourceError, match="missing values"):
         read_array(tmp_path / "missing.parquet")
+
+
+def test_half_a_surrogate_pair_is_named_with_its_line(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"text": "fine \\ud83d\\ude00", "y": 1}\n{"text": "half \\ud83d", "y": 2}\n')
+    for read in (lambda path: read_column(path, "text", role="texts"), lambda path: list(read_records(path))):
+        with pytest.raises(TableFormatError, match="line 2 has half a surrogate pair"):
+            read(tmp_path / "t.jsonl")
+    with pytest.raises(sp.InvalidInputError, match="text 1 has half"):
+        sp.encode(["fine", "half \ud83d"], lambda texts: [np.zeros((1, 2))] * len(texts))
+
+
+@pytest.mark.parametrize("name", ["a\0b.onnx", "", " "])
+def test_outputs_without_a_name_are_refused(name):
+    with pytest.raises(sp.InvalidInputError, match="NUL"):
+        check_target(name, "onnx")

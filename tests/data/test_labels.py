@@ -1,11 +1,12 @@
 """Labels as users have them, and the same refusals at every door."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
 import spikepool as sp
-from spikepool.data.labels import decided_task, label_array
+from spikepool.data.labels import as_values, decided_task, label_array
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -88,3 +89,19 @@ def test_report_is_told_the_task():
 def test_report_says_why_nothing_was_compared():
     assert "10 different rows (or groups) are too few" in sp.report(TOKENS[:10], CLASSES[:10]).choose.verdict
     assert "a single position" in sp.report(TOKENS[:, :1], CLASSES).choose.verdict
+
+
+def test_nullable_columns_keep_their_type_and_near_integers_stay_apart():
+    near = [2**53, 2**53 + 1, 2**53 + 2]
+    for values in (pd.array(near, dtype="Int64"), pd.Series(near, dtype="Int64"), np.array(near, dtype=object)):
+        found = label_array(values)
+        assert found.dtype.kind == "i"
+        assert len(np.unique(found)) == 3
+    assert label_array(pd.array([True, False, True], dtype="boolean")).dtype == bool
+    for missing in (pd.array([1, None, 2], dtype="Int64"), pd.array([True, None], dtype="boolean"), [1.0, None, 2.0]):
+        with pytest.raises(sp.InvalidInputError, match="misses values"):
+            label_array(missing)
+    with pytest.raises(sp.InvalidInputError, match="beyond 64 bits"):
+        label_array(np.array([2**70, 1], dtype=object))
+    assert as_values([str(2**64), str(2**64 + 1)], "y").tolist() == [str(2**64), str(2**64 + 1)]
+    assert as_values([str(2**63), "-1"], "y").dtype.kind == "U"

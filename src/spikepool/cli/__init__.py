@@ -30,6 +30,21 @@ def main(arguments: list[str] | None = None) -> None:
     # accepted in any position: someone who has just seen an error adds it at the end of the line
     debug = "--debug" in argv
     argv = [item for item in argv if item != "--debug"]
+    # before the imports, which take most of the time of a short command
+    with _cleaning_up():
+        try:
+            code = _built_and_run(argv, debug)
+        except _EndedError as ended:
+            print("spikepool: ended", file=sys.stderr)
+            code = 128 + int(ended.args[0])
+        except KeyboardInterrupt:
+            print("spikepool: interrupted", file=sys.stderr)
+            code = 130
+    raise SystemExit(code)
+
+
+def _built_and_run(argv: list[str], debug: bool) -> int:
+    """Import the commands, run one and return its exit code."""
     try:
         import typer
 
@@ -40,15 +55,14 @@ def main(arguments: list[str] | None = None) -> None:
         if error.name not in ("typer", "rich"):
             raise
         _say("the command line needs typer and rich. Install them with: pip install '.[cli]'")
-        raise SystemExit(1) from None
+        return 1
     output, sys.stdout = sys.stdout, PatientOutput(sys.stdout)
     try:
-        with announced(), _cleaning_up():
+        with announced():
             # options may set context variables, which end with the command
-            code = copy_context().run(_run, typer.main.get_command(app), argv, debug)
+            return copy_context().run(_run, typer.main.get_command(app), argv, debug)
     finally:
         sys.stdout = output
-    raise SystemExit(code)
 
 
 @contextmanager
@@ -86,12 +100,8 @@ def _run(command: object, argv: list[str], debug: bool) -> int:
         outcome = command.main(args=argv, prog_name="spikepool", standalone_mode=False)  # type: ignore[attr-defined]
         sys.stdout.flush()
         return outcome if isinstance(outcome, int) else 0
-    except (typer.Abort, KeyboardInterrupt):
-        print("spikepool: interrupted", file=sys.stderr)
-        return 130
-    except _EndedError as ended:
-        print("spikepool: ended", file=sys.stderr)
-        return 128 + int(ended.args[0])
+    except typer.Abort:  # what Typer makes of Ctrl-C
+        raise KeyboardInterrupt from None
     except typer.Exit as leave:
         return int(leave.exit_code)
     except Exception as error:

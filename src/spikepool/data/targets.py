@@ -67,6 +67,8 @@ def check_target(out: Any, kind: str, *, overwrite: bool = False, inputs: Iterab
     inputs : iterable
         What the output is made from.
     """
+    if not str(out).strip() or "\0" in str(out):
+        raise InvalidInputError("the name of the output is empty or has a NUL character", str(out), "Choose another")
     path = Path(out)
     present = os.path.lexists(path)
     refuse_overlap(out, inputs, store=present or kind not in _SHOWN)

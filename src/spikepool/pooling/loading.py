@@ -159,7 +159,9 @@ def load(folder: Any) -> Any:
         )
     if content.get("content_sha256") != content_digest(content):
         raise ModelFormatError(f"{STRUCTURE} of the model is damaged: its checksum differs", str(place), "Save again")
-    files = dict(content.get("files") or {})
+    files = content.get("files") or {}
+    if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
+        raise ModelFormatError("model.json does not list its files by name", type(files).__name__, "Save it again")
     foreign = sorted(path.name for path in place.iterdir() if path.name not in (STRUCTURE, ARRAYS, *files))
     if foreign:
         raise ModelFormatError(

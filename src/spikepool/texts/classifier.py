@@ -20,6 +20,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from spikepool.errors import InvalidInputError, ModelFormatError
+from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
@@ -122,6 +123,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
             Rows of one group stay in one fold of the comparison.
         sample_weight : array of shape (n,), optional
         """
+        check.size(self.max_tokens, "max_tokens", minimum=2)
         texts = checked_texts(X)
         self._set_encoder(self._opened(self.encoder))
         names = self._layer_names(texts)

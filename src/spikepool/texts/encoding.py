@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from spikepool.data.formats.records import has_surrogates
 from spikepool.data.in_memory import as_array, padded
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
@@ -114,6 +115,9 @@ def checked_texts(texts: Any) -> list[str]:
     bad = next((i for i, value in enumerate(values) if not isinstance(value, str)), None)
     if bad is not None:
         raise InvalidInputError(f"text {bad} is not a string", values[bad], "Drop missing texts, or fill them with ''")
+    bad = next((i for i, value in enumerate(values) if has_surrogates(value)), None)
+    if bad is not None:
+        raise InvalidInputError(f"text {bad} has half a surrogate pair", ascii(values[bad][:40]), "Repair or drop it")
     return values
 
 

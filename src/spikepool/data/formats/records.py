@@ -252,6 +252,15 @@ def _delimiter(path: Path) -> str:
     return max(counts, key=lambda mark: counts[mark]) if any(counts.values()) else ","
 
 
+def has_surrogates(text: str) -> bool:
+    """Whether `text` holds half of a surrogate pair: JSON can spell it, UTF-8 and tokenizers cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 def json_objects(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of the lines, with all their keys; each has at least those of the first."""
 
@@ -271,6 +280,13 @@ def json_objects(path: Path) -> Iterator[dict[str, Any]]:
             raise TableFormatError(f"{path.name}: line {number + 1} is not JSON ({err})") from err
         if not isinstance(record, dict):
             raise TableFormatError(f"{path.name}: line {number + 1} is not an object", record)
+        cell = next((value for value in record.values() if isinstance(value, str) and has_surrogates(value)), None)
+        if cell is not None:
+            raise TableFormatError(
+                f"{path.name}: line {number + 1} has half a surrogate pair, which is not text",
+                ascii(cell[:40]),
+                "Repair it",
+            )
         names = list(record) if names is None else names
         missing = [name for name in names if name not in record]
         if missing:
