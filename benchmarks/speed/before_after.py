@@ -2,7 +2,7 @@
 
     python benchmarks/speed/before_after.py [--commit 292e838] [--rounds 15]
 
-The commit is checked out in a temporary folder. Each side has a process of its own; they take turns task by task, so
+The commit is checked out in a temporary folder. Each side has a separate process; they take turns task by task, so
 that other work on the machine disturbs both alike. The numbers of both must agree to 1e-9. Times are processor seconds
 of the calling process (the least of the rounds) and, beside them, the least time on the clock.
 """

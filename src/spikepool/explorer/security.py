@@ -1,4 +1,4 @@
-"""Which requests the explorer answers: those of its own page, on this machine.
+"""Which requests the explorer answers: those of its page, on this machine.
 
 * The ``Host`` header must name this machine, so that a web page elsewhere cannot reach the server through a name that
   resolves to 127.0.0.1 (DNS rebinding).

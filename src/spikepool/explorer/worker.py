@@ -68,7 +68,7 @@ class Job:
 
 
 class Worker:
-    """Runs one job at a time in a process of its own; a new job stops the one before.
+    """Runs one job at a time in a separate process; a new job stops the one before.
 
     Parameters
     ----------

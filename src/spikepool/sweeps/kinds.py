@@ -1,4 +1,4 @@
-"""What a sweep needs to know of a model: its fields, the numbers of its prediction, and how a cell is computed.
+"""What a sweep needs of a model: its fields, the numbers of its prediction, and how a cell is computed.
 
 A :class:`Kind` is all that tells sweeps of different models apart. Cells, seeds, stores and schedulers are the same.
 """

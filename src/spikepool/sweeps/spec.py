@@ -235,7 +235,7 @@ class SweepSpec:
         }
 
     def _refuse_twice(self) -> None:
-        """Raise where a field has an axis of its own and varies together with others."""
+        """Raise where a field has a separate axis and varies together with others."""
         axes: Any = self.axes
         twice = set(axes) & set(next(iter(axes[TOGETHER].values()))) if TOGETHER in axes else set()
         if twice:
