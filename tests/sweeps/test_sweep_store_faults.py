@@ -74,7 +74,7 @@ def test_every_damaged_file_is_noticed(finished, tmp_path, damage):
     shutil.copytree(original, store)
     names = files_of(store)
     assert len(names) > 40
-    cell_files = set(variables(spec))
+    cell_files = {*variables(spec), "prediction_status", "status"}
     for name in names:
         file = store / name
         content = file.read_bytes()
@@ -156,6 +156,24 @@ def test_a_store_whose_creation_was_cut_off_is_completed(finished, tmp_path):
     xr.testing.assert_identical(run(spec, store=store, workers=0), dataset)
     assert run(spec, store=store, workers=0).identical(dataset)
     assert not list(store.rglob("*.part"))
+
+
+@pytest.mark.parametrize("damage", [cut_short, emptied, one_bit_flipped])
+@pytest.mark.parametrize("status", [True, False])
+def test_damage_is_computed_again_whether_its_cell_was_finished_or_not(finished, tmp_path, damage, status):
+    """A driver that is killed may leave a chunk cut short, of a cell that has no status yet."""
+    spec, original, dataset = finished
+    store = tmp_path / "a.zarr"
+    shutil.copytree(original, store)
+    damage(store / "alignments/c/0/0/1/0")
+    if status:
+        with pytest.warns(UserWarning, match="damaged"):
+            result = run(spec, store=store, workers=0)
+    else:
+        (store / "status/c/1").unlink()
+        result = run(spec, store=store, workers=0)
+    xr.testing.assert_identical(result, dataset)
+    xr.testing.assert_identical(open_sweep(store), dataset)
 
 
 def test_an_unfinished_store_is_not_read_as_results(finished, tmp_path):

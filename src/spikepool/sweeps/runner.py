@@ -213,7 +213,10 @@ def _finished(store: Store, retry_failed: bool) -> dict[Cell, Values]:
             UserWarning,
             stacklevel=4,
         )
-    return store.read(scan.done if retry_failed else scan.done | scan.failed)
+    kept = scan.done if retry_failed else scan.done | scan.failed
+    if kept:
+        store.discard(cell for cell in cells(store.spec) if cell not in kept)
+    return store.read(kept)
 
 
 def _complete(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -190,6 +190,15 @@ class Store:
                     values[variable.name] = array[variable.region(self.spec, cell)]
         return results
 
+    def discard(self, cells: Iterable[Cell]) -> None:
+        """Remove the files of cells that are to be computed, so that damaged ones among them are not read."""
+        try:
+            for cell in cells:
+                for file in (self._status_file(cell), *self._data_files(cell)):
+                    file.unlink(missing_ok=True)
+        except OSError as err:
+            raise _unwritable(f"cannot remove {file}", err) from err
+
     def results(self) -> dict[Cell, Values]:
         """All cells, which must be finished and whole."""
         scan = self.scan()
@@ -223,10 +232,7 @@ class Store:
                 array[region] = value.reshape(shape)
             marker[tuple(place[dim] for dim in dims)] = status
         except OSError as err:
-            raise StoreWriteError(
-                f"cannot write {cell} to the store {self.path}: {err.strerror or err}",
-                remedy="Free some space or restore access and run again: finished cells are kept",
-            ) from err
+            raise _unwritable(f"cannot write {cell} to the store {self.path}", err) from err
 
     def _array(self, name: str) -> Any:
         """The Zarr array; one that writes chunks of mere fill values too, so that absence means damage."""
@@ -235,6 +241,13 @@ class Store:
             config = {"write_empty_chunks": True}
             self._arrays = {name: array.with_config(config) for name, array in group.arrays()}
         return self._arrays[name]
+
+
+def _unwritable(what: str, err: OSError) -> StoreWriteError:
+    return StoreWriteError(
+        f"{what}: {err.strerror or err}",
+        remedy="Free some space or restore access and run again: finished cells are kept",
+    )
 
 
 def checksum_holds(raw: bytes) -> bool:
