@@ -128,15 +128,15 @@ def predicted(folder, source, out, *more):
         return list(csv.reader(stream)) if out.endswith("csv") else [json.loads(line) for line in stream]
 
 
-def test_rows_stay_one_for_one_and_empty_texts_have_no_prediction(folder, capsys):
+def test_rows_stay_one_for_one_and_empty_texts_are_counted(folder, capsys):
     source = written(folder, "gaps.csv", "id,text\n1,Will it rain?\n2,\n3,   \n4,Soup please\n\n\n")
     rows = predicted(folder, source, "gaps-out.csv")
     assert "2 texts are empty" in capsys.readouterr().err
     assert [row[0] for row in rows] == ["id", "1", "2", "3", "4"]
-    assert [bool(row[2]) for row in rows[1:]] == [True, False, False, True]
-    assert rows[2][2:] == ["", ""]
+    assert all(row[2] for row in rows[1:])
+    assert rows[2][2:] == rows[3][2:]  # from the special tokens alone, as in Python and ONNX
     lines = predicted(folder, source, "gaps-out.jsonl")
-    assert [line["prediction"] is None for line in lines] == [False, True, True, False]
+    assert all(line["prediction"] for line in lines)
     # in a table of one column a blank line is an empty text
     rows = predicted(folder, written(folder, "one.csv", "text\nRain?\n\nSoup?\n"), "one-out.csv")
     assert [row[0] for row in rows] == ["text", "Rain?", "", "Soup?"]

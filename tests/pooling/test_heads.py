@@ -1,5 +1,7 @@
 """Heads: their features against scikit-learn, rows left out, penalties, and heads of one's own."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -95,14 +97,17 @@ def test_the_strength_is_raised_while_the_rows_left_out_become_more_likely():
     for strength in LogisticHead().strengths:
         scores = LogisticHead((strength,)).judge(lambda _: design, given, serial_map).scores
         scale = given.objective.weigh([scores], given.judging)[0]
-        reached.append(given.average(given.objective.likelihood(scale * scores)))
+        reached.append(given.objective.likelihood(scale * scores))
     chosen = LogisticHead().judge(lambda _: design, given, serial_map).head.strengths
-    first_fall = next((k for k in range(1, 3) if reached[k] <= reached[k - 1]), 3)
+    rises = [gain > error for gain, error in (given.paired(b - a) for a, b in pairwise(reached))]
+    first_fall = 1 + next((k for k in range(2) if not rises[k]), 2)
     assert chosen == (LogisticHead().strengths[first_fall - 1],)
     # a reference of a report is the same head
     p = tuned_logistic(C, given.objective, folds)
     np.testing.assert_allclose(p[folds >= 0].sum(axis=1), 1)
-    assert np.log(p[folds >= 0, codes[folds >= 0]]).mean() == pytest.approx(max(reached[:first_fall]), abs=1e-6)
+    assert np.log(p[folds >= 0, codes[folds >= 0]]).mean() == pytest.approx(
+        given.average(reached[first_fall - 1]), abs=1e-6
+    )
 
 
 class Discriminant(Head):

@@ -24,11 +24,16 @@ def stacked():
 
 
 def test_attention_in_middle_layers_is_weighed_against_the_mean_of_the_last(stacked, tmp_path):
-    """The scores are the weighted sum of the parts: linear maps on attention in the middle layers, 1 and 2 of three."""
+    """The scores are the weighted sum of the parts: linear maps on attention in layers."""
     X, y, mask = stacked
     fitted = sp.LearnedPoolingClassifier(max_steps=5).fit(X[:240], y[:240], mask=mask[:240])
     assert (fitted.prediction_, fitted.decision_, fitted.layer_) == ("weighted", "attention", 1)
-    assert [(c.name, c.layer) for c in fitted.candidates_] == [("mean", 2), ("attention", 1), ("attention", 2)]
+    assert [(c.name, c.layer) for c in fitted.candidates_] == [
+        ("mean", 2),
+        ("attention", 0),
+        ("attention", 1),
+        ("attention", 2),
+    ]
     weights = {c.layer: c.weight for c in fitted.candidates_[1:]}
     assert weights[1] > max(0.5, weights[2])
     scores = 0

@@ -85,8 +85,7 @@ def report(
     text, label, group : str, optional
         Columns of a file or data frame of texts; found by their usual names where these are obvious.
     encoder, layers, max_tokens
-        For texts, as in :func:`spikepool.encode`. By default all layers are compared where they fit a gigabyte, else
-        the last one is used.
+        For texts, as in :class:`spikepool.TextClassifier`; by default ``layers="auto"``.
     random_state : int or numpy Generator
     progress : bool or callable, optional
         Show a progress bar; by default on a terminal or in a notebook, when the work is long. A function is called
@@ -103,10 +102,10 @@ def report(
     Learned weights have seen the labels of their rows. The forecast therefore refits the pooling within its own folds,
     and the diagnosis of features pooled by learned weights describes those features, not an unseen sample.
     """
-    source = text_source(X, y, groups, text, label, group, encoder, layers, max_tokens, model)
+    source = text_source(X, y, groups, text, label, group, encoder, layers, max_tokens, model, task, random_state)
     there: Any = slice(None)
     if source is not None:
-        X, y, mask, groups = source.X, source.labels, source.mask, source.groups
+        X, y, mask, groups, model = source.X, source.labels, source.mask, source.groups, source.model
         there = slice(None) if source.labelled.all() or y is None else source.labelled
     stack = split_layers(read_array(X) if is_path(X) else X)
     layered = len(stack) > 1

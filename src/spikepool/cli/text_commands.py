@@ -87,6 +87,7 @@ def fit(
     """Fit a classifier (or regressor) on labelled texts and save it, with its encoder's settings, in a folder."""
     from spikepool.cli.output import checked_page
     from spikepool.data.targets import check_target
+    from spikepool.texts.label_notes import class_counts
 
     check_target(out, "model", overwrite=overwrite, inputs=[data, texts.encoder, report])
     checked_page(report, overwrite, [data, texts.encoder, str(out)])
@@ -101,6 +102,8 @@ def fit(
         print_json("fit", record | {"gain": pooling.improvement_, "gain_standard_error": pooling.improvement_error_})
         return
     print(model.summary())
+    if table.labels is not None and hasattr(model, "classes_"):
+        print(f"classes: {class_counts(table.labels[table.labelled])}")
     for note in notes:
         print(f"Note: {note}")
     print(f"Model: {out}")
@@ -172,8 +175,9 @@ def evaluate(
     """Score a classifier on labelled texts: accuracy, macro-F1, log loss, calibration, confusion matrix, mistakes."""
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.evaluation import evaluate as ask
-    from spikepool.texts.classifier import TextClassifier, load
+    from spikepool.texts.classifier import TextClassifier, cut_note, load
     from spikepool.texts.files import read_text_table
+    from spikepool.texts.label_notes import class_counts, nearly_equal
     from spikepool.texts.text_model import load_settings
 
     fitted = load(model, encoder)
@@ -184,12 +188,23 @@ def evaluate(
         raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
     there = table.labelled
     texts = [text for text, ok in zip(table.texts, there, strict=True) if ok]
-    result = ask(fitted.classes_, fitted.predict_proba(texts), table.labels[there], texts, mistakes=mistakes)
+    labels = table.labels[there]
+    result = ask(fitted.classes_, fitted.predict_proba(texts), labels, texts, mistakes=mistakes)
+    cut = cut_note(fitted.texts_cut(texts), len(texts), fitted.max_tokens)
+    known = {str(label): 1 for label in fitted.classes_.tolist()}
+    meant = [
+        f"label {name!r}: did you mean {other!r}?"
+        for name, _ in result.unknown
+        for other in known
+        if nearly_equal(name, other)
+    ]
+    notes = [*table.notes, *cut, *meant]
     if as_json:
-        print_json("evaluate", {"model": str(model), **result.to_dict(), "notes": list(table.notes)})
+        print_json("evaluate", {"model": str(model), **result.to_dict(), "notes": notes})
         return
     print(result.summary())
-    for note in table.notes:
+    print(f"classes: {class_counts(labels)}")
+    for note in notes:
         print(f"Note: {note}")
 
 
@@ -209,14 +224,14 @@ def apply(
 ) -> None:
     """Predict the labels of new texts. The columns of the input are kept; predictions and probabilities are added.
 
-    Rows stay in order, one for one. An empty text has no prediction.
+    Rows stay in order, one for one. An empty text is predicted from the special tokens of the encoder, as in Python.
     """
     from spikepool.data.names import refuse_doubled
     from spikepool.data.reading import read_records
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.kit.files import publishing
-    from spikepool.texts.classifier import load
+    from spikepool.texts.classifier import cut_note, load
     from spikepool.texts.files import column_names
     from spikepool.texts.text_model import load_settings
 
@@ -233,16 +248,20 @@ def apply(
     added = _added_names(names, fitted, probabilities)
     with publishing(out, overwrite=overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         write = _line_writer(stream) if out.suffix.lower() == ".jsonl" else _row_writer(stream, names, added, safe_csv)
-        rows, empty = 0, 0
-        for record, values in _predictions(fitted, read_records(data), column, probabilities):
-            rows, empty = rows + 1, empty + (values is None)
-            write(record, dict(zip(added, values or [None] * len(added), strict=True)), rows)
+        rows, empty, cut = 0, 0, 0
+        for record, values, longer in _predictions(fitted, read_records(data), column, probabilities):
+            rows, empty, cut = rows + 1, empty + (not str(record[column] or "").strip()), cut + longer
+            write(record, dict(zip(added, values, strict=True)), rows)
     if as_json:
-        print_json("apply", {"rows": rows, "empty": empty, "columns": added, "model": str(model), "out": str(out)})
+        print_json(
+            "apply", {"rows": rows, "empty": empty, "cut": cut, "columns": added, "model": str(model), "out": str(out)}
+        )
         return
-    print(f"{rows - empty:,} predictions: {out}", file=sys.stderr)
+    print(f"{rows:,} predictions: {out}", file=sys.stderr)
     if empty:
-        print(f"Note: {empty:,} texts are empty and have no prediction", file=sys.stderr)
+        print(f"Note: {empty:,} texts are empty; their predictions say nothing of a text", file=sys.stderr)
+    for note in cut_note(cut, rows, settings.max_tokens):
+        print(f"Note: {note}", file=sys.stderr)
 
 
 def _added_names(names: list[str], fitted: Any, every: bool) -> list[str]:
@@ -260,8 +279,8 @@ def _added_names(names: list[str], fitted: Any, every: bool) -> list[str]:
 
 def _predictions(
     fitted: Any, records: Any, column: str, every: bool
-) -> Iterator[tuple[dict[str, Any], list[Any] | None]]:
-    """Records with the values of their added columns, a few hundred at a time; None for an empty text."""
+) -> Iterator[tuple[dict[str, Any], list[Any], int]]:
+    """Records with the values of their added columns; with the first of a batch, how many of its texts were cut."""
     from itertools import islice
 
     from spikepool.texts.classifier import STREAMED
@@ -269,10 +288,9 @@ def _predictions(
     records = iter(records)
     while batch := list(islice(records, STREAMED)):
         texts = ["" if record[column] is None else str(record[column]) for record in batch]
-        there = [k for k, text in enumerate(texts) if text.strip()]
-        values = _values(fitted, [texts[k] for k in there], every) if there else []
-        by_row = dict(zip(there, values, strict=True))
-        yield from ((record, by_row.get(k)) for k, record in enumerate(batch))
+        cut = fitted.texts_cut(texts)
+        lengths = [cut, *[0] * (len(batch) - 1)]  # counted with the first record
+        yield from zip(batch, _values(fitted, texts, every), lengths, strict=True)
 
 
 def _values(fitted: Any, texts: list[str], every: bool) -> list[list[Any]]:

@@ -1,14 +1,15 @@
 """Compare candidates (layer, pooling, head) on rows left out, weigh them, and keep the mean unless they are better.
 
 1. **Propose.** Of one layer, every registered candidate pooling. Of several, the mean of the last layer and attention
-   in three middle layers. The mean of the last layer comes first: it is the reference.
+   in three middle layers, or in each of at most four. The mean of the last layer comes first: it is the reference.
 2. **Rank.** Where more are proposed than `Rules.most_heads`, ridge regression ranks them: it leaves rows out in
    closed form. The reference and the others of largest likelihood go on.
 3. **Judge.** Each candidate's head is fitted without each fold, its pooling learned without the fold as well, and
    scores the rows of the fold.
 4. **Weigh.** The candidates have the weights of largest likelihood on rows left out (:mod:`spikepool.pooling.judging`).
 5. **Decide.** The weighted candidates predict if their likelihood is above that of the reference by more than
-   `Rules.errors_required` standard errors of the paired difference; else the reference predicts alone.
+   `Rules.errors_required` standard errors of the paired difference; else the reference predicts alone. Fewer than
+   `Rules.fewest_to_judge` rows left out cannot tell: of several layers, attention in the middle ones is used then.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class Rules:
         Candidates that are judged with their heads, the reference included.
     rows_left_out : int
         With many rows, only as many folds are left out as hold this many rows; the others train.
+    fewest_to_judge : int
+        Rows left out below which several layers are not judged. With 8 rows per class of two classes the mean lost 8
+        points where it was kept (docs/benchmarks/choose.md).
     errors_required : float
         Standard errors of likelihood by which the reference must be exceeded.
     errors_behind : float
@@ -55,6 +59,7 @@ class Rules:
     middle: tuple[float, ...] = (1 / 2, 2 / 3, 5 / 6)
     most_heads: int = 5
     rows_left_out: int = 300
+    fewest_to_judge: int = 32
     errors_required: float = 1.0
     errors_behind: float = 2.0
     least_weight: float = 0.01
@@ -118,8 +123,9 @@ class Decision:
         The table, the reference first; empty where there was one candidate.
     gain, error : float
         Score minus that of the reference and its standard error; NaN where nothing was compared.
-    prediction : {"mean", "single", "weighted"}
-        What predicts: the reference, one other candidate (or the only one), or several.
+    prediction : {"mean", "single", "weighted", "untold"}
+        What predicts: the reference, one other candidate (or the only one), several, or several that the few rows left
+        out could not tell from the reference.
     """
 
     used: tuple[tuple[float, Judged], ...]
@@ -140,7 +146,9 @@ def proposals(layers: Sequence[Any], pooling: str, rules: Rules, *, single_token
     specs = poolings()
     if not earlier:
         return [(last, name) for name, spec in specs.items() if spec.candidate]
-    middle = dict.fromkeys(layers[round(place * (len(layers) - 1))] for place in rules.middle)
+    middle: Any = layers
+    if len(layers) > len(rules.middle) + 1:
+        middle = dict.fromkeys(layers[round(place * (len(layers) - 1))] for place in rules.middle)
     return [(last, "mean"), *((layer, name) for layer in middle for name, spec in specs.items() if spec.in_layers)]
 
 
@@ -241,18 +249,20 @@ def _decide(judged: Sequence[Judged], others: Sequence[Judged], task: Task, rule
     v = objective.weigh([one.fit.scores for one in judged], task.judging)
     stack = np.stack([one.fit.scores for one in judged])
     gain, error = task.paired(objective.likelihood(np.tensordot(v, stack, axes=1)) - likelihoods[0])
-    if len(judged) == 1 or not gain > rules.errors_required * error:
+    layered = len({one.pooled.layer for one in judged}) > 1
+    untold = layered and int((task.judging > 0).sum()) < rules.fewest_to_judge
+    if len(judged) == 1 or not (untold or gain > rules.errors_required * error):
         v = np.zeros(len(judged))
         v[0] = objective.weigh([reference.fit.scores], task.judging)[0]
         prediction = "mean" if len(judged) > 1 else "single"
     else:
         best = max(likelihoods[1 : len(judged)], key=task.average)
         behind = [task.paired(best - one) for one in likelihoods[: len(judged)]]
-        contenders = np.array([gain <= rules.errors_behind * error for gain, error in behind])
+        contenders = np.array([untold or gain <= rules.errors_behind * error for gain, error in behind])
         contenders[0] = False
         v = objective.shrunk(v, stack, task.judging, contenders)
         v = np.where(v < rules.least_weight * v.sum(), 0.0, v)
-        prediction = "single" if np.count_nonzero(v) == 1 else "weighted"
+        prediction = "untold" if untold else "single" if np.count_nonzero(v) == 1 else "weighted"
     scores = np.tensordot(v, stack, axes=1)
     right = [objective.score(one) for one in single]
 

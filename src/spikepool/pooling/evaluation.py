@@ -36,6 +36,11 @@ class Evaluation(Result, schema="evaluate"):
         Rows of each label (first axis) and prediction.
     mistakes : tuple of dict
         The most confident wrong predictions: row, text, label, prediction, probability.
+    unknown : tuple of (label, rows)
+        Labels that the model does not know.
+    threshold : dict or None
+        For two classes: the ``label`` that fewer rows have, the ``probability`` from which predicting it has the
+        largest F1 on these rows, and that ``f1``. It was chosen on these rows: judge it on others.
     """
 
     rows: int
@@ -47,18 +52,27 @@ class Evaluation(Result, schema="evaluate"):
     labels: tuple[Any, ...]
     confusion: IntArray
     mistakes: tuple[dict[str, Any], ...]
+    unknown: tuple[tuple[str, int], ...] = ()
+    threshold: dict[str, Any] | None = None
 
     def _record(self) -> dict[str, Any]:
         return {**vars(self), "mistakes": list(self.mistakes), "confusion": self.confusion.tolist()}
 
     def lines(self) -> list[str]:
         """The scores, one per line."""
-        return [
+        lines = [
             f"accuracy           {self.accuracy:.4f}",
             f"macro-F1           {self.macro_f1:.4f}",
             f"log loss           {self.log_loss:.4f}",
             f"calibration error  {self.calibration_error:.4f}",
         ]
+        if self.threshold is not None:
+            best = self.threshold
+            lines.append(
+                f"best F1            {best['f1']:.4f} of {best['label']}, predicted from a probability of "
+                f"{best['probability']:.3f} on (chosen on these rows)"
+            )
+        return lines
 
     def confused(self, most: int = 10) -> list[tuple[str, str, int]]:
         """The pairs of label and prediction that are confused most often, with their rows."""
@@ -70,6 +84,9 @@ class Evaluation(Result, schema="evaluate"):
     def summary(self) -> str:
         """Scores, confusion matrix (or, of more than 12 labels, the pairs confused most often) and mistakes."""
         lines = [f"{self.rows:,} labelled rows", *self.lines()]
+        if self.unknown:
+            named = ", ".join(f"{label} ({count:,} rows)" for label, count in self.unknown)
+            lines.append(f"labels that the model does not know, counted as wrong: {named}")
         if len(self.labels) <= 12:
             width = max(6, *(len(str(label)) for label in self.labels))
             lines += ["", "rows by label (down) and prediction (across)"]
@@ -133,4 +150,21 @@ def evaluate(
             }
             for i in worst
         ),
+        tuple((name, int(support[place[name]])) for name in both[K:]),
+        _best_threshold(known, probabilities, codes) if K == 2 else None,
     )
+
+
+def _best_threshold(known: list[str], probabilities: FloatArray, codes: IntArray) -> dict[str, Any] | None:
+    """The probability of the rarer of two classes from which predicting it has the largest F1."""
+    counts = np.bincount(codes, minlength=2)[:2]
+    rare = int(np.argmin(counts))
+    if not counts[rare]:
+        return None
+    p, own = probabilities[:, rare], codes == rare
+    order = np.argsort(-p, kind="stable")
+    hits, claimed = np.cumsum(own[order]), np.arange(1, len(p) + 1)
+    f1 = 2 * hits / (claimed + counts[rare])
+    last = np.flatnonzero(np.diff(p[order], append=-1.0))  # rows of equal probability are predicted together
+    best = int(last[np.argmax(f1[last])])
+    return {"label": known[rare], "probability": float(p[order][best]), "f1": float(f1[best])}

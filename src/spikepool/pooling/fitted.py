@@ -105,8 +105,8 @@ class FittedPooling:
         Features of a token, and positions of the fit.
     candidates : tuple of Candidate
         What was compared, the reference first; empty where there was one.
-    prediction : {"mean", "single", "weighted"}
-        What predicts: the mean, one candidate, or several.
+    prediction : {"mean", "single", "weighted", "untold"}
+        What predicts: the mean, one candidate, several, or several that too few rows could not tell from the mean.
     reason : str
         "compared", or why nothing was.
     gain, error : float

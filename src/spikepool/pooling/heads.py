@@ -195,8 +195,8 @@ class LogisticHead(Head):
     ----------
     strengths : tuple of float
         The inverse penalty is strength·sqrt(K)/variance, for K classes and the variance of all features together. The
-        strengths are tried in this order until the likelihood of the rows left out does not rise any more. Texts take
-        the first or second, aligned sequences the last (docs/benchmarks/choose.md).
+        strengths are tried in this order until the likelihood of the rows left out does not rise by a standard error
+        any more. Texts take the first or second, aligned sequences the last (docs/benchmarks/choose.md).
     steps, tolerance : int and float
         Of L-BFGS.
     """
@@ -229,14 +229,18 @@ class LogisticHead(Head):
         """See :meth:`Head.judge`; one strength serves all folds and the fit to all rows."""
         if not task.judging.any():
             return super().judge(design_of, task, over)
-        best, highest = HeadFit(np.zeros(0), self, self._whole(design_of, task)), -np.inf
+        best: HeadFit | None = None
+        highest = np.zeros(0)
         for strength in self.strengths:
             found = Head.judge(replace(self, strengths=(strength,)), design_of, task, over)
             scale = task.objective.weigh([found.scores], task.judging)[0]
-            reached = task.average(task.objective.likelihood(scale * found.scores))
-            if reached <= highest:
-                break
+            reached = task.objective.likelihood(scale * found.scores)
+            if best is not None:
+                gain, error = task.paired(reached - highest)
+                if not gain > error:
+                    break
             best, highest = found, reached
+        assert best is not None
         return best
 
 

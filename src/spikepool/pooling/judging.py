@@ -68,13 +68,14 @@ class Classes:
     """Class numbers (n,), judged by the likelihood of a softmax.
 
     `random_rows` and `equal_rows` are r and m of the module's docstring; both were chosen on texts with 8 and 32 rows
-    per class (docs/benchmarks/choose.md).
+    per class (docs/benchmarks/choose.md). `least_scale` is the smallest scale of a candidate that predicts alone.
     """
 
     target: IntArray
     classes: int
     random_rows: float = 16.0
     equal_rows: float = 32.0
+    least_scale: float = 0.02
 
     def weigh(self, scores: Sequence[FloatArray], weights: FloatArray) -> FloatArray:
         """V >= 0 of largest likelihood: a convex problem of few unknowns."""
@@ -93,7 +94,9 @@ class Classes:
             return value, (1 + more) * np.einsum("cnk,nk->c", stack, p) - gain
 
         start = np.full(len(scores), 1 / len(scores))
-        solution = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(scores))
+        # one candidate keeps its order of the classes, however small its scale
+        least = self.least_scale if len(scores) == 1 else 0.0
+        solution = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(least, None)] * len(scores))
         return np.asarray(solution.x)
 
     def shrunk(
@@ -101,6 +104,8 @@ class Classes:
     ) -> FloatArray:
         """Weights moved towards equal ones of the contenders, the more the fewer rows were left out."""
         share = min(1.0, self.equal_rows / int((weights > 0).sum()))
+        if not contenders.any():
+            return v
         equal = contenders / contenders.sum()
         total = np.tensordot(equal, np.stack(scores), axes=1)
         return np.asarray((1 - share) * v + share * self.weigh([total], weights)[0] * equal)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, colu
 
 from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens, refuse_empty_rows
 from spikepool.data.folds import assign_folds, balanced_rows, group_numbers, seen_elsewhere
+from spikepool.data.labels import label_array
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
@@ -125,6 +126,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         for layer, source in sources.items():
             if (source.n, source.T) != (first.n, first.T):
                 raise ShapeError(f"layer {layer} has another number of rows or tokens", source.n, "Match the layers")
+        if hasattr(getattr(y, "dtype", None), "na_value"):  # of pandas, nullable: numbers would become floats
+            y = y.to_numpy(dtype=object)
         shape = np.asarray(y).shape
         if len(shape) == 2 and shape[1] > 1:
             raise InvalidInputError(
@@ -133,7 +136,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
                 "Fit one estimator for each column of y",
             )
         try:
-            target = column_or_1d(y, warn=True)
+            target = label_array(column_or_1d(y, warn=True))
         except ValueError as err:
             raise named(err, "Pass one label per row") from err
         if len(target) != first.n:

@@ -174,6 +174,8 @@ def verdict(fitted: Any) -> str:
             f"{kind} does not help here: the candidates are not more likely than the mean by one standard error "
             f"(best in {fitted._score_name}: {best.label}, {own})"
         )
+    if state.prediction == "untold":
+        return "Attention pooling is used, but too few rows could be left out to tell whether it helps"
     name = state.leading.pooling.name
     what = "Attention pooling" if name in ATTENTION else f"Pooling by {name}"
     if state.prediction == "single":

@@ -1,13 +1,12 @@
-"""Hidden states of BERT models in NumPy: embeddings, self-attention and feed-forward layers, as published.
+"""BERT models as an ONNX graph, from their weights: embeddings, self-attention and feed-forward layers, as published.
 
 For models whose config says ``bert`` with absolute positions and GELU, such as all-MiniLM-L6-v2. Weights are read with
-safetensors and texts are tokenised with tokenizers; torch is not needed. Agrees with transformers to 1e-4. Where onnx
-and onnxruntime are installed, the layers run there: the same states to 1e-5, in half to two thirds of the time.
+safetensors, texts are tokenised with tokenizers, and onnxruntime runs the graph; torch is not needed. Agrees with
+transformers to 1e-4.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -18,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf
 
 from spikepool.errors import ModelFormatError, require
 from spikepool.kit.files import read_file, regular_file
@@ -26,7 +24,6 @@ from spikepool.pooling.onnx_export import MASKED, Graph, graph_model
 from spikepool.texts.encoder_types import LayerNames, SharedEncoder, States, Tokenised, load_tokenizer, tokenise
 
 LARGEST_CONFIG, LARGEST_WEIGHTS = 2**24, 2**36  # bytes
-_SQRT_HALF = np.float32(0.7071067811865476)
 
 
 class BertEncoder(SharedEncoder):
@@ -70,72 +67,20 @@ class BertEncoder(SharedEncoder):
 
     def embed(self, ids: NDArray[np.int64], mask: NDArray[np.bool_], layers: LayerNames) -> States:
         """Hidden states (B, len(layers), T, d); layer 0 is the input embedding."""
-        B, T = ids.shape
-        last = max(int(layer) for layer in layers)
-        session = self._session(last)
-        if session is not None:
-            given = {"input_ids": ids.astype(np.int64), "attention_mask": mask.astype(np.int64)}
-            return np.stack(session.run([f"layer{layer}" for layer in layers], given), axis=1)
-        x = self._embedding(ids)
-        d = x.shape[-1]
-        out = np.empty((B, len(layers), T, d), dtype=np.float32)
-        bias = np.where(mask, 0.0, -1e9).astype(np.float32)[:, None, None, :]
-        for depth in range(last + 1):
-            if depth:
-                x = self._layer(x, bias, f"encoder.layer.{depth - 1}.")
-            if depth in layers:
-                out[:, layers.index(depth)] = x.reshape(B, T, d)
-        return out
+        session = self._session(max(int(layer) for layer in layers))
+        given = {"input_ids": ids.astype(np.int64), "attention_mask": mask.astype(np.int64)}
+        return np.stack(session.run([f"layer{layer}" for layer in layers], given), axis=1)
 
     def _session(self, last: int) -> Any:
-        """The layers up to `last` in onnxruntime; None where that, or onnx, is not installed."""
+        """The layers up to `last` in onnxruntime."""
         with self._lock:
             if last not in self._sessions:
-                there = all(importlib.util.find_spec(name) is not None for name in ("onnx", "onnxruntime"))
-                self._sessions[last] = states_session(self, last) if there else None
+                self._sessions[last] = states_session(self, last)
             return self._sessions[last]
-
-    def _embedding(self, ids: NDArray[np.int64]) -> States:
-        w = self.weights
-        x = w["embeddings.word_embeddings.weight"][ids]
-        x = x + w["embeddings.position_embeddings.weight"][: ids.shape[1]]
-        return self._norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
-
-    def _norm(self, x: States, name: str) -> States:
-        x = x - x.mean(axis=-1, keepdims=True)
-        variance = np.einsum("...i,...i->...", x, x)[..., None] / x.shape[-1]
-        x /= np.sqrt(variance + self.epsilon)
-        return np.asarray(x * self.weights[name + ".weight"] + self.weights[name + ".bias"])
-
-    def _dense(self, x: States, name: str) -> States:
-        # one product of all tokens: matmul would make one for each text
-        product = x.reshape(-1, x.shape[-1]) @ self.weights[name + ".weight"]
-        product += self.weights[name + ".bias"]
-        return product.reshape(*x.shape[:-1], -1)
-
-    def _layer(self, x: States, bias: States, prefix: str) -> States:
-        B, T, d = x.shape
-        heads, size = self.heads, d // self.heads
-
-        def split(name: str) -> States:
-            projected = self._dense(x, prefix + f"attention.self.{name}")
-            return np.asarray(projected.reshape(B, T, heads, size).transpose(0, 2, 1, 3))
-
-        scores = split("query") @ split("key").transpose(0, 1, 3, 2) / np.float32(np.sqrt(size)) + bias
-        scores -= scores.max(axis=-1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=-1, keepdims=True)
-        attended: States = np.asarray(scores @ split("value"), dtype=np.float32).transpose(0, 2, 1, 3).reshape(B, T, d)
-        x = self._norm(
-            self._dense(attended, prefix + "attention.output.dense") + x, prefix + "attention.output.LayerNorm"
-        )
-        hidden = self._dense(x, prefix + "intermediate.dense")
-        hidden = np.asarray(hidden * (0.5 * (1 + erf(hidden * _SQRT_HALF))), dtype=np.float32)
-        return self._norm(self._dense(hidden, prefix + "output.dense") + x, prefix + "output.LayerNorm")
 
 
 def bert_states(g: Graph, encoder: BertEncoder, wanted: list[Any]) -> list[str]:
-    """Hidden states (n, T, d) of the wanted layers; the formulas are those of :class:`BertEncoder`."""
+    """Hidden states (n, T, d) of the wanted layers: layer 0 is the input embedding."""
     w = encoder.weights
 
     def norm(x: str, name: str) -> str:
@@ -179,8 +124,7 @@ def bert_states(g: Graph, encoder: BertEncoder, wanted: list[Any]) -> list[str]:
 
 def states_session(encoder: BertEncoder, last: int) -> Any:
     """A session of onnxruntime with the hidden states ``layer0``, ``layer1``, ... up to the layer `last`."""
-    import onnxruntime
-
+    onnxruntime = require("onnxruntime", "text")
     g = Graph(separate=True)
     helper, kinds = g.onnx.helper, g.onnx.TensorProto
     layers = range(last + 1)

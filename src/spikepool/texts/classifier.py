@@ -30,17 +30,22 @@ from spikepool.pooling.row_functions import EncodedRows
 from spikepool.texts.encoder_types import States, embedded_batches, tokenised
 from spikepool.texts.encoders import chosen_layers, find_encoder, fingerprint
 from spikepool.texts.encoding import BATCH, checked_texts, encode
+from spikepool.texts.label_notes import label_notes
 from spikepool.texts.text_model import (
     SETTINGS,
     TextSettings,
-    default_layers,
+    affordable_rows,
     fitting_encoder,
     load_settings,
     save_text_model,
+    saved_encoder,
+    written_encoder,
 )
 
 # Texts that are encoded, or classified, at a time.
 STREAMED = 64
+# Fewest texts on which layers are chosen.
+FEWEST_TEXTS = 500
 # Bytes of embeddings that are kept between calls.
 CACHE_BYTES = 2**30
 
@@ -125,9 +130,13 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         """
         check.size(self.max_tokens, "max_tokens", minimum=2)
         texts = checked_texts(X)
+        check.size(self.max_tokens, "max_tokens", minimum=2)
         self._set_encoder(self._opened(self.encoder))
-        names = self._layer_names(texts)
-        rows, self.notes_ = self._rows(texts, names)
+        names, chosen = self._layer_names(texts, y, groups, sample_weight)
+        rows, notes = self._rows(texts, names)
+        if names is not None:  # texts that were encoded before are counted too
+            notes = cut_note(self.texts_cut(texts), len(texts), self.max_tokens)
+        self.notes_ = (*chosen, *notes, *self._label_notes(y))
         self._fit_layers = names
         tokens, mask = _padded(rows, names or list(rows[0]), np.float16)
         self.pooling_ = self._unfitted().fit(
@@ -140,6 +149,17 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         self.encoder_sha256_ = fingerprint(self._open)
         self._copy_fitted(tuple(tokens))
         return self
+
+    def _label_notes(self, y: Any) -> tuple[str, ...]:
+        """What a reader should know of the labels."""
+        return ()
+
+    def texts_cut(self, X: Any) -> int:
+        """How many texts have more tokens than `max_tokens`; 0 for a function, which does not say."""
+        model = self._model()
+        if not hasattr(model, "embed"):
+            return 0
+        return sum(one.truncated for one in tokenised(model, checked_texts(X), self.max_tokens))
 
     def _unfitted(self) -> Any:
         """The pooling that is to be fitted."""
@@ -171,29 +191,44 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
     def _model(self) -> Any:
         """The open encoder of a fitted model, which copies and pickles do not carry."""
         if "_open" not in vars(self):
-            settings = TextSettings(self.encoder, list(self.layers_), self.max_tokens, None, self.encoder_sha256_)
+            settings = TextSettings("", list(self.layers_), self.max_tokens, None, self.encoder_sha256_)
             function = callable(self.encoder) and not hasattr(self.encoder, "embed")
-            self._set_encoder(self.encoder if function else fitting_encoder(settings))
+            self._set_encoder(self.encoder if function else fitting_encoder(settings, self.encoder))
         return self._open
 
     def _set_encoder(self, encoder: Any) -> None:
-        self._key = fingerprint(encoder) or encoder
+        self._key = fingerprint(encoder)  # None: it may change unseen, so that nothing is kept
         self._open = encoder
 
-    def _layer_names(self, texts: list[str]) -> list[str] | None:
-        """Layers to encode; None for a function, which gives what it gives."""
+    def _layer_names(
+        self, texts: list[str], y: Any, groups: Any, sample_weight: Any
+    ) -> tuple[list[str] | None, tuple[str, ...]]:
+        """Layers to encode, None for a function, which gives what it gives; and what a reader should know of it."""
         if not hasattr(self._open, "embed"):
-            return None
-        layers = self.layers
-        if isinstance(layers, str) and layers == "auto":
-            layers = default_layers(self._open, texts, self.max_tokens)
-        return [str(layer) for layer in chosen_layers(self._open, layers)]
+            return None, ()
+        automatic = isinstance(self.layers, str) and self.layers == "auto"
+        names = [str(layer) for layer in chosen_layers(self._open, "all" if automatic else self.layers)]
+        count = affordable_rows(self._open, texts, self.max_tokens) if automatic else len(texts)
+        if count == len(texts):
+            return names, ()
+        some = np.sort(np.random.default_rng(0).permutation(len(texts))[: max(count, FEWEST_TEXTS)])
+        rows, _ = self._rows([texts[i] for i in some], names)
+        tokens, mask = _padded(rows, names, np.float16)
+        parts = [None if given is None else np.asarray(given)[some] for given in (y, groups, sample_weight)]
+        trial = self._unfitted().fit(tokens, parts[0], mask=mask, groups=parts[1], sample_weight=parts[2])
+        trial.keep_layers()
+        used = [name for name in names if name in trial.layers_]
+        note = (
+            f"Layers {', '.join(used)} of {len(names)} were chosen on {len(some):,} of {len(texts):,} texts: "
+            "all layers of all texts would take more than a gigabyte"
+        )
+        return used, (note,)
 
     def _rows(self, texts: list[str], layers: list[str] | None) -> tuple[list[Row], tuple[str, ...]]:
         """Embeddings of texts, each encoded once and then found in the cache; and what was cut."""
         model = self._model()
         key = self._key
-        rows = {text: CACHE.find(key, self.max_tokens, text, layers) for text in dict.fromkeys(texts)}
+        rows = {text: key and CACHE.find(key, self.max_tokens, text, layers) for text in dict.fromkeys(texts)}
         missing = sorted((text for text, row in rows.items() if row is None), key=len)
         cut = 0
         with Progress(len(missing), "encoding texts", show=self.progress) as bar:
@@ -203,10 +238,10 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
                 cut += truncated
                 for text, row in zip(part, states, strict=True):
                     rows[text] = row
-                    CACHE.keep(key, self.max_tokens, text, row)
+                    if key is not None:
+                        CACHE.keep(key, self.max_tokens, text, row)
                 bar.advance(len(part))
-        notes = (f"{cut:,} of {len(texts):,} texts have more than {self.max_tokens} tokens and were cut there",)
-        return [rows[text] for text in texts], notes if cut else ()  # type: ignore[misc]
+        return [rows[text] for text in texts], cut_note(cut, len(texts), self.max_tokens)  # type: ignore[misc]
 
     def _streamed(self, X: Any, function: str) -> AnyArray:
         """The results of a method of the pooling, for some texts of similar length at a time."""
@@ -272,7 +307,8 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
                 "a model whose encoder is an object cannot be saved", self.encoder, "Pass the encoder as name or folder"
             )
         model = self._model()
-        settings = TextSettings(str(self.encoder), list(self.layers_), self.max_tokens, text_column, fingerprint(model))
+        name = written_encoder(str(self.encoder), Path(folder))
+        settings = TextSettings(name, list(self.layers_), self.max_tokens, text_column, fingerprint(model))
         tokenizer = model.tokenizer.to_str() if hasattr(model, "tokenizer") else None
         return save_text_model(self.pooling_, folder, settings, tokenizer, overwrite=overwrite)
 
@@ -315,8 +351,9 @@ class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
     encoder : str, path or callable, default="minilm"
         As in :func:`spikepool.encode`: ``"minilm"``, a folder, a hub id, an encoder object, or a function.
     layers : "all", "auto", "last", int, str or sequence, default="all"
-        Layers of the encoder that are compared. ``"auto"``: all where their embeddings take less than a gigabyte, else
-        the last one.
+        Layers of the encoder that are compared. ``"auto"``: all where their embeddings take less than a gigabyte in
+        half precision. Else layers are chosen on as many texts as that allows, and kept for all texts; ``notes_`` says
+        so.
     max_tokens : int, default=128
         Longer texts are cut.
     pooling : LearnedPoolingClassifier, optional
@@ -340,11 +377,12 @@ class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
     encoder_sha256_ : str or None
         Hash of the encoder's files; None for an encoder without a folder.
     notes_ : tuple of str
-        What was cut.
+        What was cut, and how layers were chosen.
 
     Notes
     -----
     Embeddings of recent texts are kept, up to a gigabyte, so that cross-validation and searches encode each text once.
+    Those of a function or an encoder object are not: it may change unseen.
     `predict` may be called from several threads.
 
     Examples
@@ -373,6 +411,9 @@ class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
     def _unfitted(self) -> Any:
         pooling = super()._unfitted()
         return pooling if self.class_weight is None else pooling.set_params(class_weight=self.class_weight)
+
+    def _label_notes(self, y: Any) -> tuple[str, ...]:
+        return label_notes(y)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes, (n, K)."""
@@ -404,7 +445,8 @@ def load(folder: Any, encoder: Any = None) -> Any:
     ----------
     folder : path
     encoder : str or path, optional
-        Where the encoder of a model of texts is, if not where it was.
+        The encoder of a model of texts: a folder, or a hub id, which may be downloaded. By default the one that the
+        model names: "minilm", or a folder relative to the model; nothing is downloaded then.
 
     Returns
     -------
@@ -423,16 +465,23 @@ def load(folder: Any, encoder: Any = None) -> Any:
         return pooling
     settings = load_settings(place)
     kind = TextClassifier if hasattr(pooling, "classes_") else TextRegressor
-    model = kind(settings.encoder if encoder is None else encoder, layers=settings.layers)
+    used = saved_encoder(settings, place) if encoder is None else fitting_encoder(settings, encoder)
+    name = settings.encoder if settings.encoder == "minilm" else str(getattr(used, "folder", settings.encoder))
+    model = kind(name if encoder is None else encoder, layers=settings.layers)
     model.max_tokens = settings.max_tokens
     model.pooling_, model.notes_ = pooling, ()
     model.encoder_sha256_ = settings.encoder_sha256
-    model._set_encoder(fitting_encoder(settings, encoder))
+    model._set_encoder(used)
     model._copy_fitted(tuple(str(layer) for layer in settings.layers))
     missing = [layer for layer in model.layers_ if layer not in map(str, model._open.layers)]
     if missing:
         raise ModelFormatError("the encoder lacks layers of the model", missing, "Pass the encoder of the fit")
     return model
+
+
+def cut_note(cut: int, count: int, max_tokens: int) -> tuple[str, ...]:
+    """How many texts were cut, if any."""
+    return (f"{cut:,} of {count:,} texts have more than {max_tokens} tokens and were cut there",) if cut else ()
 
 
 def _encoded(texts: list[str], model: Any, layers: list[str] | None, max_tokens: int) -> tuple[list[Row], int]:

@@ -1,9 +1,4 @@
-"""What an encoder is: something that tokenises texts and gives the hidden states of their tokens.
-
-Tokenisation with the tokenizers library.
-
-Token embeddings of texts, computed in batches of similar length.
-"""
+"""What an encoder is, and token embeddings of texts, computed in batches of similar length."""
 
 from __future__ import annotations
 
@@ -93,7 +88,7 @@ class EncodedTexts:
 
     Attributes
     ----------
-    X : numpy.ndarray or Zarr array
+    X : numpy.ndarray
         (n, T, d) for one layer, (n, layers, T, d) for several; zero where there is no token.
     mask : numpy.ndarray of shape (n, T)
         True where a text has a token.

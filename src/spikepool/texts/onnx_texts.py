@@ -1,7 +1,7 @@
 """A fitted model of texts as one ONNX graph, from token ids to probabilities, with its encoder inside.
 
-BERT models that run in NumPy here are written as basic operators from their weights; the nodes of an ONNX encoder are
-taken over as they are. Only the layers that predict are computed.
+BERT models are written as basic operators from their weights; the nodes of an ONNX encoder are taken over as they are.
+Only the layers that predict are computed.
 """
 
 from __future__ import annotations

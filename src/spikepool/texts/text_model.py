@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,14 +14,15 @@ import numpy as np
 from spikepool.errors import ModelFormatError, SpikepoolError
 from spikepool.kit.files import read_file
 from spikepool.pooling.saving import save
-from spikepool.texts.encoder_types import Encoder
+from spikepool.texts.encoder_types import Encoder, tokenised
 from spikepool.texts.encoders import find_encoder, fingerprint
 from spikepool.texts.encoding import encode
 
 # Settings of the texts, beside the saved pooling.
 SETTINGS = "texts.json"
 LARGEST_SETTINGS, MOST_TOKENS = 2**20, 2**20  # bytes of the settings, and tokens of a text
-# Bytes of embeddings up to which all layers are compared by default; beyond, the last one is used.
+# Bytes of embeddings up to which all layers of all texts are compared with layers="auto"; beyond, layers are chosen on
+# as many texts as fit.
 LAYER_BYTES = 2**30
 
 
@@ -31,7 +33,7 @@ class TextSettings:
     Attributes
     ----------
     encoder : str
-        Name, folder or hub id.
+        A known name, or a path relative to the folder of the model.
     layers : list
         Layers in the order of the fit.
     max_tokens : int
@@ -48,16 +50,12 @@ class TextSettings:
     encoder_sha256: str | None = None
 
 
-def default_layers(encoder: Any, texts: Sequence[str], max_tokens: int) -> Any:
-    """All layers where their embeddings fit a gigabyte in half precision, else the last one."""
-    if callable(encoder) and not hasattr(encoder, "embed"):
-        return None
-    model = find_encoder(encoder)
-    sample = [texts[i] for i in np.linspace(0, len(texts) - 1, min(len(texts), 200)).astype(int)]
-    longest = max(len(one.ids) for one in model.tokenise(sample, max_tokens))
+def affordable_rows(model: Encoder, texts: Sequence[str], max_tokens: int) -> int:
+    """Texts whose embeddings in all layers fit ``LAYER_BYTES`` in half precision, by their number of tokens."""
+    tokens = sum(len(one.ids) for one in tokenised(model, texts, max_tokens))
     width = model.embed(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool), model.layers[-1:]).shape[-1]
-    needed = 2 * len(texts) * len(model.layers) * longest * width
-    return "all" if needed <= LAYER_BYTES else None
+    needed = 2 * tokens * len(model.layers) * width
+    return len(texts) if needed <= LAYER_BYTES else int(len(texts) * LAYER_BYTES / needed)
 
 
 def save_text_model(
@@ -106,9 +104,36 @@ def _check_settings(settings: TextSettings) -> None:
         raise ValueError(f"max_tokens is {settings.max_tokens}")
 
 
-def fitting_encoder(settings: TextSettings, encoder: Any = None) -> Encoder:
-    """The encoder of a model, or the one that is passed in its place; raises if it is not that of the fit."""
-    used = find_encoder(settings.encoder if encoder is None else encoder)
+def written_encoder(encoder: str, folder: Path) -> str:
+    """How the settings name an encoder: a known name, a hub id, or a path relative to the folder of the model."""
+    path = Path(encoder).expanduser()
+    if encoder == "minilm" or not path.is_dir():
+        return encoder
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+
+
+def saved_encoder(settings: TextSettings, folder: Path) -> Encoder:
+    """The encoder that a saved model names; nothing is downloaded, and no other folder is looked at."""
+    name = settings.encoder
+    if name == "minilm":
+        return checked_encoder(settings, find_encoder(name, download=False))
+    path = folder / name
+    if Path(name).is_absolute() or not any((path / file).is_file() for file in ("tokenizer.json", "config.json")):
+        raise ModelFormatError(
+            "the model names an encoder that is neither known nor a folder relative to it",
+            name,
+            "Pass the encoder (encoder=, or --encoder): a folder, or a hub id that may be downloaded",
+        )
+    return checked_encoder(settings, find_encoder(path, download=False))
+
+
+def fitting_encoder(settings: TextSettings, encoder: Any) -> Encoder:
+    """The encoder that is passed; raises if it is not that of the fit."""
+    return checked_encoder(settings, find_encoder(encoder))
+
+
+def checked_encoder(settings: TextSettings, used: Encoder) -> Encoder:
+    """The encoder, if its files are those of the fit."""
     now, then = fingerprint(used), settings.encoder_sha256
     if then is not None and now is not None and now != then:
         raise ModelFormatError(
