@@ -795,7 +795,8 @@ def required_samples(world: QueryWorld, alignment: float = 0.8, *, rng: int = 0)
     ceiling = 1.0 if world.V is None else _Limit(world, _usages(world, rng), _Left(world)).signal[1]
 
     def reached(N: int) -> bool:
-        return top_alignment(world.replace(N=N), rng=rng)[0] >= target
+        at = world.replace(N=N)
+        return float(np.mean([_Spectrum(at, rng, draw=i).top for i in range(_token_draws(at))])) >= target
 
     low, high = 1, 2
     if world.mu > 0 and ceiling > target:
