@@ -507,9 +507,39 @@ def table(out: Path) -> list[str]:
     return lines
 
 
+def targets(out: Path, least_rise: float = 0.01) -> list[str]:
+    """How often the range of rows for the true score at four times the pilot holds that number of rows.
+
+    Kinds whose score rises by `least_rise` and more up to there are counted. An end that is open holds everything.
+    """
+    cells = [json.loads(line) for line in out.read_text().splitlines()]
+    cells = [
+        c for c in cells if c.get("rows") and c["kind"] not in DEPENDENT and c["truth"][2] - c["truth"][0] >= least_rise
+    ]
+    lines = ["| ranges | cases | hold the true number | best within a factor of two |", "| --- | --- | --- | --- |"]
+    parts = {
+        "all": cells,
+        "with two ends": [c for c in cells if c["rows"][0] is not None and c["rows"][2] is not None],
+        "open above": [c for c in cells if c["rows"][0] is not None and c["rows"][2] is None],
+        "not reached": [c for c in cells if c["rows"][0] is None],
+    }
+    for name, mine in parts.items():
+        true = [4 * load_rows(c["kind"]) for c in mine]
+        held = [(c["rows"][0] or np.inf) <= t <= (c["rows"][2] or np.inf) for c, t in zip(mine, true, strict=True)]
+        near = [0.5 <= c["rows"][1] / t <= 2 for c, t in zip(mine, true, strict=True) if c["rows"][1] is not None]
+        shares = [f"{np.mean(found):.2f}" if found else "–" for found in (held, near)]
+        lines.append(f"| {name} | {len(mine)} | {shares[0]} | {shares[1]} |")
+    return lines
+
+
+def load_rows(name: str) -> int:
+    """Rows of the pilots of a kind."""
+    return KINDS[name][1] if name in KINDS else GIVEN[name][1]
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table"))
+    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table", "targets"))
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")
@@ -529,4 +559,4 @@ if __name__ == "__main__":
             options.features,
         )
     else:
-        print("\n".join(table(options.out)))
+        print("\n".join((table if options.what == "table" else targets)(options.out)))
