@@ -204,9 +204,7 @@ def _section(name: str, answer: Answer, *, pictures: bool) -> str:
     if answer.evaluations:
         parts.append(_scores(answer.evaluations))
     if pictures:
-        from spikepool.drawing.palette import themed
-
-        parts += [f"<div class='picture'>{themed(drawing)}</div>" for drawing in answer.drawings]
+        parts += [f"<div class='picture'>{drawing}</div>" for drawing in answer.drawings]
     parts += [f"<p class='muted'>Note: {html.escape(note)}</p>" for note in answer.notes]
     if answer.evaluations:
         parts.append(_mistakes(next(iter(answer.evaluations.values()))))

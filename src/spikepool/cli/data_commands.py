@@ -30,15 +30,6 @@ def register(app: typer.Typer) -> None:
         app.command()(opt.bundled(command))
 
 
-def _pooling_estimator(y: NDArray[Any], pooling: str, task: str, seed: int) -> Any:
-    """The classifier or regressor that learns the pooling, not fitted."""
-    from spikepool.data.labels import decided_task, label_array
-    from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
-
-    regression = decided_task(label_array(y), task) == "regression"
-    return (LearnedPoolingRegressor if regression else LearnedPoolingClassifier)(pooling=pooling, random_state=seed)
-
-
 def diagnose(
     features: opt.Features,
     texts: opt.Texts,

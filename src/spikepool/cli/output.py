@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,12 +41,6 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
     if len(rows) > MOST_ROWS:
         print(f"... and {len(rows) - MOST_ROWS:,} more; --json gives all of them")
-
-
-def print_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Comma-separated values on standard output; a missing value is empty."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows([header, *rows])
 
 
 def checked_out(
@@ -105,14 +98,13 @@ def write_out(
     """
     if out is None:
         return
-    from spikepool.drawing.palette import themed
     from spikepool.drawing.plotting import svg_text, write_figure
     from spikepool.kit.files import write_text
 
     if out.suffix.lower() in PAGES:
         import html
 
-        picture = f'<div class="picture">{themed(svg_text(figure()))}</div>'
+        picture = f'<div class="picture">{svg_text(figure())}</div>'
         write_text(out, html_page(title, f"<h1>{html.escape(title)}</h1>{picture}{body()}"), overwrite=overwrite)
     else:
         write_figure(figure(), out, out.suffix[1:].lower(), overwrite=overwrite)

@@ -2,24 +2,14 @@
 
 In the manner of the Okabe-Ito palette, distinct to colour-blind readers. Where two series share a picture they differ
 in marker and line style as well, so that it can be read in greyscale.
-
-Pictures on a dark page: an SVG whose colours follow the reader's scheme.
-
-Each colour of the palette has a counterpart for a dark ground, and greys are turned over. Every other colour is left as
-it is: it comes from a colour map, where it stands for a number.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from spikepool.kit import validation as check
-
-# What matplotlib writes for text and for paper, in SVG.
-SVG_INK, SVG_PAPER = "#000000", "#ffffff"
 
 
 @dataclass(frozen=True)
@@ -123,82 +113,3 @@ SCREENS = {
         heat=((0.0, "#141B24"), (0.001, "#1B3147"), (0.5, "#2F78B4"), (1.0, "#B9E3FF")),
     ),
 }
-
-# What a colour of the pictures becomes on a dark page. Lines keep a contrast of 3 to 1 with its surface; an ordered
-# series keeps its order, from near the ground to far from it.
-ON_DARK: dict[str, str] = {
-    **{style.color: style.on_dark for style in METHODS.values()},
-    INK: SCREENS["dark"].ink,
-    MUTED: SCREENS["dark"].muted,
-    NOTE: "#B9C4D0",
-    GRID: SCREENS["dark"].grid,
-    HISTOGRAM: "#46566A",
-    HISTOGRAM_RIM: "#6B7C90",
-    SHADE: "#222C38",
-    SHADE_WARM: "#2E2A24",
-    BARS: "#3A4654",
-    **dict(zip(BLUES, ("#27506B", "#3D80AB", "#5DB4EA", "#B9E3FF"), strict=True)),
-    **dict(zip(CLASS_TINTS, ("#254A66", "#6B3F26"), strict=True)),
-    SIGNAL_COLOR: SCREENS["dark"].signal,
-    MEAN_OUTLIER_COLOR: "#B79BE8",
-    OUTLIERS["classes"][0]: "#E29ABF",
-    OUTLIERS["usage"][0]: "#E0BE4A",
-    OUTLIERS["noise"][0]: "#9CC5C5",
-    OUTLIERS["sequence"][0]: "#D9A34A",
-    FORECAST: "#7FB2E5",
-    TARGET: "#FF7B72",
-    TABLE_EDGE: "#5FD068",
-}
-
-
-SURFACE = SCREENS["dark"].surface
-_GREY_SPAN = (0x18, 0xEC)  # greys of a dark page: what was white, what was black
-_COLOUR = re.compile(r"(?P<property>fill|stroke): (?P<colour>#[0-9a-f]{6})\b")
-_STYLE = re.compile(r'<(?P<tag>\w+)(?P<before>[^<>]*?) style="(?P<style>[^"]*)"')
-
-
-def dark_colour(colour: str) -> str | None:
-    """The counterpart on a dark ground of a colour ``#rrggbb``; None for one that keeps its meaning by staying."""
-    known = ON_DARK.get(colour.upper())
-    if known is not None:
-        return known
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    if not red == green == blue:
-        return None
-    low, high = _GREY_SPAN
-    return SURFACE if red == 255 else "#" + 3 * f"{round(high - red / 255 * (high - low)):02X}"
-
-
-def themed(svg: str) -> str:
-    """`svg`, an ``<svg>`` element, with colours that follow ``prefers-color-scheme``."""
-    used: dict[str, str] = {}
-
-    def follow(colour: str, dark: str) -> str:
-        used[colour] = dark
-        return f"var(--on-{colour[1:]}, {colour})"
-
-    # text in black has no colour attribute: it takes that of the element
-    ink = follow(SVG_INK, dark_colour(SVG_INK) or "")
-    body = _recoloured(svg, follow)
-    values = "; ".join(f"--on-{colour[1:]}: {dark}" for colour, dark in sorted(used.items()))
-    style = f"<style>@media screen and (prefers-color-scheme: dark) {{ svg.themed {{ {values} }} }}</style>"
-    return re.sub(r"^<svg([^>]*)>", rf'<svg class="themed" style="fill: {ink}"\1>{style}', body, count=1)
-
-
-def _recoloured(svg: str, replace: Callable[[str, str], str]) -> str:
-    def style(match: re.Match[str]) -> str:
-        tag = match["tag"]
-        text = _COLOUR.sub(lambda part: _property(part, tag, replace), match["style"])
-        return f'<{tag}{match["before"]} style="{text}"'
-
-    return _STYLE.sub(style, svg)
-
-
-def _property(match: re.Match[str], tag: str, replace: Callable[[str, str], str]) -> str:
-    colour = match["colour"]
-    dark = dark_colour(colour)
-    # white lines and white text stand on something coloured; white areas are paper
-    on_colour = colour == SVG_PAPER and (match["property"] == "stroke" or tag == "g")
-    if dark is None or on_colour:
-        return match[0]
-    return f"{match['property']}: {replace(colour, dark)}"

@@ -90,10 +90,7 @@ def own_axes(ax: Any = None, *, width: float = 6.0, height: float = 3.6) -> Any:
 
 
 def svg_text(figure: Figure) -> str:
-    """`figure` as an ``<svg>`` element, in the colours of a light page; the same figure gives the same text.
-
-    :mod:`spikepool.drawing.palette` makes it follow the reader's scheme.
-    """
+    """`figure` as an ``<svg>`` element; the same figure gives the same text."""
     import io
 
     stream = io.StringIO()

@@ -9,7 +9,7 @@ The picture of a sweep: alignment along one axis, a line for each weighting, a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -251,24 +251,6 @@ def draw_law(law: LawLike, ax: Any = None, *, masses: tuple[FloatArray, FloatArr
         ax.set_ylim(bottom=0)
     ax.set_xlabel("eigenvalue")
     ax.legend(frameon=False)
-    return ax
-
-
-def draw_requirements(
-    ax: Any, targets: Sequence[float], samples: Mapping[str, Sequence[int | None]], *, N: int, target: float
-) -> Any:
-    """Sequences that each weighting needs against the alignment to reach; a line ends where no number is enough."""
-    ax = plotting.own_axes(ax)
-    for place, (name, needed) in enumerate(samples.items()):
-        values = [np.nan if n is None else float(n) for n in needed]
-        style = palette.series_style(name, place) | {"marker": ""}
-        never = all(n is None for n in needed)
-        ax.plot(targets, values, label=f"{name}: never" if never else name, **style)
-    ax.axhline(N, color=palette.INK, linewidth=1, linestyle=":", label=f"N = {N:,} now")
-    ax.axvline(target, color=palette.TARGET, linewidth=1, linestyle="--", label=f"target {target:g}")
-    ax.set_yscale("log")
-    ax.set(xlabel="alignment to reach", ylabel="sequences N", xlim=(0, 1))
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0)
     return ax
 
 

@@ -73,7 +73,6 @@ PAGE = """<!doctype html>
 :root {{ color-scheme: light dark; --ink: #1c1e21; --page: #ffffff; --muted: #5f6670; --line: #d8dce2; --card: #f6f7f9;
   --accent: #0b5cad; }}
 @media screen and (prefers-color-scheme: dark) {{
-  .picture {{ background: #18202a !important; }}
   :root {{ --ink: #e7e9ec; --page: #15171a; --muted: #a2a9b3; --line: #363b42; --card: #1e2126; --accent: #7ab8f5; }}
 }}
 body {{ margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 58rem; background: var(--page); color: var(--ink);

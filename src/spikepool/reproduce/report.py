@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from spikepool import __version__
 from spikepool.data.targets import check_target
-from spikepool.drawing.palette import themed
 from spikepool.drawing.plotting import save_figure
 from spikepool.errors import MissingDependencyError, SpikepoolError, require
 from spikepool.kit.files import publishing, write_text
@@ -271,9 +270,9 @@ def save_dataset(dataset: xr.Dataset, path: Path, *, overwrite: bool = False) ->
 
 
 def _data_address(svg: Path) -> str:
-    """The picture as an address inside the page, with colours that follow the reader's scheme; the file stays light."""
+    """The picture as an address inside the page."""
     text = svg.read_text(encoding="utf-8")
-    picture = themed(text[text.index("<svg") :])
+    picture = text[text.index("<svg") :]
     return "data:image/svg+xml;base64," + base64.b64encode(picture.encode()).decode("ascii")
 
 

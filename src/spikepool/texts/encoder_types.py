@@ -154,17 +154,6 @@ def embedded_batches(
         yield rows, states
 
 
-def embedded_rows(encoder: Encoder, words: list[Tokenised], layers: LayerNames, T: int, batch_size: int) -> States:
-    """(rows, layers, T, d) embeddings, zero beyond the tokens of a row."""
-    out: States | None = None
-    for rows, states in embedded_batches(encoder, words, layers, batch_size):
-        if out is None:
-            out = np.zeros((len(words), len(layers), T, states.shape[-1]), dtype=np.float32)
-        out[rows, :, : states.shape[2]] = states
-    assert out is not None
-    return out
-
-
 def observed(words: Sequence[Tokenised], T: int) -> NDArray[np.bool_]:
     """(n, T) mask."""
     return np.arange(T) < np.array([len(one.ids) for one in words])[:, None]
