@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spikepool.data import formats
-from spikepool.pooling import registry
+from spikepool.pooling import heads, registry
 from spikepool.world import correlation, weights
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
@@ -23,12 +22,11 @@ def namespace():
 @pytest.mark.slow
 @pytest.mark.parametrize(("title", "code"), BLOCKS, ids=[title for title, _ in BLOCKS])
 def test_what_is_added_works(title, code, namespace):
-    if title == "A pooling":
+    if title in ("A pooling", "A head"):
         pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     if title == "A figure":
         pytest.importorskip("matplotlib", reason="the plot extra is not installed")
-    formats.known_formats()
-    registries = [formats.FORMATS, weights.NAMED_WEIGHTS, correlation.NAMED_CORRELATIONS, registry._REGISTRY]
+    registries = [weights.NAMED_WEIGHTS, correlation.NAMED_CORRELATIONS, registry._REGISTRY, heads._HEADS]
     before = [dict(one) for one in registries]
     try:
         exec(compile(code, f"extend.md, {title}", "exec"), namespace)
@@ -40,5 +38,5 @@ def test_what_is_added_works(title, code, namespace):
 
 
 def test_the_page_has_everything_that_can_be_added():
-    titles = ["A law", "A weighting", "A correlation", "A pooling", "A figure"]
+    titles = ["A law", "A weighting", "A correlation", "A pooling", "A head", "A figure"]
     assert [title for title, _ in BLOCKS] == titles
