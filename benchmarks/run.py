@@ -45,6 +45,7 @@ QUICK: dict[str, str] = {
     "learned_pooling_theory": "--sizes 125 --trials 1",
     "learned_stress": "--draws 1 --kind short --signal all",
     "planted": "--quick --draws 2",
+    "query_models": "--models 2 --trials 4",
     "real_data": "--case digits --method spectral",
     "trust": "controls --draws 2",
 }

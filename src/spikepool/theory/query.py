@@ -220,7 +220,9 @@ def _mean_alignment(world: QueryWorld, spectrum: _Spectrum, alignment: float, vi
     if visible and not crosses(visible[0], edge) and visible[0].eigenvalue > edge * (1 + world.d ** (-2 / 3)):
         chance = spectrum.chance_overlap() if visible[0].kind != "signal" else None
         return None if chance is None else min(1.0, alignment + chance)
-    return crossing.mean_alignment(alignment, world.mu, world.d)
+    mean = crossing.mean_alignment(alignment, world.mu, world.d)
+    # below the threshold of the first draw of the tokens others may be above theirs
+    return max(mean, alignment) if world.mu**2 < crossing.square else mean
 
 
 def _scatter(tops: FloatArray) -> Caution | None:
