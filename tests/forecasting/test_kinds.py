@@ -1,6 +1,7 @@
 """Intervals on kinds of rows that they once missed or that they once made too wide; truths are those of the study.
 
-`benchmarks/studies/plan_worlds.py` measures 36 kinds with sixty pilots each. Here are a few pilots of some of them.
+`benchmarks/studies/plan_worlds.py` measures 72 kinds. Here are a few pilots of some of them. Widths contain the
+variance between the curves that are combined, which is large where few rows of many classes leave the form open.
 """
 
 import numpy as np
@@ -38,8 +39,8 @@ def numbers(n, rng):
 
 KINDS = {
     "two Gaussian classes": (two, 600, [0.965, 0.971, 0.973], 0.04),
-    "thirty Gaussian classes, few rows": (thirty, 200, [0.722, 0.839, 0.899], 0.2),
-    "thirty Gaussian classes": (thirty, 600, [0.883, 0.921, 0.931], 0.055),
+    "thirty Gaussian classes, few rows": (thirty, 200, [0.722, 0.839, 0.899], 0.26),
+    "thirty Gaussian classes": (thirty, 600, [0.883, 0.921, 0.931], 0.065),
     "label noise of .3": (noisy, 600, [0.643, 0.654, 0.661], 0.1),
     "regression on 60 rows": (numbers, 60, [0.388, 0.421, 0.454], 0.6),
 }
