@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import spikepool as sp
-from spikepool.tables.report import effective_rank, measure, power_law_exponent, stable_rank
+from spikepool.tables.measures import effective_rank, measure, power_law_exponent, stable_rank
 
 RNG = np.random.default_rng(0)
 

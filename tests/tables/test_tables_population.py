@@ -6,8 +6,8 @@ from spikepool.errors import SizeError
 from spikepool.laws.bulk_edge import find_edge
 from spikepool.laws.free_product import MarchenkoPastur
 from spikepool.tables.heldout import gaussian_eigenvalues
-from spikepool.tables.nulls import impute, screenot_threshold
 from spikepool.tables.population import TablePopulation, fit_population, plug_in
+from spikepool.tables.screenot import impute, screenot_threshold
 
 
 def test_edge_of_an_exact_square_root_bulk():

@@ -1,6 +1,6 @@
 """Options shared by the commands, and the small languages for correlations, weights and number lists.
 
-Options and readers shared by the commands about a user's own files.
+A bundle of options is a dataclass; the readers turn a user's files into the rows of a command.
 """
 
 from __future__ import annotations

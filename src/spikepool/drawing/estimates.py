@@ -1,9 +1,4 @@
-"""Pictures of a diagnosis: the spectrum, the overlap of spans against their size, and against the number of rows.
-
-A forecast: measured points, curve with band, and target.
-
-Pictures of a learned pooling: its candidates, the weights of its heads, the tokens that a query attends to.
-"""
+"""Pictures of what was estimated from a user's rows: diagnoses, forecasts and learned poolings."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Pictures of predictions and simulations: one function a kind of result, each on one ``ax``.
-
-The picture of a spectral law: its density piece by piece, and its point masses.
-
-Pictures of a plan: sequences against the alignment they reach, and the vocabularies that reach a target.
-
-The picture of a sweep: alignment along one axis, a line for each weighting, a panel for each combination left.
-"""
+"""Pictures of the model: laws, predictions, simulations, vocabularies and sweeps; one function for each result."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Memory available on the machine, and the refusal of work that would not fit.
-
-Threads: how many to use, and linear algebra whose rounding does not depend on that number.
+"""What the machine has: memory, with the refusal of work that would not fit, and threads.
 
 A threaded BLAS sums in an order that depends on its number of threads. Simulations therefore keep BLAS to one
 thread and run fixed pieces of the work in threads of their own, added up in a fixed order.

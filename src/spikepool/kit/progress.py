@@ -1,6 +1,6 @@
 """A progress bar for long work: shown on a terminal after a short delay, silent everywhere else.
 
-How far a report is: one bar, or one callback, over questions that have bars of their own.
+A report has one bar, or one callback, over questions that have bars of their own (:class:`Stages`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Vectorised root finders that report.
+"""Root finders that report, and quadrature: the numerical tools of the laws.
 
 Nothing here decides what to do about a failure: every solver returns a :class:`SolverReport` and the caller, who knows
 the point and the remedy, raises.
-
-Quadrature nodes, and derivatives of analytic functions by quadrature on a circle.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Results for people and programs: numbers as text, plain values for JSON, tables and pages as HTML.
+"""Results for people and programs: numbers as text, means with standard errors, plain values for JSON, HTML.
 
 Nothing here knows what the numbers mean. Every result derives from :class:`Result`, so that the same number looks the
 same in a terminal, in a notebook and on a page.
-
-Mean and standard error over draws, and estimates that were selected for being large.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ LeVeque's update
 so that nothing is ever computed as a difference of large sums: a mean a million times the standard deviation
 costs no digits. The rank-b update is one BLAS ``dsyrk``, half the work of a matrix product.
 
-Moments of two random halves of the rows, in one pass that may be split over many machines.
-
-Second pass over the rows: their norms, and how much of the outlying directions rests on a few of them.
+The same pass gives the moments of two random halves of the rows. A second pass gives the norms of the rows, and how
+much of the outlying directions rests on a few of them.
 """
 
 from __future__ import annotations

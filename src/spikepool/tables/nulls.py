@@ -1,17 +1,6 @@
-r"""What the table is compared with: one count of outliers for each idea of "noise".
+"""What the table is compared with: one count of outliers for each idea of "noise".
 
 The count depends on the null more than on the table, so all are reported side by side with what each would mean.
-
-ScreeNOT (Donoho, Gavish and Romanov, Annals of Statistics 2023): hard thresholding under coloured noise.
-
-For a noise matrix whose singular values have law F and aspect ratio γ ≤ 1, the threshold that minimises the
-mean-square error of keeping singular values above it solves Ψ(θ) = −4, where
-
-.. math:: \Psi(y) = y \Big( \frac{\varphi'(y)}{\varphi(y)} + \frac{\tilde\varphi'(y)}{\tilde\varphi(y)} \Big), \quad
-          \varphi(y) = \int \frac{y}{y^2 − t^2}\, dF(t), \quad \tilde\varphi(y) = \gamma\varphi(y) + \frac{1−\gamma}{y}.
-
-F is the law of the observed singular values with the top k, which may be signal, replaced by values
-extrapolated along a square-root edge.
 """
 
 from __future__ import annotations
@@ -20,40 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
 from spikepool.data.table_input import Table, block_rows
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import MarchenkoPastur
 from spikepool.tables import population as silverstein
 from spikepool.tables.gram import Moments
-
-
-def screenot_threshold(singular_values: FloatArray, aspect: float, most: int) -> float:
-    """Threshold for singular values sorted from the largest, at most `most` of which are signal."""
-    noise = impute(singular_values, most)
-
-    def psi(y: float) -> float:
-        gap = y**2 - noise**2
-        phi = float(np.mean(y / gap))
-        slope = -float(np.mean((y**2 + noise**2) / gap**2))
-        dual, dual_slope = aspect * phi + (1 - aspect) / y, aspect * slope - (1 - aspect) / y**2
-        return y * (slope / phi + dual_slope / dual)
-
-    # Ψ rises from −inf at the top of the noise to −2 at infinity.
-    low = float(noise.max())
-    return float(brentq(lambda y: psi(y) + 4, low * (1 + 1e-9), low * 1e3))
-
-
-def impute(singular_values: FloatArray, most: int) -> FloatArray:
-    """Singular values with the top `most` replaced by a square-root edge through the next ones."""
-    k = min(most, (len(singular_values) - 1) // 2)
-    values = singular_values.astype(np.float64, copy=True)
-    if k > 0:
-        step = (values[k] - values[2 * k]) / (2 ** (2 / 3) - 1)
-        values[:k] = values[k] + step * (1 - (np.arange(k) / k) ** (2 / 3))
-    return values
-
+from spikepool.tables.screenot import screenot_threshold
 
 TRACY_WIDOM_99 = 2.0234  # 99 % quantile of the Tracy-Widom law of real matrices (Bejan 2005)
 PERMUTATION_BYTES = 2**29  # a copy of the table in float32 may take this much

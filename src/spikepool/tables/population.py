@@ -13,8 +13,7 @@ parts in a thousand of mass far above the true support, where it moves the edge 
 On log-uniform populations over [.2, 5] with d = 300 the predicted spectrum of a new sample is closer to the
 mean spectrum than the sample that was fitted is, at every d/V from .01 to 1.5.
 
-The law of a sample covariance over a discrete population, drawn as one curve.
-
+The fitted law is drawn as one curve.
 A table with n independent rows (n = V − 1 after centring) of covariance Σ has sample eigenvalues whose law is
 Silverstein's, with H the law of the eigenvalues of Σ and c = d/n. In the variable v = −1/m̲, m̲ the companion
 transform, the equation reads

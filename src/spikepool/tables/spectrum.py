@@ -22,8 +22,8 @@ from spikepool.laws.bulk_edge import FEWEST, MARGIN, USUAL_SHARE, BulkEdge, find
 from spikepool.tables import nulls, report
 from spikepool.tables.gram import InfluentialRow, Moments, half_moments, heaviest, scan_rows, token_names
 from spikepool.tables.heldout import fit_table_bulk, predict_held_out
+from spikepool.tables.measures import measure
 from spikepool.tables.population import TablePopulation, plug_in
-from spikepool.tables.report import measure
 
 MOST_DIRECTIONS = 20  # outlying directions whose rows are examined
 ROUNDING = 1e-13  # eigenvalues below this share of the largest, times d, are zeros
