@@ -406,3 +406,19 @@ def test_query_model():
     assert 0 < learned.token_pca < 1
     assert isinstance(q.required_samples(alignment=0.5), int)
     assert q.replace(kernel=lambda scores: scores**2, beta=None).predict().alignment > 0
+
+
+def test_query_model_with_relevance():
+    q = sp.QueryModel(d=60, N=200, T=12, L=3, mu=1.2, nu=1.0, relevance="span")
+    for changes in ({"kernel": "posterior"}, {"kernel": "optimal"}, {"kernel": "softmax", "window": 3}):
+        assert 0 <= q.replace(**changes).predict().alignment <= 1
+    assert sp.QueryModel(d=60, N=200, T=12, L=3, mu=1.2, nu=1.0, relevance="chain", run=3.0).gain() > 0
+    assert sp.QueryModel(d=60, N=200, T=4, L=1, mu=1.2, nu=1.0, prior=[0.4, 0.3, 0.2, 0.1]).gain() > 0
+    limits = q.limits()
+    assert limits.mu_pairs <= limits.mu_pooling <= limits.mu_mean
+    assert limits.alignment_pooling <= limits.alignment_pairs <= limits.alignment_bayes
+    kernel = sp.self_attention(0.5, layers=1, residual=0.0, causal=False, pool="mean")
+    assert kernel(np.zeros((2, 12))).shape == (2, 12)
+    assert q.replace(kernel=kernel).predict().alpha > 0
+    assert q.replace(noise=np.linspace(0.5, 1.5, 60)).predict().kappa > 0
+    assert 0.5 < q.ridge_accuracy(ridge=1.0, n_train=None) < 1
