@@ -199,11 +199,14 @@ class LogisticHead(Head):
         any more. Texts take the first or second, aligned sequences the last (docs/benchmarks/choose.md).
     steps, tolerance : int and float
         Of L-BFGS.
+    exact_size : int
+        Rows times columns times classes up to which it is iterated to the end, in double precision.
     """
 
     strengths: tuple[float, ...] = (3.0, 20.0, 120.0)
     steps: int = 200
     tolerance: float = 1e-3
+    exact_size: int = 4096
     name: str = "logistic"
 
     def fit(
@@ -213,11 +216,15 @@ class LogisticHead(Head):
         assert classes is not None
         variance = float(weights @ np.einsum("nr,nr->n", Z, Z) / weights.sum()) or 1.0
         inverse_penalty = self.strengths[0] * np.sqrt(classes) / variance
-        model = LogisticRegression(C=inverse_penalty, max_iter=self.steps, tol=self.tolerance)
+        dtype: Any = np.float32
+        if Z.size * classes <= self.exact_size:  # to the last digits, so that a row twice is a row of weight two
+            model, dtype = LogisticRegression(C=inverse_penalty, max_iter=20 * self.steps, tol=1e-10), np.float64
+        else:
+            model = LogisticRegression(C=inverse_penalty, max_iter=self.steps, tol=self.tolerance)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # early stopping acts as a penalty
             warnings.simplefilter("ignore", UserWarning)  # many classes for few rows: the check of y has warned
-            model.fit(Z.astype(np.float32, copy=False), target, sample_weight=weights)
+            model.fit(Z.astype(dtype, copy=False), target, sample_weight=weights)
         coef, intercept = np.zeros((Z.shape[1], classes)), np.full(classes, UNSEEN)
         found, level = model.coef_.T.astype(np.float64), model.intercept_.astype(np.float64)
         if len(model.classes_) == 2:
