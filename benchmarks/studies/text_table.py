@@ -282,7 +282,7 @@ def table(before: str, after: str) -> None:
 def main() -> None:
     """Encode, run what is missing, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["encode", "texts", "few", "arrays", "table"])
+    parser.add_argument("what", nargs="?", default="table", choices=["encode", "texts", "few", "arrays", "table"])
     parser.add_argument("cache", type=Path, nargs="?")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--model", default="0.4")
