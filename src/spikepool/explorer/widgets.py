@@ -6,6 +6,8 @@ from typing import Any
 
 from dash import dcc, html
 
+from spikepool.drawing.palette import MUTED
+
 # what the question marks say; the glossary of the documentation says more
 HINTS = {
     "mu": "How far the two classes of tokens lie from the middle, in units of the noise of one coordinate.",
@@ -167,7 +169,7 @@ NOTHING_YET: dict[str, Any] = {
         "plot_bgcolor": "rgba(0,0,0,0)",
         "annotations": [
             {"text": "Computing…", "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
-            | {"font": {"color": "#8A8A8A"}}
+            | {"font": {"color": MUTED}}
         ],
     },
 }
