@@ -65,7 +65,10 @@ def test_tokens_are_drawn_as_dark_as_their_weight(fitted):
     assert [text.get_text() for text in ax.texts] == [word for row in words for word in row]
     weights = pooling.token_weights(X[:2]).mean(axis=1)
     shades = [patch.get_facecolor()[0] for patch in ax.patches]  # red falls as the ground darkens
-    np.testing.assert_array_equal(np.argsort(shades[:6]), np.argsort(-weights[0]))
+    # small weights share a shade: a colour map has 256 of them
+    assert (np.diff(np.array(shades[:6])[np.argsort(-weights[0])]) >= 0).all()
+    assert np.argmin(shades[:6]) == np.argmax(weights[0])
+    assert min(shades[:6]) < max(shades[:6])
     with pytest.raises(sp.ShapeError, match="2 rows"):
         draw_token_weights(None, weights, words[:1])
     with pytest.raises(sp.InvalidInputError, match="need sequences"):

@@ -204,16 +204,6 @@ def test_a_rule_registered_in_one_place_is_known_everywhere(tmp_path):
         assert "the token in the middle" in sp.report(X, y).choose.verdict
         alone = sp.LearnedPoolingClassifier(pooling="middle").fit(X, y)
         np.testing.assert_array_equal(sp.load(alone.save(tmp_path / "m")).predict(X), alone.predict(X))
-        np.save(tmp_path / "X.npy", X)
-        np.save(tmp_path / "y.npy", y.astype(int))
-        from typer.testing import CliRunner
-
-        from spikepool.cli.application import app
-
-        done = CliRunner().invoke(
-            app, ["pool", str(tmp_path / "X.npy"), "--labels", str(tmp_path / "y.npy"), "--pooling", "middle"]
-        )
-        assert "middle pooling" in done.stdout
         with pytest.raises(InvalidInputError, match="cannot be written as ONNX"):
             alone.to_onnx(tmp_path / "m.onnx")
         with pytest.raises(InvalidInputError, match="registered already"):

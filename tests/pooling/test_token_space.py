@@ -71,7 +71,7 @@ def test_a_sink_hides_nothing_from_a_query():
     x[np.arange(n), where, 0] += 6.0
     x[np.arange(n), where, 1] += np.where(y == 1, 2.5, -2.5)
     x[:, 0] = 2000 * np.r_[np.zeros(d - 1), 1.0] + rng.normal(size=(n, d))
-    assert sp.LearnedPoolingClassifier().fit(x[:600], y[:600]).decision_ in ("query", "queries")
+    assert sp.LearnedPoolingClassifier().fit(x[:600], y[:600]).decision_ in ("query", "attention")
     fitted = sp.LearnedPoolingClassifier(pooling="query").fit(x[:600], y[:600])
     assert fitted.sink_
     assert "masked as a sink" in fitted.summary()

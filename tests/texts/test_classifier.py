@@ -115,9 +115,12 @@ def test_bad_texts_are_named(fitted):
 
 
 @pytest.mark.slow
-def test_cross_validation_and_search_encode_each_text_once():
+def test_cross_validation_and_search_encode_each_text_once(tmp_path):
+    """Of an encoder with a folder, whose content identifies it; one without may change unseen, and nothing is kept."""
     texts, labels = corpus()
+    (tmp_path / "model.bin").write_bytes(b"words")
     encoder = Words()
+    encoder.folder = tmp_path
     scores = cross_val_score(sp.TextClassifier(encoder, layers=[0, 1]), texts, labels, cv=3)
     assert scores.mean() > 0.7
     assert encoder.embedded == len(texts)
@@ -129,6 +132,9 @@ def test_cross_validation_and_search_encode_each_text_once():
     ).fit(texts, labels)
     assert search.best_params_["pooling__pooling"] in ("mean", "concat")
     assert encoder.embedded == once
+    unknown = Words()
+    cross_val_score(sp.TextClassifier(unknown, layers=[0, 1]), texts, labels, cv=3)
+    assert unknown.embedded == 3 * len(texts)  # two thirds to train and one third to test, three times
 
 
 def test_the_cache_is_bounded(monkeypatch):
@@ -388,7 +394,7 @@ def test_the_graph_of_an_onnx_encoder_is_taken_over(saved, tmp_path):
     inputs = [info(name, g.onnx.TensorProto.INT64, ["n", "T"]) for name in ("input_ids", "attention_mask")]
     outputs = [info(name, g.onnx.TensorProto.FLOAT, ["n", "T", 384]) for name in states]
     (tmp_path / "enc").mkdir()
-    save_graph(g, inputs, outputs, {}, tmp_path / "enc" / "model.onnx")
+    save_graph(g, inputs, outputs, {}, tmp_path / "enc" / "model.onnx", overwrite=False)
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(encoder_folder("minilm") / name, tmp_path / "enc" / name)
     texts, labels = corpus(48)

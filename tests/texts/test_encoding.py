@@ -100,25 +100,6 @@ def test_minilm_layers_and_lengths(minilm):
 
 
 @pytest.mark.slow
-def test_onnxruntime_gives_the_states_of_numpy(minilm, monkeypatch):
-    """Lengths from 3 to 40 tokens in one batch, some layers and all of them."""
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    from spikepool.texts import bert
-
-    texts = [" ".join(["rain"] * k) + " tonight" for k in (0, 3, 11, 36)]
-    for layers in ("all", [3, 4, 5]):
-        fast = sp.encode(texts, minilm, layers=layers)
-        assert minilm._sessions[max(fast.layers)] is not None
-        with monkeypatch.context() as patch:
-            patch.setattr(minilm, "_sessions", {})
-            patch.setattr(bert.importlib.util, "find_spec", lambda name: None)
-            plain = sp.encode(texts, minilm, layers=layers)
-        np.testing.assert_allclose(fast.X, plain.X, atol=1e-5 * np.abs(plain.X).max())
-        assert np.abs(fast.X - plain.X).max() > 0  # two routes, not one
-
-
-@pytest.mark.slow
 def test_states_depend_on_nothing_but_the_text(minilm):
     """Bits are the same alone, in a batch, in other layers and after other work."""
     pytest.importorskip("onnxruntime")

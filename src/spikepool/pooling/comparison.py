@@ -206,9 +206,7 @@ def compare(
         few = len(proposed) <= rules.most_heads or isinstance(head, RidgeHead)
         for proposal in proposed:
             pooled = pool(proposal, rows_of(proposal[0]), task, options, over)
-            one = _judged(pooled, head if few else RidgeHead(), task, over)
-            if several:
-                one = _settled(one)
+            one = _judged(pooled, head if few else RidgeHead(), task, over, settled=several)
             (judged if few else ranked).append(one)
             bar.advance()
     if ranked:
@@ -219,14 +217,17 @@ def compare(
     return _decide(judged, others, task, rules)
 
 
-def _judged(pooled: Pooled, head: Head, task: Task, over: Map) -> Judged:
-    return Judged(pooled, head.name, head.judge(pooled.designs(task), task, over))
+def _judged(pooled: Pooled, head: Head, task: Task, over: Map, *, settled: bool = False) -> Judged:
+    """A candidate with its scores; its designs are made again for the fit to all rows, so that none is held.
 
-
-def _settled(one: Judged) -> Judged:
-    """The candidate with its map worked out, so that the rows of its layer need not be held."""
-    linear = one.fit.linear()
-    return replace(one, fit=replace(one.fit, linear=lambda: linear))
+    With `settled` the map is worked out now, so that the rows of its layer need not be held either.
+    """
+    fit = head.judge(pooled.designs(task), task, over)
+    if settled:
+        linear = fit.linear()
+        return Judged(pooled, head.name, replace(fit, linear=lambda: linear))
+    chosen = fit.head
+    return Judged(pooled, head.name, replace(fit, linear=lambda: chosen.whole(pooled.designs(task), task)()))
 
 
 def _likelihood(one: Judged, task: Task) -> float:

@@ -177,9 +177,11 @@ class Head:
         scores = np.zeros((len(target), count or 1))
         for k, part in enumerate(over(one, task.fold_count)):
             scores[task.folds == k] = part
-        return HeadFit(scores, self, self._whole(design_of, task))
+        return HeadFit(scores, self, self.whole(design_of, task))
 
-    def _whole(self, design_of: Callable[[int], Design], task: Task) -> Callable[[], LinearMap]:
+    def whole(self, design_of: Callable[[int], Design], task: Task) -> Callable[[], LinearMap]:
+        """The map fitted to all rows, worked out when asked for."""
+
         def linear() -> LinearMap:
             whole = design_of(-1)
             return whole.back(*self.fit(whole.Z, task.objective.target, task.weights, task.objective.classes))
@@ -279,7 +281,7 @@ class RidgeHead(Head):
         """See :meth:`Head.judge`; one penalty serves all folds and the fit to all rows."""
         Y, weights, folds = task.Y, task.weights, range(task.fold_count)
         if not len(folds):
-            return HeadFit(np.zeros((len(Y), task.objective.classes or 1)), self, self._whole(design_of, task))
+            return HeadFit(np.zeros((len(Y), task.objective.classes or 1)), self, self.whole(design_of, task))
         designs = [design_of(k) for k in folds]
         if all(one is designs[0] for one in designs):
             ridges = [FeatureRidge(designs[0].Z.astype(np.float64), Y, weights, task.folds, scaled=False)]
@@ -295,7 +297,7 @@ class RidgeHead(Head):
         values, a, _ = out_of_fold(problems, unit, Y, weights, task.folds, fixed)
         chosen = RidgeHead(a / float(weights.sum()))
         scores = np.column_stack([-values, values]) if task.objective.classes == 2 else values
-        return HeadFit(np.nan_to_num(scores), chosen, chosen._whole(design_of, task))
+        return HeadFit(np.nan_to_num(scores), chosen, chosen.whole(design_of, task))
 
 
 _HEADS: dict[str, Head] = {}

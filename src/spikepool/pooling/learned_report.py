@@ -177,11 +177,15 @@ def verdict(fitted: Any) -> str:
     if state.prediction == "untold":
         return "Attention pooling is used, but too few rows could be left out to tell whether it helps"
     name = state.leading.pooling.name
-    what = "Attention pooling" if name in ATTENTION else f"Pooling by {name}"
+    if name in ATTENTION:
+        line = f"Attention pooling helps: {gain} over the mean"
+    else:
+        words = registered()[name].description if name in registered() else name
+        line = f"Another pooling helps: {words}, {gain} over the mean"
     if state.prediction == "single":
-        return f"{what} helps: {gain} over the mean"
+        return line
     where = ", ".join(f"{c.label} {c.weight:.2f}" for c in used)
-    return f"{what} helps: {gain} over the mean (weights: {where})"
+    return f"{line} (weights: {where})"
 
 
 # Poolings that learn queries.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from spikepool.data.paths import is_path
 from spikepool.data.reading import read_array, read_column_names
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 
+TABLES = "Pass a CSV, TSV, JSON lines, Parquet or Arrow file"
 _MISSING_WORDS = frozenset({"", "nan", "none", "null", "na", "n/a"})
 
 
@@ -88,6 +90,9 @@ def read_text_table(
             if asked is None:
                 notes.append(f"column {column!r} is taken for the {role}")
     if "texts" not in columns:
+        if not names and is_path(source):
+            what = "folder" if Path(source).is_dir() else "file"
+            raise InvalidInputError(f"this {what} is not a table with named columns", str(source), TABLES)
         raise InvalidInputError("which column holds the texts?", names[:12], "Pass text= (--text-column)")
     if group is None:
         columns.pop("groups", None)  # rows are grouped only on request
