@@ -179,3 +179,8 @@ def fulfil(route, site):
         route.fulfill(path=str(path))
     else:
         route.fulfill(status=404, body="")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_code_on_pages_fits_a_narrow_column(page):
+    assert [line for code in blocks(page, "python") for line in code.splitlines() if len(line) > 80] == []
