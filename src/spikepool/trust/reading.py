@@ -25,7 +25,8 @@ _LARGEST_DIMENSION = 20_000
 
 def open_rows(C: Any, groups: Any, description: Description | None = None) -> tuple[Rows, IntArray | None]:
     """The rows with their spectrum, and the groups as numbers."""
-    features = check.feature_rows(as_array(C, "C"), "C")
+    given = as_array(C, "C")
+    features = check.feature_rows(given, "C")
     n, d = shape = features.shape
     if n < 4 or d < _FEWEST_DIMENSIONS:
         raise ShapeError("C must have at least 4 samples and 4 features", shape, "Pass (n_samples, d)")
@@ -40,7 +41,7 @@ def open_rows(C: Any, groups: Any, description: Description | None = None) -> tu
     if largest > 0 and not 1 / LARGEST_FEATURE <= largest <= LARGEST_FEATURE:
         raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
     rows = MemoryRows(features, group, description)
-    if rows.values[0] <= _resolution(C) * max(float(np.sum(rows.mean**2)), 1e-300):
+    if rows.values[0] <= _resolution(given.dtype) * max(float(np.sum(rows.mean**2)), 1e-300):
         raise InvalidInputError("all rows of C are equal", remedy="Pass features that vary between samples")
     if rows.rank < min(_FEWEST_DIMENSIONS, len(rows.description.counts) - 1):
         raise InvalidInputError(
@@ -49,7 +50,6 @@ def open_rows(C: Any, groups: Any, description: Description | None = None) -> tu
     return rows, group
 
 
-def _resolution(given: Any) -> float:
+def _resolution(dtype: np.dtype[Any]) -> float:
     """Variance below which rows are equal up to rounding, as a share of the squared mean."""
-    dtype = np.dtype(getattr(given, "dtype", np.float64))
     return float((4 * np.finfo(dtype if dtype.kind == "f" else np.float64).eps) ** 2)
