@@ -180,6 +180,8 @@ def corpus() -> dict[str, Callable[[Path], None]]:
         "gzip-honest.zarr": zarr_array(
             zarr_metadata([500_000, 1000], [500_000, 1000], [GZIP]), {"c/0/0": zeros_gz(4_000_000_000)}
         ),
+        # Zarr decodes a chunk whole, however long it is: the error has a name, the memory no bound
+        "gzip-liar.zarr": zarr_array(zarr_metadata([50, 8], [50, 8], [GZIP]), {"c/0/0": zeros_gz(2**26)}),
         "zstd-liar.zarr": zarr_array(zarr_metadata([50, 8], [50, 8], [ZSTD]), {"c/0/0": zstd_header(2**40)}),
         "missing-chunk.zarr": zarr_array(zarr_metadata([50, 8], [50, 8], []), {}),
         "short-chunk.zarr": zarr_array(zarr_metadata([50, 8], [50, 8], []), {"c/0/0": bytes(8)}),
