@@ -43,7 +43,7 @@ class FakeTensor:
         return len(self._values)
 
     def numpy(self):
-        if self._attached or self.device.type != "cpu" or self.dtype == "torch.bfloat16":
+        if self._attached or self.device.type != "cpu" or self.dtype != "torch.float32":
             raise TypeError("can't convert tensor to numpy")
         return self._values
 
@@ -54,6 +54,7 @@ FakeTensor.__module__ = "torch"
 def tensors():
     yield "float32 that requires grad", FakeTensor
     yield "bfloat16", lambda x: FakeTensor(x, "torch.bfloat16")
+    yield "8-bit float", lambda x: FakeTensor(x, "torch.float8_e4m3fnuz")
     torch = sys.modules.get("torch")
     if torch is not None:
         yield "torch", lambda x: torch.tensor(x, requires_grad=True)

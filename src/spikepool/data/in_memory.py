@@ -29,8 +29,8 @@ def is_tensor(value: Any) -> bool:
 def as_array(value: Any, name: str = "X") -> Any:
     """`value` as something with `shape` and `dtype` that NumPy can slice; arrays are returned as they are.
 
-    Torch tensors are detached and moved to the CPU (with a note if they were elsewhere); bfloat16 becomes float32. Data
-    frames become arrays. Sequences of different lengths are refused here; see :func:`padded`.
+    Torch tensors are detached and moved to the CPU (with a note if they were elsewhere); bfloat16 and 8-bit floats
+    become float32. Data frames become arrays. Sequences of different lengths are refused here; see :func:`padded`.
     """
     if isinstance(value, np.ndarray):
         return value
@@ -79,7 +79,7 @@ def _from_torch(tensor: Any, name: str) -> NDArray[Any]:
     if device != "cpu":
         warnings.warn(f"{name} was copied from {device} to the CPU", DeviceNote, stacklevel=3)
         tensor = tensor.cpu()
-    if str(tensor.dtype) in ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2"):
+    if str(tensor.dtype).startswith(("torch.bfloat16", "torch.float8")):  # types that NumPy does not have
         tensor = tensor.float()
     if getattr(tensor, "is_sparse", False) or getattr(tensor, "is_quantized", False):
         raise InvalidInputError(f"{name} is a sparse or quantised tensor", str(tensor.dtype), "Make it dense first")
