@@ -113,7 +113,7 @@ def use_all(python: Path, folder: Path) -> None:
     """Every command's help, from a listing and not from memory."""
     listed = "from spikepool.cli.application import app; import typer; print(*typer.main.get_command(app).commands)"
     commands = run(python, "-c", listed, cwd=folder).split()
-    assert {"predict", "report", "pool", "diagnose", "forecast", "compare", "spectrum"} <= set(commands), commands
+    assert {"predict", "report", "diagnose", "forecast", "fit", "apply", "spectrum"} <= set(commands), commands
     for command in commands:
         assert "Usage" in run(python, "-m", "spikepool", command, "--help", cwd=folder)
     say(f"  help of {len(commands)} commands: {' '.join(commands)}")
