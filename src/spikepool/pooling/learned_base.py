@@ -235,10 +235,10 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
 
         with task_threads(large=part.n * part.T * part.d > THREADED_SIZE, most=2) as over:
             decision = compare(proposed, rows_of, task, head, options, rules, over, self.progress)
-        parts = []
-        for weight, one in decision.used:
-            linear = one.fit.linear() if not streamed else self._on_all(one, sources, everything, weights, seed)
-            parts.append(Part(weight, one.pooled.layer, one.pooled.pooling, linear))
+            parts = []
+            for weight, one in decision.used:
+                linear = one.fit.linear() if not streamed else self._on_all(one, sources, everything, weights, seed)
+                parts.append(Part(weight, one.pooled.layer, one.pooled.pooling, linear))
         self._keep(parts, decision, task, sources, rows_of(decision.leading.pooled.layer), reason, classes)
         return task, decision, rows
 
