@@ -111,7 +111,7 @@ def test_time_is_limited_also_when_nobody_asks():
         assert until(lambda: job.status != "running")
         assert job.status == "failed"
         assert "1 seconds" in job.error
-        assert not job.process.is_alive()
+        assert until(lambda: not job.process.is_alive())
     finally:
         worker.close()
 
