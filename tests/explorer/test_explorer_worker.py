@@ -59,7 +59,7 @@ def test_progress_is_seen_and_stop_kills(worker):
     assert job.progress == 0.25
     assert psutil.pid_exists(pid)
     worker.stop(job.id)
-    assert (job.status, job.error) == ("stopped", "Stopped.")
+    assert (job.status, job.error) == ("stopped", "Cancelled.")
     assert gone(pid)
 
 

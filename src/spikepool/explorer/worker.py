@@ -121,7 +121,7 @@ class Worker:
         """Kill the job if it runs."""
         job = self.find(id)
         if job is not None:
-            self._end(job, "stopped", error="Stopped.")
+            self._end(job, "stopped", error="Cancelled.")
 
     def close(self, why: str = "The server stopped.") -> None:
         """Kill whatever runs."""
