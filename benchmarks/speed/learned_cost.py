@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
-from spikepool.kit.memory import single_threaded_blas
+from spikepool.kit.threads import single_threaded_blas
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "learned_cost.json"
 SIZES = ((1600, 32, 384, True), (1500, 250, 64, False))

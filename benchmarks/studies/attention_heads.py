@@ -32,7 +32,7 @@ from sklearn.model_selection import StratifiedKFold
 import spikepool as sp
 from corpora import load_texts
 from encoders import ENCODERS
-from spikepool.kit.memory import single_threaded_blas
+from spikepool.kit.threads import single_threaded_blas
 from spikepool.ridge.gcv import fit_ridge
 
 RECORDED = Path(__file__).resolve().parents[2] / "src" / "spikepool" / "reproduce" / "recorded" / "attention_heads.json"

@@ -6,16 +6,10 @@ import pytest
 from browser_page import enter
 
 import spikepool as sp
-from spikepool.explorer.content import (
-    ContentState,
-    captions,
-    details,
-    headline,
-    learning_chart,
-    parse_content,
-    solve_content,
-    temperature_chart,
-)
+from spikepool.explorer.content_figures import learning_chart, temperature_chart
+from spikepool.explorer.content_state import ContentState, parse_content
+from spikepool.explorer.content_theory import solve_content
+from spikepool.explorer.content_verdict import captions, details, headline
 from spikepool.explorer.state import StateError
 
 SMALL = "beta=0.6&nu=1.5&L=2&overlap=0.9&mu=1.6&kernel=softmax&repeat=never&T=10&d=60&N=240"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import beta
 
-from spikepool.kit.roots import derivative, tanh_sinh
+from spikepool.kit.quadrature import derivative, tanh_sinh
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (0.7, 3.0), (1.0, 1.0), (1.5, 2.5)])

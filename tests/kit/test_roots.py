@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spikepool.kit.roots import derivative, dips_below, find_root, newton, tanh_sinh
+from spikepool.kit.quadrature import derivative, tanh_sinh
+from spikepool.kit.roots import dips_below, find_root, newton
 
 
 def test_bracketed_roots_of_many_functions_at_once():

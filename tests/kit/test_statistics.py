@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from spikepool.kit.showing import NORMAL_90, standard_error, unselected
+from spikepool.kit.statistics import NORMAL_90, standard_error, unselected
 
 
 def test_standard_error_is_that_of_the_mean():

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from spikepool.kit.memory import serial_map, single_threaded_blas, task_threads, thread_count
+from spikepool.kit.threads import serial_map, single_threaded_blas, task_threads, thread_count
 
 
 @pytest.mark.parametrize("large", [False, True])

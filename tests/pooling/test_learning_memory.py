@@ -8,7 +8,7 @@ import pytest
 import spikepool as sp
 from spikepool.data import tokens
 from spikepool.data.tokens import TokenForm, TokenInput
-from spikepool.kit.memory import task_threads
+from spikepool.kit.threads import task_threads
 from spikepool.pooling.learning_rows import LearningRows
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.kit.memory import threaded_map
+from spikepool.kit.threads import threaded_map
 from spikepool.simulation import dense as _dense_gram
 from spikepool.simulation.pooled_noise import PooledNoise
 from spikepool.world import pooling_matrix

@@ -166,16 +166,16 @@ def test_a_cell_that_kills_its_workers_is_given_up_and_the_rest_goes_on(referenc
 
 @pytest.mark.slow
 def test_a_long_sweep_moves_to_other_processes_by_itself(reference, monkeypatch):
-    from spikepool.sweeps import cluster, runner
+    from spikepool.sweeps import cluster, executors
 
     started = []
     local = cluster.local
     monkeypatch.setattr(cluster, "local", lambda workers: started.append(workers) or local(workers))
     monkeypatch.setattr(cluster, "default_workers", lambda: 2)
-    monkeypatch.setattr(runner, "STARTUP_SECONDS", 1e9)
+    monkeypatch.setattr(executors, "STARTUP_SECONDS", 1e9)
     xr.testing.assert_identical(run(problem()), reference)
     assert started == []
-    monkeypatch.setattr(runner, "STARTUP_SECONDS", 0.0)
+    monkeypatch.setattr(executors, "STARTUP_SECONDS", 0.0)
     xr.testing.assert_identical(run(problem()), reference)
     assert started == [2]
 

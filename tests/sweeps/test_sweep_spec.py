@@ -12,7 +12,7 @@ from sweep_problem import problem, small_model
 
 import spikepool as sp
 from spikepool.sweeps import SweepSpec, load_spec
-from spikepool.sweeps.spec import differences
+from spikepool.sweeps.spec_differences import differences
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sweep.toml"
 

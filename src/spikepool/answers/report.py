@@ -24,8 +24,8 @@ from spikepool.data.reading import read_array, read_column, read_mask
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.kit.memory import serial_map
 from spikepool.kit.progress import Stages, Told
+from spikepool.kit.threads import serial_map
 from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.evaluation import Evaluation, evaluate
 from spikepool.pooling.heads import LogisticHead, of_features

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spikepool.cli import descriptions, text_commands
 from spikepool.cli import options as opt
-from spikepool.cli import text_commands
+from spikepool.cli import rows as rows_of
 from spikepool.cli.output import checked_out, checked_page, print_json, write_out
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def diagnose(
     from spikepool.trust.diagnosis import diagnose as ask
 
     out = checked_out(out, overwrite, (features, groups))
-    rows = opt.read_rows(features, "features", texts, opt.Beside(groups=groups, column=column))
+    rows = rows_of.read_rows(features, "features", texts, opt.Beside(groups=groups, column=column))
     with _warnings_as_lines(as_json):
         result = ask(
             rows.X,
@@ -104,8 +105,8 @@ def forecast(
     from spikepool.forecasting.forecast import forecast as ask
 
     out = checked_out(out, overwrite, (features, *beside.files()))
-    sizes = None if rows is None else [int(value) for value in opt.parse_numbers(rows, "--n")]
-    table = opt.read_rows(features, "features", texts, beside, unlabelled="drop")
+    sizes = None if rows is None else [int(value) for value in descriptions.parse_numbers(rows, "--n")]
+    table = rows_of.read_rows(features, "features", texts, beside, unlabelled="drop")
     if table.y is None:
         raise InvalidInputError("this needs labels", remedy="Pass --labels FILE, or --label-column for the same file")
     with _warnings_as_lines(as_json):
@@ -195,7 +196,7 @@ def report(
     labels, groups = beside.labels, beside.groups
     model, table = None, None
     if texts.holds(data, beside.column):
-        opt.refuse_mask(beside.mask)
+        rows_of.refuse_mask(beside.mask)
         if groups is not None and group_column is not None:
             raise InvalidInputError("groups are given twice", group_column, "Pass --groups or --group-column")
         if save is not None:
@@ -213,14 +214,14 @@ def report(
                 label=beside.label_column,
                 group=group_column,
                 encoder=texts.encoder,
-                layers=opt.asked_layers(texts.layers),
+                layers=rows_of.asked_layers(texts.layers),
                 max_tokens=texts.max_tokens,
                 **options,
             )
     else:
         if save is not None:
             raise InvalidInputError("--save writes a model of texts", data, "Pass a table of labelled texts")
-        rows = opt.read_rows(data, "either", texts, beside)
+        rows = rows_of.read_rows(data, "either", texts, beside)
         result = ask(rows.X, rows.y, mask=rows.mask, groups=rows.groups, **options)
     result.save(out, overwrite=overwrite)
     if model is not None and table is not None and save is not None:

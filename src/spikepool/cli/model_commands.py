@@ -188,6 +188,6 @@ def _trials(drawn: dict[str, NDArray[np.float64]], predicted: list[float]) -> An
 
 def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
     """Mean over trials and its standard error."""
-    from spikepool.kit.showing import standard_error
+    from spikepool.kit.statistics import standard_error
 
     return float(values.mean()), float(standard_error(values))

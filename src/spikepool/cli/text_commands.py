@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
+from spikepool.cli import rows as rows_of
 from spikepool.cli.output import print_json
 
 TextFile = Annotated[str, typer.Argument(help="Texts: CSV, TSV, JSON lines or Parquet.")]
@@ -51,7 +52,7 @@ def encode(
         raise InvalidInputError("--out must end in .npz", str(out), "Choose another name")
     check_target(out, "npz", overwrite=overwrite, inputs=[data, texts.encoder])
     table = read_text_table(data, text=texts.text_column)
-    encoded = run(table.texts, texts.encoder, opt.asked_layers(texts.layers), texts.max_tokens)
+    encoded = run(table.texts, texts.encoder, rows_of.asked_layers(texts.layers), texts.max_tokens)
     tokens = np.array([json.dumps(row) for row in encoded.tokens])
     with publishing(out, overwrite=overwrite) as temporary, temporary.open("wb") as file:
         np.savez(file, X=encoded.X, mask=encoded.mask, tokens=tokens)
@@ -137,15 +138,15 @@ def fit_texts(
     n = len(table.texts)
     labels, there = table.labels, table.labelled
     if given[0] is not None:
-        labels, there = opt.label_values(data, given[0], columns[0], n), np.ones(n, dtype=bool)
+        labels, there = rows_of.label_values(data, given[0], columns[0], n), np.ones(n, dtype=bool)
     if labels is None:
         raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
-    groups = table.groups if given[1] is None else opt.group_values(given[1], n)
+    groups = table.groups if given[1] is None else rows_of.group_values(given[1], n)
     texts = [text for text, ok in zip(table.texts, there, strict=True) if ok]
     labels, groups = labels[there], None if groups is None else groups[there]
     settings: dict[str, Any] = {
         "encoder": encoding.encoder,
-        "layers": opt.asked_layers(encoding.layers) or "auto",
+        "layers": rows_of.asked_layers(encoding.layers) or "auto",
         "max_tokens": encoding.max_tokens,
     }
     model: TextClassifier | TextRegressor

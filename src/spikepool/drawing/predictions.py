@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from spikepool.drawing import palette, plotting
 from spikepool.drawing.palette import INK, METHODS
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import standard_error
+from spikepool.kit.statistics import standard_error
 
 
 class Predicted(Protocol):

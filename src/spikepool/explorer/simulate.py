@@ -12,7 +12,7 @@ from spikepool.errors import SizeError
 from spikepool.explorer.state import State, parse_query
 from spikepool.explorer.theory import solve
 from spikepool.explorer.worker import Limits, Report, Worker
-from spikepool.kit.showing import standard_error
+from spikepool.kit.statistics import standard_error
 
 
 def histogram(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spikepool.errors import ConvergenceError
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.roots import derivative
+from spikepool.kit.quadrature import derivative
 from spikepool.laws.atomic import AtomicLaw, discretise
 from spikepool.laws.base import SpectralLaw
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import ConvergenceError, DomainError, OnSupportError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.roots import tanh_sinh
+from spikepool.kit.quadrature import tanh_sinh
 from spikepool.laws.base import SMALLEST_POINT, SpectralLaw, complex_points, like_input, probabilities, real_points
 
 # points x atoms that are held at once

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import Map
 from spikepool.kit.progress import Progress
+from spikepool.kit.threads import Map
 from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.fitted import Candidate
 from spikepool.pooling.heads import Design, Head, HeadFit, RidgeHead, design

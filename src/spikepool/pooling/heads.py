@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit.arrays import AnyArray, FloatArray
-from spikepool.kit.memory import Map
+from spikepool.kit.threads import Map
 from spikepool.pooling.judging import Task, indicators
 from spikepool.pooling.learning_rows import LearningRows, working_type
 from spikepool.pooling.registry import Pooling, saved

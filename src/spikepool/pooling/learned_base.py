@@ -18,7 +18,7 @@ from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.kit.memory import task_threads
+from spikepool.kit.threads import task_threads
 from spikepool.pooling.catalogue import pooling_name
 from spikepool.pooling.comparison import Decision, Judged, Options, Rules, compare, proposals
 from spikepool.pooling.fitted import Candidate, FittedPooling, Part

@@ -23,7 +23,7 @@ The decision whether positional weights deserve to be used.
 for the weights w of the other folds and the mean u; the error is that of a ratio, ``sd(a − gain·b)/(√10 mean(b))``.
 The weights are used when the lower confidence bound exceeds ``1 + min_gain``. Gains that are reported were therefore
 selected for being large, and their estimate and interval are conditional on that
-(:func:`spikepool.kit.showing.unselected`).
+(:func:`spikepool.kit.statistics.unselected`).
 
 **Symmetry.** For two independent centred sequences let K_ts = <x_nt, x_n's>. With C_ts = Cov(x_t, x_s), a d x d matrix,
 averages over pairs of sequences are unbiased for
@@ -47,7 +47,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
-from spikepool.kit.showing import unselected
+from spikepool.kit.statistics import unselected
 
 # Ten folds: a t-quantile close to the normal's, and nine tenths of the data in each cross-fit.
 N_FOLDS = 10

@@ -18,7 +18,7 @@ from spikepool.drawing.plotting import theme
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import standard_error
+from spikepool.kit.statistics import standard_error
 from spikepool.model import SequenceModel
 from spikepool.world.correlation import prefix_correlation, spiked_correlation
 from spikepool.world.weights import NAMED_WEIGHTS, named_weights

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from spikepool.drawing import palette, plotting
-from spikepool.kit.showing import standard_error
+from spikepool.kit.statistics import standard_error
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import METHODS, Check, FigureSpec, Settings, compare, weights_for, within
 from spikepool.world.correlation import prefix_correlation

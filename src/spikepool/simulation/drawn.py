@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike
 from spikepool.errors import SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import Map, require_memory, task_threads
+from spikepool.kit.memory import require_memory
+from spikepool.kit.threads import Map, task_threads
 from spikepool.simulation import dense
 from spikepool.simulation.pooled_noise import PooledNoise
 from spikepool.simulation.top_pairs import KRYLOV_LIMIT, top_pairs

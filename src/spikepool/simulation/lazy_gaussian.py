@@ -36,7 +36,7 @@ import math
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import Map, serial_map
+from spikepool.kit.threads import Map, serial_map
 from spikepool.simulation.row_stack import RowStack, split_off
 
 

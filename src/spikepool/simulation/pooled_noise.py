@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import Map, serial_map
+from spikepool.kit.threads import Map, serial_map
 from spikepool.world.pooling_matrix import PoolingMatrix, ordered_sum, panels
 from spikepool.world.sampling import Sample
 from spikepool.world.tokens import sequence_blocks

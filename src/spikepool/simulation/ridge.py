@@ -35,8 +35,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from spikepool.errors import ConvergenceError, InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import require_memory, single_threaded_blas, task_threads
+from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
+from spikepool.kit.threads import single_threaded_blas, task_threads
 from spikepool.simulation.krylov import KrylovSpace, krylov_space
 from spikepool.simulation.simulate import takes_drawn_table
 from spikepool.simulation.top_pairs import KRYLOV_LIMIT

@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import Map, require_memory, serial_map
+from spikepool.kit.memory import require_memory
+from spikepool.kit.threads import Map, serial_map
 
 # Memory of a block of rows. It is touched only as rows are written, so that a small stack costs little; one block
 # serves the sizes at which the number of calls matters.

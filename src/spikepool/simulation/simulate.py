@@ -22,9 +22,11 @@ from numpy.typing import ArrayLike
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import Map, require_memory, task_threads
+from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import Result, Table, mean_table, standard_error
+from spikepool.kit.showing import Result, Table, mean_table
+from spikepool.kit.statistics import standard_error
+from spikepool.kit.threads import Map, task_threads
 from spikepool.simulation import drawn
 from spikepool.simulation.drawn import Weights, check_grid, named_weights
 from spikepool.simulation.top_pairs import top_pairs_together

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import Map, serial_map
+from spikepool.kit.threads import Map, serial_map
 from spikepool.simulation.lazy_gaussian import LazyGaussian, RotatedTable
 from spikepool.simulation.pooled_noise import PooledNoise
 from spikepool.world.pooling_matrix import PoolingMatrix, Projection

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import itertools
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,14 +16,22 @@ from spikepool.errors import InvalidInputError, ShapeError, SizeError, WeightsEr
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.sweeps.kinds import KINDS, Kind, Model, kind_of
-from spikepool.world.correlation import NAMED_CORRELATIONS, named_correlation
+from spikepool.sweeps.spec_values import (
+    TOGETHER,
+    canonical_correlation,
+    check_combinations,
+    correlation_name,
+    correlation_parameters,
+    first_value,
+    frozen_weights,
+    function_of_model,
+    is_sequence,
+    labelled,
+    plain_value,
+    scalar,
+)
+from spikepool.world.correlation import named_correlation
 from spikepool.world.weights import NAMED_WEIGHTS, named_weights
-
-# The axis of fields that vary together, such as d, V and N at fixed ratios.
-TOGETHER = "together"
-
-_SIZES = ("d", "V", "N", "T", "L")
-_NUMBERS = ("mu", "nu", "beta", "overlap", "noise_df", "rho")
 
 Weights = str | FloatArray | tuple[FloatArray, ...]
 
@@ -73,7 +79,7 @@ class SweepSpec:
             if option not in kind.options and given:
                 raise InvalidInputError(f"a sweep of a {kind.name} does not take {option}", given, "Leave it out")
         if self.correlation is not None:
-            put("correlation", _correlation(kind, self.correlation, self.axes))
+            put("correlation", canonical_correlation(kind, self.correlation, self.axes))
         put("axes", {name: self._axis(name, values) for name, values in self.axes.items()})
         self._refuse_twice()
         put("model", _replaced(self.model, self._fields(tuple(self.axes), [0] * len(self.axes))))
@@ -169,7 +175,7 @@ class SweepSpec:
             value = self.value(axis, i)
             if axis == TOGETHER:
                 fields |= value
-            elif self.correlation is not None and axis in _parameters(self.correlation):
+            elif self.correlation is not None and axis in correlation_parameters(self.correlation):
                 parameters[axis] = value
             else:
                 fields[axis] = value
@@ -188,7 +194,7 @@ class SweepSpec:
     # -- checking what was given ---------------------------------------------------------------------------
 
     def _known_field(self, name: str) -> None:
-        known = (*self.kind.fields, *(_parameters(self.correlation) if self.correlation else ()))
+        known = (*self.kind.fields, *(correlation_parameters(self.correlation) if self.correlation else ()))
         if name not in known or (name == "R" and self.correlation):
             remedy = f"Choose among {', '.join(known)}"
             raise InvalidInputError(f"not a field of {self.kind.name}", name, remedy)
@@ -205,21 +211,25 @@ class SweepSpec:
                     values,
                     f'Pass {name}={{"label": array, ...}}',
                 )
-            _first(name, values)
-            return {label: _labelled(value, f"{name}[{label!r}]") for label, value in values.items()}
-        if not _is_sequence(values) or (isinstance(values, np.ndarray) and values.ndim != 1):
+            first_value(name, values)
+            return {label: labelled(value, f"{name}[{label!r}]") for label, value in values.items()}
+        if not is_sequence(values) or (isinstance(values, np.ndarray) and values.ndim != 1):
             raise ShapeError(f"the axis {name} must be a flat sequence of values", values, "Pass a list")
-        _first(name, values)
-        canonical = tuple(_scalar(name, value) for value in values)
+        first_value(name, values)
+        canonical = tuple(scalar(name, value) for value in values)
         if len(set(canonical)) < len(canonical):
             raise InvalidInputError(f"the axis {name} has a value twice", list(canonical), "Drop the repetition")
         return canonical
 
     def _together(self, values: Any) -> Mapping[str, Any]:
         """Fields that vary together: a mapping of label to fields, the same fields under every label."""
-        _labelled_combinations(values)
+        check_combinations(values)
         names = set(next(iter(values.values())))
-        alone = {*self.kind.arrays, *self.kind.inside, *(_parameters(self.correlation) if self.correlation else ())}
+        alone = {
+            *self.kind.arrays,
+            *self.kind.inside,
+            *(correlation_parameters(self.correlation) if self.correlation else ()),
+        }
         for fields in values.values():
             if set(fields) != names or not names or names & alone:
                 raise InvalidInputError(
@@ -230,7 +240,7 @@ class SweepSpec:
         for name in names:
             self._known_field(name)
         return {
-            str(label): {name: _scalar(name, value) for name, value in fields.items()}
+            str(label): {name: scalar(name, value) for name, value in fields.items()}
             for label, fields in values.items()
         }
 
@@ -242,7 +252,7 @@ class SweepSpec:
             raise InvalidInputError("a field varies twice", sorted(twice), "Drop one of the two")
 
     def _named_weights(self, weights: Any) -> dict[str, Weights]:
-        if _is_sequence(weights) and all(isinstance(name, str) for name in weights):
+        if is_sequence(weights) and all(isinstance(name, str) for name in weights):
             weights = {name: name for name in weights}
         if not isinstance(weights, Mapping) or not weights:
             raise WeightsError(
@@ -257,19 +267,19 @@ class SweepSpec:
             elif callable(value):
                 result[name] = self._evaluated(name, value)
             elif isinstance(value, Mapping) and set(value) == {"combinations"}:  # as written in a store
-                result[name] = tuple(_frozen(w, name) for w in value["combinations"])
+                result[name] = tuple(frozen_weights(w, name) for w in value["combinations"])
             elif isinstance(value, tuple) and value and np.ndim(value[0]) == 1:
-                result[name] = tuple(_frozen(w, name) for w in value)
+                result[name] = tuple(frozen_weights(w, name) for w in value)
             else:
-                result[name] = _frozen(value, name)
+                result[name] = frozen_weights(value, name)
         return result
 
     def _evaluated(self, name: str, function: Callable[..., Any]) -> Weights:
         """The weights that a function gives: one array if it is the same everywhere, else one per combination."""
-        call = _of_model(function)
+        call = function_of_model(function)
         found = []
         for model in self.models:
-            w = _frozen(call(model), name)
+            w = frozen_weights(call(model), name)
             for mu in self.mus[1:]:
                 if not np.array_equal(w, call(model.replace(mu=mu))):
                     raise WeightsError(
@@ -289,12 +299,14 @@ class SweepSpec:
         """
         written = {
             "kind": self.kind.name,
-            "model": {name: _plain(getattr(self.model, name)) for name in self.kind.fields if self._is_written(name)},
+            "model": {
+                name: plain_value(getattr(self.model, name)) for name in self.kind.fields if self._is_written(name)
+            },
             "weights": {
-                name: {"combinations": _plain(value)} if isinstance(value, tuple) else _plain(value)
+                name: {"combinations": plain_value(value)} if isinstance(value, tuple) else plain_value(value)
                 for name, value in self.weights.items()
             },
-            "axes": {name: _plain(values) for name, values in self.axes.items()},
+            "axes": {name: plain_value(values) for name, values in self.axes.items()},
             "trials": self.trials,
             "seed": self.seed,
             "k": self.k,
@@ -331,7 +343,7 @@ class SweepSpec:
         rest = {"kind": "SequenceModel", "table_drawn": True, "correlation": None, **data}
         axes, fields = rest.pop("axes"), dict(rest.pop("model"))
         parameters = dict(rest["correlation"] or {})
-        known = _parameters(parameters) if parameters else ()
+        known = correlation_parameters(parameters) if parameters else ()
         for name, values in axes.items():
             first = next(iter(values.values() if isinstance(values, Mapping) else values))
             if name in known:
@@ -356,8 +368,8 @@ class SweepSpec:
         fields = dict(fields)
         correlation: dict[str, Any] | None = None
         if "R" in kind.fields and callable(fields.get("R")):
-            correlation = {"kind": _correlation_name(fields.pop("R"))}
-        known = _parameters(correlation) if correlation else ()
+            correlation = {"kind": correlation_name(fields.pop("R"))}
+        known = correlation_parameters(correlation) if correlation else ()
         axes: dict[str, Any] = {}
         fixed: dict[str, Any] = {}
         for name, value in fields.items():
@@ -367,17 +379,15 @@ class SweepSpec:
                     remedy = f"To vary {name}, also pass R=sp.prefix_correlation or another named correlation"
                 raise InvalidInputError(f"not a field of {kind.name}", name, remedy)
             if name == TOGETHER:
-                _labelled_combinations(value)
-            several = (
-                name == TOGETHER or isinstance(value, Mapping) or (name not in kind.arrays and _is_sequence(value))
-            )
+                check_combinations(value)
+            several = name == TOGETHER or isinstance(value, Mapping) or (name not in kind.arrays and is_sequence(value))
             (axes if several else correlation if correlation and name in known else fixed)[name] = value
         # fixed values may only fit together with the varying ones (d and covariance, say)
         for name, values in axes.items():
             if name not in known:
-                fixed |= _first(name, values) if name == TOGETHER else {name: _first(name, values)}
+                fixed |= first_value(name, values) if name == TOGETHER else {name: first_value(name, values)}
         if correlation:
-            parameters = {**correlation, **{name: _first(name, axes[name]) for name in known if name in axes}}
+            parameters = {**correlation, **{name: first_value(name, axes[name]) for name in known if name in axes}}
             fixed["R"] = named_correlation(parameters.pop("kind"), **parameters)
         return cls(model=_replaced(model, fixed), weights=weights, axes=axes, correlation=correlation, **options)
 
@@ -385,130 +395,3 @@ class SweepSpec:
 def _replaced(model: Any, fields: dict[str, Any]) -> Any:
     """The model with some fields changed."""
     return dataclasses.replace(model, **check.fields(model, fields)) if fields else model
-
-
-def differences(old: Any, new: Any, path: str = "") -> list[str]:
-    """What differs between two plain specs, one line each: ``trials: 20 in the store, 30 asked for``."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        lines = []
-        for key in [*old, *(key for key in new if key not in old)]:
-            where = f"{path}.{key}" if path else str(key)
-            if key not in new:
-                lines.append(f"{where}: {_brief(old[key])} in the store, absent from what is asked for")
-            elif key not in old:
-                lines.append(f"{where}: absent from the store, {_brief(new[key])} asked for")
-            else:
-                lines += differences(old[key], new[key], where)
-        if not lines and list(old) != list(new):
-            lines.append(f"{path}: order {list(old)} in the store, {list(new)} asked for")
-        return lines
-    if _same(old, new):
-        return []
-    return [f"{path}: {_brief(old)} in the store, {_brief(new)} asked for"]
-
-
-def _same(old: Any, new: Any) -> bool:
-    """Equality up to rounding: the same script on another machine may differ in last bits. The store's are used."""
-    if isinstance(old, list) and isinstance(new, list):
-        return len(old) == len(new) and all(map(_same, old, new))
-    if isinstance(old, float) and isinstance(new, float):
-        return math.isclose(old, new, rel_tol=1e-12, abs_tol=1e-15)
-    return type(old) is type(new) and bool(old == new)
-
-
-def _brief(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _is_sequence(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.ndim > 0
-    return hasattr(value, "__len__") and not isinstance(value, (str, bytes, Mapping))
-
-
-def _first(name: str, values: Any) -> Any:
-    if len(values) == 0:
-        raise ShapeError(f"the axis {name} is empty", values, "Give at least one value")
-    return next(iter(values.values() if isinstance(values, Mapping) else values))
-
-
-def _labelled_combinations(values: Any) -> None:
-    """Raise unless `values` maps labels to fields."""
-    if (
-        not isinstance(values, Mapping)
-        or not values
-        or not all(isinstance(fields, Mapping) for fields in values.values())
-    ):
-        raise InvalidInputError(
-            "fields that vary together need a label for each combination",
-            values,
-            'Pass {"small": {"d": 100, "V": 160, "N": 200}, ...}',
-        )
-
-
-def _scalar(name: str, value: Any) -> Any:
-    if value is not None and name in _SIZES:
-        return check.size(value, name)
-    if value is not None and name in _NUMBERS:
-        return check.finite_number(value, name)
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _labelled(value: Any, where: str) -> Any:
-    """A value under a label: an array is checked and copied, anything else is left to the model."""
-    if value is None or isinstance(value, (str, bool, int, float)) or callable(value):
-        return value
-    return check.finite_array(value, where).copy()
-
-
-def _frozen(value: Any, name: str) -> FloatArray:
-    w = check.weight_vector(value, None, f"weights {name!r}").copy()
-    w.setflags(write=False)
-    return w
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def _of_model(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """`function` as one of the model: by the name of its first parameter it gets the model, T, or R."""
-    try:
-        first = next(iter(inspect.signature(function).parameters), "R")
-    except ValueError:  # built in
-        first = "R"
-    if first in ("model", "self"):
-        return function
-    return lambda model: function(model.T if first == "T" else model.R)
-
-
-def _correlation_name(function: Any) -> str:
-    for name, known in NAMED_CORRELATIONS.items():
-        if function is known:
-            return name
-    raise InvalidInputError(
-        "R may be a named correlation, whose parameters then vary",
-        getattr(function, "__qualname__", function),
-        'Pass sp.prefix_correlation or another of spikepool.world.correlation, or R={"label": array, ...}',
-    )
-
-
-def _parameters(correlation: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the parameters of a named correlation."""
-    return tuple(inspect.signature(NAMED_CORRELATIONS[correlation["kind"]]).parameters)
-
-
-def _correlation(kind: Kind, correlation: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
-    """A named correlation in canonical form: none of its parameters is given twice."""
-    if "R" not in kind.fields:
-        raise InvalidInputError(f"a {kind.name} has no R", correlation, "Leave it out")
-    given = {name: _scalar(name, value) for name, value in correlation.items()}
-    twice = sorted({"R", *given} & set(axes))
-    if twice:
-        raise InvalidInputError("a field varies twice", twice, "Drop one of the two")
-    return given

@@ -24,7 +24,8 @@ from spikepool.sweeps import schema
 from spikepool.sweeps.cells import Cell, cells, failed, variables
 from spikepool.sweeps.kinds import Values
 from spikepool.sweeps.schema import ROOT
-from spikepool.sweeps.spec import SweepSpec, differences
+from spikepool.sweeps.spec import SweepSpec
+from spikepool.sweeps.spec_differences import differences
 
 # What of an array's metadata decides how chunks are read; the rest may change with the version of Zarr.
 _DECISIVE = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs", "fill_value", "dimension_names")

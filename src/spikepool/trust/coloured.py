@@ -19,7 +19,7 @@ import numpy as np
 from scipy.stats import norm
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.showing import NORMAL_90, SIGNIFICANCE
+from spikepool.kit.statistics import NORMAL_90, SIGNIFICANCE
 from spikepool.trust.draws import Draw, overlaps, overlaps_with_axes, share_of_loss
 from spikepool.trust.effort import Effort, effort
 from spikepool.trust.levels import flat_levels

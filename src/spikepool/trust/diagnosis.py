@@ -15,7 +15,7 @@ from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import SIGNIFICANCE
+from spikepool.kit.statistics import SIGNIFICANCE
 from spikepool.theory import spikes
 from spikepool.trust.bulk_fit import FEWEST_NONZERO, BulkFit, edge_factor
 from spikepool.trust.coloured import Simulated, angle, have_order, overlap_of, simulate, steady_spans

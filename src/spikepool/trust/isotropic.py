@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import brentq
 
-from spikepool.kit.showing import NORMAL_90, unselected
+from spikepool.kit.statistics import NORMAL_90, unselected
 from spikepool.theory import spikes
 from spikepool.theory.fluctuations import eigenvalue_std, spike_alignment_std
 from spikepool.trust.bulk_fit import TRACY_WIDOM_MARGIN, BulkFit

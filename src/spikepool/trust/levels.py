@@ -17,7 +17,7 @@ from scipy.ndimage import uniform_filter1d
 from scipy.stats import norm
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import SIGNIFICANCE
+from spikepool.kit.statistics import SIGNIFICANCE
 from spikepool.trust.draws import Draw
 from spikepool.trust.population import FLOOR
 from spikepool.trust.sample import SPANS

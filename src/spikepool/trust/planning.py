@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.showing import NORMAL_90
+from spikepool.kit.statistics import NORMAL_90
 from spikepool.trust.coloured import Simulated, angle, overlap_of
 from spikepool.trust.effort import FURTHEST, effort
 from spikepool.trust.population import FLOOR

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import chi2, kurtosistest, norm
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import SIGNIFICANCE
+from spikepool.kit.statistics import SIGNIFICANCE
 from spikepool.trust.bulk_fit import BulkFit, fit_bulk, fit_word
 from spikepool.trust.sample import Rows
 

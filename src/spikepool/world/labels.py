@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from spikepool.errors import ConvergenceError, DomainError, InvalidInputError, ShapeError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import ComplexArray, FloatArray
-from spikepool.kit.showing import standard_error
+from spikepool.kit.statistics import standard_error
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.signs import SignBlocks, sign_blocks, sign_patterns, sign_sampler
 

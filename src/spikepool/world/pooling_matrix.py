@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import Map, serial_map
+from spikepool.kit.threads import Map, serial_map
 
 # A panel of the table, or a block of token positions, of about this many entries is one task of one thread: large
 # against the cost of handing it over (some 50 microseconds), small enough to share out among many cores.

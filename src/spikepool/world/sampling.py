@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import require_memory, thread_count
+from spikepool.kit.memory import require_memory
+from spikepool.kit.threads import thread_count
 from spikepool.world.attention import attention_weights
 from spikepool.world.pooling_matrix import PoolingMatrix
 from spikepool.world.sequences import SequenceWorld

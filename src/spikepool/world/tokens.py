@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import SizeError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.memory import require_memory, thread_count
+from spikepool.kit.memory import require_memory
+from spikepool.kit.threads import thread_count
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.signs import sign_sampler
 
