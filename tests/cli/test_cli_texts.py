@@ -129,6 +129,15 @@ def predicted(folder, source, out, *more):
         return list(csv.reader(stream)) if out.endswith("csv") else [json.loads(line) for line in stream]
 
 
+def test_a_model_saved_in_python_is_applied_to_the_usual_column(folder, tmp_path):
+    texts = [f"{word} {i}" for i in range(12) for word in ("rain", "soup")]
+    sp.TextClassifier(layers="last").fit(texts, ["weather", "food"] * 12).save(tmp_path / "model")
+    source = written(tmp_path, "new.csv", "id,sentence\n1,Will it rain?\n")
+    assert run("apply", tmp_path / "model", source, "--out", tmp_path / "p.csv") == 0
+    source = written(tmp_path, "odd.csv", "id,what\n1,Will it rain?\n")
+    assert run("apply", tmp_path / "model", source, "--out", tmp_path / "q.csv") == 2
+
+
 def test_rows_stay_one_for_one_and_empty_texts_are_counted(folder, capsys):
     source = written(folder, "gaps.csv", "id,text\n1,Will it rain?\n2,\n3,   \n4,Soup please\n\n\n")
     rows = predicted(folder, source, "gaps-out.csv")

@@ -200,6 +200,33 @@ def test_only_what_was_there_at_first_is_overwritten(tmp_path, monkeypatch, fold
     assert sorted(os.listdir(tmp_path)) == ["old", "out"]
 
 
+@pytest.mark.parametrize("folder", [False, True])
+@pytest.mark.parametrize("without", WITHOUT)
+def test_a_new_one_of_the_same_number_is_not_overwritten(tmp_path, monkeypatch, folder, without):
+    """File systems give the number of what was deleted to what is made next."""
+    lack(monkeypatch, WITHOUT[without])
+    target = tmp_path / "out"
+    with publishing(target, folder=folder) as temporary:
+        (temporary / "first" if folder else temporary).write_text("first")
+    made = f"mkdir {target} && echo precious > {target}/theirs" if folder else f"echo precious > {target}"
+    with pytest.raises(InvalidInputError, match="was not replaced"):
+        write_while(target, f"rm -r {target} && {made}", overwrite=True, folder=folder)
+    assert (target / "theirs" if folder else target).read_text() == "precious\n"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("without", WITHOUT)
+def test_a_file_that_comes_into_a_folder_is_not_deleted_with_it(tmp_path, monkeypatch, without):
+    lack(monkeypatch, WITHOUT[without])
+    target = tmp_path / "out"
+    with publishing(target, folder=True) as temporary:
+        (temporary / "first").write_text("first")
+    with pytest.raises(InvalidInputError, match="was not replaced"):
+        write_while(target, f"echo precious > {target}/theirs", overwrite=True, folder=True)
+    assert sorted(os.listdir(target)) == ["first", "theirs"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
 RACE = """
 import sys, time
 from pathlib import Path

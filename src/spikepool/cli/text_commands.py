@@ -233,7 +233,7 @@ def apply(
     from spikepool.errors import InvalidInputError
     from spikepool.kit.files import publishing
     from spikepool.texts.classifier import cut_note, load
-    from spikepool.texts.files import column_names
+    from spikepool.texts.files import column_names, usual_column
     from spikepool.texts.text_model import load_settings
 
     if out.suffix.lower() not in (".csv", ".jsonl"):
@@ -242,7 +242,9 @@ def apply(
     settings = load_settings(model)
     fitted = load(model, encoder)
     names = column_names(data)
-    column = text_column or settings.text_column
+    column = text_column or settings.text_column or usual_column(names, "texts")
+    if column is None:
+        raise InvalidInputError("which column holds the texts?", names[:12], "Name it with --text-column")
     if column not in names:
         raise InvalidInputError(f"there is no column {column!r}", names[:12], "Name the texts with --text-column")
     refuse_doubled(names, data)

@@ -70,11 +70,11 @@ def forecast(
     Parameters
     ----------
     C : array_like (n0, d), or tokens or texts with `estimator`
-        Pooled features of the pilot, one row per document; at least 20 distinct rows, better 200. Also a path or URL
-        (npy, Zarr, Parquet, Arrow, CSV), a memory map, a Zarr or a Dask array. Of more than 20,000 rows the forecast is
-        made from 20,000, in runs of neighbours spread over all of them.
+        Pooled features of the pilot, one row per document; at least 20 distinct rows, better 200. A memory map is
+        an array as well. Of more than 20,000 rows the forecast is made from 20,000, in runs of neighbours spread over
+        all of them.
     y : array_like (n0,)
-        Labels of two or more classes, or real numbers; or a path (npy, csv, txt, json, Parquet).
+        Labels of two or more classes, or real numbers.
     n : array_like of int, optional
         Numbers of labelled rows to forecast; 1, 2, 4 and 8 times the pilot by default. They may be below the pilot.
     target : float, optional

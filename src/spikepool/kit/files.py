@@ -91,7 +91,8 @@ def publishing(path: Any, *, overwrite: bool = False, folder: bool = False, dura
     Every output is written through this function. Without `overwrite`, and with it where nothing was there at first,
     what is at `path` in the end is never replaced: a file appears by a hard link, a folder by a rename that refuses to
     replace. With `overwrite` the file or folder that was there at first is replaced as a whole, and nothing else is:
-    both are exchanged in one step, and exchanged back if another one has come in between.
+    both are exchanged in one step, and exchanged back if another one, or another file in the folder, has come in
+    between.
 
     A symbolic link stays a link: what it points to is replaced. Permissions of what is replaced are kept.
 
@@ -118,8 +119,9 @@ def publishing(path: Any, *, overwrite: bool = False, folder: bool = False, dura
     """
     target = Path(os.path.realpath(path))
     temporary = beside(target)
-    created = False
+    created, held = False, None
     try:
+        held = _hold(target)
         first = _identity(target)
         if first is not None and not (target.is_dir() if folder else target.is_file()):
             raise InvalidInputError(
@@ -151,6 +153,8 @@ def publishing(path: Any, *, overwrite: bool = False, folder: bool = False, dura
     except OSError as err:
         raise write_error(err, path) from err
     finally:
+        if held is not None:
+            os.close(held)
         if created:  # the new one after an error, the old one after success
             if temporary.is_dir():
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -169,13 +173,22 @@ def _taken(path: Any) -> InvalidInputError:
     return InvalidInputError("the output exists already and was not replaced", str(path), _OTHER_NAME)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and number of the file or folder at `path`; None where there is nothing."""
+def _hold(path: Path) -> int | None:
+    """An open descriptor of what is at `path`: while it is open, nothing new gets the same number."""
+    try:
+        return os.open(path, _READ)
+    except OSError:  # nothing there, not readable, or a folder of Windows
+        return None
+
+
+def _identity(path: Path) -> tuple[object, ...] | None:
+    """Device and number of the file or folder at `path`, and the names in the folder; None where there is nothing."""
     try:
         found = os.lstat(path)
+        names = sorted(os.listdir(path)) if stat.S_ISDIR(found.st_mode) else []
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return found.st_dev, found.st_ino, *names
 
 
 def _file_appears(temporary: Path, target: Path, path: Any) -> None:
@@ -208,7 +221,7 @@ def _reserved(take: Callable[[], None], path: Any) -> None:
         raise _taken(path) from err
 
 
-def _replaces(temporary: Path, target: Path, first: tuple[int, int], path: Any) -> bool:
+def _replaces(temporary: Path, target: Path, first: tuple[object, ...], path: Any) -> bool:
     """Put `temporary` in the place of the file or folder `first`; whether something is left under its name."""
     now = _identity(target)
     if now is None:  # it has been removed meanwhile

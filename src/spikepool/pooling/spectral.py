@@ -121,8 +121,8 @@ class SpectralPooling(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     the mean is nearly always the answer; ``reason_`` says why.
 
     Accepted X: an array (n, T, d); an array (n, T*d) with `n_positions`; integer token ids (n, T) with `table`. Each
-    may be in memory, a memory map, a Zarr or Dask array, or the path or URL of an npy, Zarr, Parquet or Arrow file. A
-    2-D array without `n_positions` and `table` is one position of d features, and pooling returns it unchanged.
+    may be in memory or a memory map. A 2-D array without `n_positions` and `table` is one position of d features, and
+    pooling returns it unchanged.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from spikepool.data.paths import is_path
 from spikepool.data.reading import read_array, read_column_names
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 
-TABLES = "Pass a CSV, TSV, JSON lines, Parquet or Arrow file"
+TABLES = "Pass a CSV, TSV, JSON lines or Parquet file"
 _MISSING_WORDS = frozenset({"", "nan", "none", "null", "na", "n/a"})
 
 
@@ -70,8 +70,8 @@ def read_text_table(
 
     Parameters
     ----------
-    source : path, URL or data frame
-        CSV, TSV, JSON lines, Parquet or Arrow.
+    source : path or data frame
+        CSV, TSV, JSON lines or Parquet.
     text, label, group : str, optional
         Columns; texts and labels are found by their usual names where these are obvious, which `notes` say.
     """
@@ -82,7 +82,7 @@ def read_text_table(
     notes: list[str] = []
     columns: dict[str, str] = {}
     for role, asked in (("texts", text), ("labels", label), ("groups", group)):
-        column = asked or _usual(names, role)
+        column = asked or usual_column(names, role)
         if asked is not None and names and asked not in names:
             raise InvalidInputError(f"there is no column {asked!r}", remedy=f"The columns are {names[:12]}")
         if column is not None:
@@ -111,7 +111,8 @@ def read_text_table(
     )
 
 
-def _usual(names: list[str], role: str) -> str | None:
+def usual_column(names: list[str], role: str) -> str | None:
+    """The column with a usual name of `role`, if there is one."""
     lowered = {name.lower(): name for name in names}
     return next((lowered[usual] for usual in USUAL_NAMES[role] if usual in lowered), None)
 

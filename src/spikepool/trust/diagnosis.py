@@ -83,7 +83,7 @@ def diagnose(
 
     Parameters
     ----------
-    C : array_like, memory map, Zarr or Dask array, or path, of shape (n_samples, d)
+    C : array_like or memory map of shape (n_samples, d)
         Pooled features, one row a sequence; at least four of each. They are centred here. More than 200 MB (as float64)
         are read in blocks, twice, and never held.
     V : int, optional
