@@ -46,7 +46,7 @@ USES = {
     "cli": "from spikepool.cli import main; main(['predict', '--json'])",
     "sweeps": MODEL + "sp.sweep(model, ['mean'], mu=[1.0, 2.0], trials=2, workers=0, store='s.zarr')",
     "tables": MODEL
-    + "from safetensors.numpy import save_file\nsave_file({'wte': rng.normal(size=(300, 20))}, 't.safetensors')\n"
+    + "from safetensors.numpy import save_file\nsave_file({'wte': rng.normal(size=(400, 40))}, 't.safetensors')\n"
     + "print(sp.TableSpectrum.from_file('t.safetensors').verdict_)",
     "onnx": MODEL
     + "sp.LearnedPoolingClassifier(pooling='mean').fit(rng.normal(size=(60, 3, 4)), [0, 1] * 30).to_onnx('m.onnx')",

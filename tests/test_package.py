@@ -79,15 +79,10 @@ def test_errors_cross_processes_unchanged(name):
         assert vars(other) == vars(error) == dict.fromkeys(named, 0.5)
 
 
-@pytest.mark.parametrize(("old", "new"), sp._RENAMED.items())
-def test_former_names_work_and_say_the_new_one(old, new):
-    with pytest.warns(DeprecationWarning, match=new):
-        assert getattr(sp, old) is getattr(sp, new)
-
-
 def test_a_clause_that_ends_with_is_takes_the_value_and_arrays_show_their_shape():
     assert str(errors.SpikepoolError("the sum is", 2.0, "Divide by it")) == "the sum is 2.0. Divide by it."
     assert str(errors.SpikepoolError("one class", np.int64(3))) == "one class (got 3)."
+    assert str(errors.SpikepoolError("which column?", remedy="Name it")) == "which column? Name it."
     assert str(errors.SpikepoolError("tokens", np.zeros((2, 3, 4)))) == "tokens (got an array of shape (2, 3, 4))."
 
 
@@ -96,6 +91,9 @@ def test_a_clause_that_ends_with_is_takes_the_value_and_arrays_show_their_shape(
     [
         (lambda: sp.SequenceModel(d=5, V=8, N=10, R=10, mu=1.0), "prefix_correlation"),
         (lambda: sp.optimal_weights(10), "prefix_correlation"),
+        (lambda: sp.SequenceModel(d=5, V=8, N=10, R=np.eye(2), Mu=1.0), "SequenceModel.__init__()"),
+        (lambda: sp.ClassModel(D=5), "ClassModel.__init__()"),
+        (lambda: sp.QueryModel(d=5, Mu=1.0), "QueryModel.__init__()"),
         (lambda: sp.SequenceModel(d=5, V=8, N=10, R=np.eye(2), mu=1.0).replace(Mu=1), "Write mu"),
         (lambda: sp.QueryModel(d=5, N=8, T=4, L=1, mu=1.0, nu=1.0).replace(size=1), "Choose among d, "),
         (lambda: sp.pool, "SpectralPooling"),
@@ -103,7 +101,7 @@ def test_a_clause_that_ends_with_is_takes_the_value_and_arrays_show_their_shape(
     ],
 )
 def test_likely_mistakes_are_answered_with_what_to_write(call, words):
-    with pytest.raises((ValueError, AttributeError), match=re.escape(words)):
+    with pytest.raises((ValueError, AttributeError, TypeError), match=re.escape(words)):
         call()
 
 

@@ -63,25 +63,10 @@ _ALSO: dict[str, tuple[str, ...]] = {
 _EXPORTS = {name: module for module, names in _MODULES.items() for name in names}
 _REACHABLE = _EXPORTS | {name: module for module, names in _ALSO.items() for name in names}
 
-# Former names and what they are called now.
-_RENAMED = {
-    "alpha_kappa": "gains",
-    "attention_scalars": "attention_gains",
-    "AttentionScalars": "AttentionGains",
-    "prefix_mean_scalars": "prefix_mean_gains",
-    "prefix_causal_scalars": "prefix_causal_gains",
-}
-
 __all__ = ["__version__", *_EXPORTS]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        import warnings
-
-        new = _RENAMED[name]
-        warnings.warn(f"spikepool.{name} is called spikepool.{new} now", DeprecationWarning, stacklevel=2)
-        return __getattr__(new)
     if name.endswith(("Error", "Warning")) and name not in _REACHABLE:
         value = getattr(importlib.import_module("spikepool.errors"), name, None)
     elif name in _REACHABLE:

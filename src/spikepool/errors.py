@@ -54,7 +54,7 @@ class SpikepoolError(Exception):
         if value is not SpikepoolError._missing:
             message += f" {_shorten(value)}" if problem.endswith(" is") else f" (got {_shorten(value)})"
         if remedy:
-            message += f". {remedy}"
+            message += f" {remedy}" if message.endswith("?") else f". {remedy}"
         # names in files may hold control characters, which must not reach a terminal
         message = " ".join(message.split())
         super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message) + ".")

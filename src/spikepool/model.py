@@ -375,4 +375,8 @@ class QueryModel(QueryWorld):
         return draw_temperatures(slopes, curves, ax, mark=mark)
 
 
+# Python reports a wrong argument by this name; the world classes are not public.
+for _model in (SequenceModel, ClassModel, QueryModel):
+    _model.__init__.__qualname__ = f"{_model.__name__}.__init__"
+
 __all__ = ["ClassModel", "Outlier", "Prediction", "QueryModel", "SequenceModel"]
