@@ -14,6 +14,7 @@ import typer
 from spikepool.cli import descriptions, text_commands
 from spikepool.cli import options as opt
 from spikepool.cli import rows as rows_of
+from spikepool.cli.bundles import bundled
 from spikepool.cli.output import checked_out, checked_page, print_json, write_out
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Task = Annotated[str, typer.Option("--task", help="auto, classification or regre
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
     for command in (report, diagnose, forecast):
-        app.command()(opt.bundled(command))
+        app.command()(bundled(command))
 
 
 def diagnose(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spikepool.cli import options as opt
+from spikepool.cli.bundles import bundled
+from spikepool.cli.model_options import ModelOptions
 from spikepool.cli.output import checked_out, print_json, print_table, write_out
 from spikepool.kit.showing import html_table, number
 
@@ -27,9 +29,9 @@ def register(app: typer.Typer) -> None:
     app.command()(simulate)
 
 
-@opt.bundled
+@bundled
 def predict(
-    options: opt.ModelOptions,
+    options: ModelOptions,
     exact: Exact = False,
     seed: opt.Seed = 0,
     out: opt.Out = None,
@@ -107,9 +109,9 @@ def _panels(predictions: dict[str, Prediction]) -> Any:
     return figure
 
 
-@opt.bundled
+@bundled
 def simulate(
-    options: opt.ModelOptions,
+    options: ModelOptions,
     trials: Trials = 20,
     exact: Exact = False,
     seed: opt.Seed = 0,

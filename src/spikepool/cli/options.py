@@ -1,40 +1,13 @@
-"""Options shared by the commands: their types, and bundles of them, which are dataclasses."""
+"""Options shared by commands: outputs, and the rows of a user's files with what stands beside them."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field, is_dataclass
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from spikepool.cli.descriptions import CORRELATION_HELP, WEIGHTS_HELP, parse_correlation, parse_weights
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from spikepool.model import SequenceModel
-
-
-DEFAULT_PREFIX = 3  # positions that share the signal when no correlation is given, or all of fewer
-
-Dimension = Annotated[int, typer.Option("--d", help="Embedding dimension.")]
-Vocabulary = Annotated[int, typer.Option("--V", help="Vocabulary size (even).")]
-Sequences = Annotated[int, typer.Option("--N", help="Number of sequences.")]
-Length = Annotated[int, typer.Option("--T", help="Sequence length.")]
-Signal = Annotated[float, typer.Option("--mu", help="Signal strength: the norm of the hidden signal.")]
-Correlation = Annotated[
-    str | None,
-    typer.Option("--correlation", "-R", help=CORRELATION_HELP, show_default="prefix:3, or prefix:T for a shorter T"),
-]
-Weights = Annotated[list[str], typer.Option("--weights", "-w", help=WEIGHTS_HELP)]
-Table = Annotated[str, typer.Option("--table", help="sampled (as the paper states it) or class_centered.")]
-Uncentered = Annotated[bool, typer.Option("--uncentered", help="Do not subtract the mean of the pooled vectors.")]
-Latent = Annotated[str, typer.Option("--latent", help="signs or gaussian.")]
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of a table; null where there is no finite number.")
 ]
@@ -43,98 +16,6 @@ Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace an output that exists, if this command has written it.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Picture (.png, .svg, .pdf) or page (.html) to write.")]
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """The options that describe a model and its pooling weights; the fields are the options of every command that
-    takes a model (see :func:`bundled`).
-    """
-
-    d: Dimension = 500
-    V: Vocabulary = 800
-    N: Sequences = 1000
-    T: Length = 10
-    mu: Signal = 2.5
-    correlation: Correlation = None
-    weights: Weights = field(default_factory=lambda: ["mean", "causal", "optimal"])
-    table: Table = "sampled"
-    uncentered: Uncentered = False
-    latent: Latent = "signs"
-
-    def model(self) -> SequenceModel:
-        """The model; a spiked correlation without unit diagonal needs ``--latent gaussian``."""
-        from spikepool.kit import validation as check
-        from spikepool.model import SequenceModel
-
-        R = parse_correlation(self.described_correlation, check.size(self.T, "T"))
-        return SequenceModel(
-            d=self.d,
-            V=self.V,
-            N=self.N,
-            R=R,
-            mu=self.mu,
-            table=self.table,
-            centered=not self.uncentered,
-            latent=self.latent,
-        )
-
-    @property
-    def described_correlation(self) -> str:
-        """The correlation as it is written on the command line; a default that fits T when none was given."""
-        return f"prefix:{max(1, min(DEFAULT_PREFIX, self.T))}" if self.correlation is None else self.correlation
-
-    def files(self) -> list[str]:
-        """Values that may name files: inputs, which no output replaces."""
-        return [*([] if self.correlation is None else [self.correlation]), *self.weights]
-
-    def fields(self, model: SequenceModel) -> dict[str, Any]:
-        """The model's fields for JSON output; the correlation by its description."""
-        return {
-            "d": model.d,
-            "V": model.V,
-            "N": model.N,
-            "T": model.T,
-            "mu": model.mu,
-            "correlation": self.described_correlation,
-            "table": model.table,
-            "centered": model.centered,
-            "latent": model.latent,
-            "delta": model.delta,
-            "gamma": model.gamma,
-        }
-
-    def named_weights(self, model: SequenceModel) -> dict[str, NDArray[np.float64]]:
-        """The pooling weights by name."""
-        return parse_weights(self.weights, model.R)
-
-
-def bundled(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with the fields of its parameters that are dataclasses as options of their own, in their place."""
-    # Typer reads options from the signature, and finds no way to group them
-    parameters = inspect.signature(command, eval_str=True).parameters
-    groups: dict[str, Any] = {
-        name: item.annotation for name, item in parameters.items() if is_dataclass(item.annotation)
-    }
-    members = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        made = {name: group(**{field: given.pop(field) for field in members[name]}) for name, group in groups.items()}
-        command(**made, **given)
-
-    listed: list[inspect.Parameter] = []
-    for name, item in parameters.items():
-        if name in groups:
-            defaults = groups[name]()
-            listed += [one.replace(default=getattr(defaults, field)) for field, one in members[name].items()]
-        else:
-            listed.append(item)
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in listed]
-    )
-    run.__annotations__ = {item.name: item.annotation for item in listed}
-    return run
 
 
 def _encoding(name: str | None) -> str | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,9 @@ import typer
 
 from spikepool.cli import options as opt
 from spikepool.cli import rows as rows_of
+from spikepool.cli.bundles import bundled
 from spikepool.cli.output import print_json
+from spikepool.cli.prediction_rows import added_names, line_writer, predictions, row_writer
 
 TextFile = Annotated[str, typer.Argument(help="Texts: CSV, TSV, JSON lines or Parquet.")]
 LabelColumn = Annotated[
@@ -29,7 +30,7 @@ GroupColumn = Annotated[str | None, typer.Option("--group-column", help="Column 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
     for command in (encode, fit, apply, evaluate, export):
-        app.command()(opt.bundled(command))
+        app.command()(bundled(command))
 
 
 def encode(
@@ -248,11 +249,11 @@ def apply(
     if column not in names:
         raise InvalidInputError(f"there is no column {column!r}", names[:12], "Name the texts with --text-column")
     refuse_doubled(names, data)
-    added = _added_names(names, fitted, probabilities)
+    added = added_names(names, fitted, probabilities)
     with publishing(out, overwrite=overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
-        write = _line_writer(stream) if out.suffix.lower() == ".jsonl" else _row_writer(stream, names, added, safe_csv)
+        write = line_writer(stream) if out.suffix.lower() == ".jsonl" else row_writer(stream, names, added, safe_csv)
         rows, empty, cut = 0, 0, 0
-        for record, values, longer in _predictions(fitted, read_records(data), column, probabilities):
+        for record, values, longer in predictions(fitted, read_records(data), column, probabilities):
             rows, empty, cut = rows + 1, empty + (not str(record[column] or "").strip()), cut + longer
             write(record, dict(zip(added, values, strict=True)), rows)
     if as_json:
@@ -265,95 +266,6 @@ def apply(
         print(f"Note: {empty:,} texts are empty; their predictions say nothing of a text", file=sys.stderr)
     for note in cut_note(cut, rows, settings.max_tokens):
         print(f"Note: {note}", file=sys.stderr)
-
-
-def _added_names(names: list[str], fitted: Any, every: bool) -> list[str]:
-    """Names of the columns that predictions go to; none of them is a column of the input."""
-
-    def free(name: str) -> str:
-        return name if name not in names else free(name + "_")
-
-    classes = getattr(fitted, "classes_", None)
-    added = ["prediction"] if classes is None else ["prediction", "probability"]
-    if classes is not None and every:
-        added += [f"p_{name}" for name in classes.tolist()]
-    return [free(name) for name in added]
-
-
-def _predictions(
-    fitted: Any, records: Any, column: str, every: bool
-) -> Iterator[tuple[dict[str, Any], list[Any], int]]:
-    """Records with the values of their added columns; with the first of a batch, how many of its texts were cut."""
-    from itertools import islice
-
-    from spikepool.texts.classifier import STREAMED
-
-    records = iter(records)
-    while batch := list(islice(records, STREAMED)):
-        texts = ["" if record[column] is None else str(record[column]) for record in batch]
-        cut = fitted.texts_cut(texts)
-        lengths = [cut, *[0] * (len(batch) - 1)]  # counted with the first record
-        yield from zip(batch, _values(fitted, texts, every), lengths, strict=True)
-
-
-def _values(fitted: Any, texts: list[str], every: bool) -> list[list[Any]]:
-    """Prediction and probabilities of each text."""
-    if not hasattr(fitted, "classes_"):
-        return [[value] for value in fitted.predict(texts).tolist()]
-    proba = fitted.predict_proba(texts)
-    labels = fitted.classes_[proba.argmax(axis=1)].tolist()
-    return [
-        [label, *(round(float(p), 6) for p in (row.max(), *(row if every else ())))]
-        for label, row in zip(labels, proba, strict=True)
-    ]
-
-
-def _line_writer(stream: Any) -> Callable[[dict[str, Any], dict[str, Any], int], None]:
-    """Writes a record as a line of JSON; NaN, which JSON lacks, is null."""
-    from spikepool.errors import InvalidInputError
-    from spikepool.kit.showing import plain
-
-    def write(record: dict[str, Any], values: dict[str, Any], row: int) -> None:
-        clash = [name for name in values if name in record]
-        if clash:
-            raise InvalidInputError(f"row {row} has a key that predictions are written to", clash[0], "Rename it")
-        stream.write(json.dumps(plain({**record, **values}), ensure_ascii=False, allow_nan=False, default=str) + "\n")
-
-    return write
-
-
-def _row_writer(
-    stream: Any, names: list[str], added: list[str], safe: bool
-) -> Callable[[dict[str, Any], dict[str, Any], int], None]:
-    """Writes a record as a row of a table whose columns are fixed; the header is there without rows as well."""
-    from spikepool.errors import InvalidInputError
-
-    writer = csv.writer(stream)
-
-    def cell(value: Any) -> Any:
-        formula = safe and isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-        return f"'{value}" if formula and not _is_number(value) else value
-
-    columns = [name or f"column_{k}" for k, name in enumerate(names)]
-    writer.writerow(map(cell, [*columns, *added]))
-
-    def write(record: dict[str, Any], values: dict[str, Any], row: int) -> None:
-        new = [name for name in record if name not in columns]
-        if new:
-            raise InvalidInputError(
-                f"row {row} has a key that the first row lacks", new[0], "Write .jsonl, or repair the input"
-            )
-        writer.writerow([cell(record[name]) for name in columns] + [cell(value) for value in values.values()])
-
-    return write
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def export(
