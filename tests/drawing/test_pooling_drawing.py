@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.drawing.estimates import draw_candidates, draw_position_weights, draw_token_weights
+from spikepool.drawing.poolings import draw_candidates, draw_position_weights, draw_token_weights
 
 pytest.importorskip("matplotlib")
 

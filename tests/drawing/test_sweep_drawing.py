@@ -6,7 +6,7 @@ import pytest
 xarray = pytest.importorskip("xarray", reason="the sweeps extra is not installed")
 pytest.importorskip("matplotlib", reason="the plot extra is not installed")
 
-from spikepool.drawing.predictions import draw_sweep  # noqa: E402
+from spikepool.drawing.sweeps import draw_sweep  # noqa: E402
 
 
 def dataset(axes, simulated=True):

@@ -252,12 +252,12 @@ def _choose(
 
 
 def _picture(function: str, *given: Any) -> Callable[[Any], Any]:
-    """A picture by one of the functions that draw estimates."""
+    """A picture by one of the functions that draw poolings."""
 
     def draw(ax: Any) -> Any:
-        from spikepool.drawing import estimates
+        from spikepool.drawing import poolings
 
-        return getattr(estimates, function)(ax, *given)
+        return getattr(poolings, function)(ax, *given)
 
     return draw
 

@@ -60,7 +60,7 @@ def sweep(
 
 
 def _sweep_figure(dataset: Any) -> Any:
-    from spikepool.drawing.predictions import draw_sweep
+    from spikepool.drawing.sweeps import draw_sweep
 
     return draw_sweep(dataset)
 

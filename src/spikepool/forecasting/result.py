@@ -265,7 +265,7 @@ class Forecast(Result, schema="forecast"):
 
     def plot(self, ax: Any = None) -> Any:
         """Measured points, forecast with band, and target; returns the axes."""
-        from spikepool.drawing.estimates import draw_forecast
+        from spikepool.drawing.forecasts import draw_forecast
 
         return draw_forecast(self, ax)
 

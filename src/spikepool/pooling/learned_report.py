@@ -124,7 +124,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
         tokens : list of lists of str, optional
             What to write for the tokens of each sequence, for ``"tokens"``; positions by default.
         """
-        from spikepool.drawing import estimates as drawing
+        from spikepool.drawing import poolings as drawing
 
         check_is_fitted(self, "fitted_")
         what = what or ("candidates" if self.fitted_.candidates else "weights")

@@ -265,7 +265,7 @@ class Diagnosis(Result, schema="diagnose"):
             "rows": overlap against the number of rows, past and future. The last two need a coloured verdict; "spans"
             is the default there, "spectrum" elsewhere.
         """
-        from spikepool.drawing import estimates as draw
+        from spikepool.drawing import diagnoses as draw
 
         return draw.draw_diagnosis(self, ax, what)
 
