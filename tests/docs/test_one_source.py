@@ -26,6 +26,8 @@ def test_pages_quote_the_simulated_numbers_of_the_report(repository):
         row = rows[weights, float(mu)]
         for shown, computed in zip(numbers, (row.published, row.exact, row.simulated), strict=True):
             assert abs(float(shown) - computed) < 0.0016, (weights, mu, shown, computed)
+    paper = (repository / "paper" / "paper.md").read_text(encoding="utf-8")
+    assert f"the simulated one {rows['causal', 1.3].simulated:.3f}".replace(" 0.", " .") in paper
     readme = (repository / "README.md").read_text(encoding="utf-8")
     predicted, simulated, printed = re.search(
         r"\.(\d+) predicted, \.(\d+) simulated, \.(\d+) printed \(causal, μ = 1\.3\)", readme
