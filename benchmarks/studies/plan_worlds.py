@@ -336,6 +336,8 @@ KINDS: dict[str, tuple[Sampler, int, bool]] = {
     "random labels, one in five": (noisy(two_gaussians(60, 1.0, 0.0, 0.2), 1.0), 300, False),
     "regression, lognormal targets": (exponential_targets(regression(60, 0.5, 0.5), 0.9), 300, True),
     "regression, 150 rows of 1,000 features": (regression(1000, 1.0, 0.7), 150, True),
+    "regression, 100 rows of 300 features": (regression(300, 0.5, 0.5), 100, True),
+    "regression, 120 rows of 600 features, weak": (regression(600, 0.7, 1.2), 120, True),
     "regression, t noise of 2.5 degrees": (regression(60, 0.5, 0.5, 0.0, 2.5), 300, True),
     "patients of ten rows, shuffled": (patients, 400, False),
     "topics, tf-idf, six classes, logistic regression": (topics(6), 200, False),

@@ -8,6 +8,7 @@ from spikepool.kit.progress import heard_by
 from spikepool.trust.coloured import have_order, steady_spans
 from spikepool.trust.draws import Draw
 from spikepool.trust.effort import FITTED, FULL, effort
+from spikepool.trust.memory_rows import lone_variances
 from spikepool.trust.population import population_spectrum
 from spikepool.trust.sample import effective_rows, group_likeness, span_sizes
 
@@ -283,3 +284,37 @@ def test_spans_that_end_in_a_flat_part_are_not_flattered():
         true.append((u[:50] ** 2).sum() / 50)
     assert len(found) >= 2
     assert np.mean(found) - np.mean(true) < 0.1
+
+
+def test_columns_that_one_row_determines():
+    x = np.zeros((9, 5))
+    x[:, 0] = np.arange(9)  # every row
+    x[2, 1], x[3, 1] = 4.0, 1.0  # mostly the third row
+    x[2, 2] = 2.0
+    x[5, 3] = 1.0
+    x[:, 4] = np.r_[100.0, np.arange(8)]  # an outlier, but not a rarely set column
+    centred = x - x.mean(axis=0)
+    squares = (centred**2).sum(axis=0)
+    assert lone_variances(centred, np.arange(9)) == pytest.approx([squares[1] + squares[2], squares[3]])
+    twice = np.repeat(centred, 2, axis=0)
+    assert lone_variances(twice, np.repeat(np.arange(9), 2)) == pytest.approx(
+        [2 * (squares[1] + squares[2]), 2 * squares[3]]
+    )
+
+
+@pytest.mark.slow
+def test_columns_that_are_rarely_set_may_be_unseen():
+    """Thirty columns that one row in 200 sets: those that no row sets belong to the leading components as well."""
+    values = np.concatenate([1 / np.arange(1.0, 41), np.linspace(0.31, 0.29, 30)])
+    order, inside = np.argsort(values)[::-1], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        rare = (rng.random((200, 30)) < 0.005) * np.sqrt(values[40:] / (0.005 * 0.995))
+        x = np.hstack([rng.standard_normal((200, 40)) * np.sqrt(values[:40]), rare])
+        spans = sp.diagnose(x, random_state=seed).spans or ()
+        u = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[2]
+        for span in spans[2:]:
+            reached = (u[: span.k, order[: span.k]] ** 2).sum() / span.k
+            inside.append(span.interval[0] <= reached <= span.interval[1])
+    assert len(inside) >= 12
+    assert np.mean(inside) >= 0.9

@@ -187,7 +187,27 @@ def test_rows_of_the_model_are_not_refused(n, d):
     assert verdicts.count("coloured") >= 4, verdicts
 
 
-def test_falling_variances_of_few_rows_are_no_signal():
-    for seed in range(6):
-        x = np.random.default_rng(seed).standard_normal((60, 400)) * np.arange(1.0, 401) ** -0.25
-        assert sp.diagnose(x, progress=False).verdict != "signal"
+@pytest.mark.parametrize(("n", "d"), [(60, 400), (60, 120), (25, 1000)])
+def test_few_rows_show_a_signal_and_not_falling_variances(n, d):
+    """Each in twelve draws: a strong signal in all but two at most, unequal variances never."""
+    verdicts = {"signal": [], "falling": []}
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        noise, u = rng.standard_normal((n, d)), rng.standard_normal(d)
+        latent = np.sqrt(9 * np.sqrt(d / n)) * rng.choice([-1.0, 1.0], n)
+        signal = noise + np.outer(latent, u / np.linalg.norm(u))
+        falling = noise * np.arange(1.0, d + 1) ** -0.25
+        for name, x in (("signal", signal), ("falling", falling)):
+            verdicts[name].append(read_isotropic(MemoryRows(x)).verdict)
+    assert verdicts["signal"].count("signal") >= 10
+    assert "signal" not in verdicts["falling"]
+
+
+def test_outliers_leave_the_bulk_of_fewer_rows_and_dimensions():
+    """Two strong spikes in 60 rows of 400: the rest is fitted as 58 rows of 398 with equal variances."""
+    x = np.random.default_rng(0).standard_normal((61, 400))
+    x[:, :2] *= 40
+    fit = fit_bulk(spectrum(x - x.mean(axis=0))[0], 400 / 60)
+    assert fit.n_outliers == 2
+    assert fit.law.gamma == pytest.approx(398 / 58)
+    assert fit.law.delta < 0.15

@@ -21,7 +21,8 @@ of fit. The third part is there because curves depart from the form that is fitt
 the curves that are combined. A curve that still has far to rise therefore has a wide interval, and a flat one that of
 its level.
 
-The same holds for a regression with z = −ln(MSE/var(y)), without the binomial variance and the power law.
+The same holds for a regression with z = −ln(MSE/var(y)), without the binomial variance and the power law. There the
+third part is d/n0 times as large where the rows are fewer than the features: they do not show the limit of R².
 """
 
 from __future__ import annotations
@@ -47,8 +48,13 @@ from spikepool.kit.progress import Progress
 RISE_VARIANCE = 20.0
 
 
-def band_variance(at_pilot: FloatArray, z: FloatArray, level_variance: float, rows: int, accuracy: bool) -> FloatArray:
-    """Variance of z at each size, from z (draws,) of the pilot's size and z (sizes, draws), the first draw the fit."""
+def band_variance(
+    at_pilot: FloatArray, z: FloatArray, level_variance: float, rows: int, accuracy: bool, unseen: float = 1.0
+) -> FloatArray:
+    """Variance of z at each size, from z (draws,) of the pilot's size and z (sizes, draws), the first draw the fit.
+
+    `unseen` multiplies the variance of the rise.
+    """
     counted = 0.0
     if accuracy:
         edge = 0.5 / rows  # none or all correct among n0 rows does not mean an accuracy of 0 or 1
@@ -62,7 +68,7 @@ def band_variance(at_pilot: FloatArray, z: FloatArray, level_variance: float, ro
         (1 + slope) ** 2 * max(level_variance, counted)
         + rise[:, 1:].var(axis=1, ddof=1)
         - slope**2 * known
-        + RISE_VARIANCE / rows * np.maximum(rise[:, 0], 0) ** 2
+        + unseen * RISE_VARIANCE / rows * np.maximum(rise[:, 0], 0) ** 2
     )
 
 
@@ -166,7 +172,8 @@ class LearningCurve:
         parts = self.parts(np.append(sizes, self.pilot.rows))
         together = np.asarray(sum(weight * z for weight, z in parts))
         z, at_pilot = together[:-1], together[-1]
-        variance = band_variance(at_pilot, z, self.pilot.level_variance, self.pilot.rows, self.classification)
+        pilot = self.pilot
+        variance = band_variance(at_pilot, z, pilot.level_variance, pilot.rows, self.classification, pilot.unseen)
         variance += sum(weight[:-1, 0] * (part[:-1, 0] - z[:, 0]) ** 2 for weight, part in parts)
         half = float(ndtri((1 + level) / 2)) * np.sqrt(variance)
         return z[:, 0], z[:, 0] - half, z[:, 0] + half

@@ -106,6 +106,11 @@ class Pilot:
         """Number of classes; 0 for regression."""
         return 0 if self.shares is None else len(self.shares)
 
+    @property
+    def unseen(self) -> float:
+        """Features per row, at least one: fewer rows do not show how much of a number is noise. One for classes."""
+        return 1.0 if self.shares is not None else max(1.0, self.dimension / self.rows)
+
 
 def explained(pilot: Pilot, excess: FloatArray, weights: FloatArray) -> FloatArray:
     """R² over rows with the given weights: the sum of what is explained over the sum of what there is.

@@ -85,7 +85,7 @@ def fit_target_power(pilot: Pilot, design: PilotDesign, weights: FloatArray) -> 
         [np.linalg.solve(whiten, A), np.eye(count + 1) / _PRIOR_DEVIATION, np.full((1, count + 1), whole)]
     )
     values = np.concatenate([np.linalg.solve(whiten, g), prior / _PRIOR_DEVIATION, [whole]])
-    kept = _NOISE_KEPT * (1 - best)
+    kept = _NOISE_KEPT * (1 - best) / pilot.unseen
     power = nnls(system, values - kept * system[:, -1], maxiter=100 * (count + 1))[0]
     power[-1] += kept
     return np.asarray(power)

@@ -118,7 +118,9 @@ def fit_bulk(eigenvalues: FloatArray, gamma: float, delta: float | None = None, 
         if count in seen:
             return BulkFit(law, count, edge, margin, _distance(eigenvalues[count:], law))
         seen.add(count)
-        law = _match_moments(eigenvalues[count:], gamma, delta)
+        # an outlier takes one dimension and one row away from the bulk, which counts where rows are few
+        ratio = (d - count) / (d / gamma - count) if gamma > 1 else gamma
+        law = _match_moments(eigenvalues[count:], ratio, delta)
 
 
 def _match_moments(bulk: FloatArray, gamma: float, delta: float | None) -> FreeProductLaw:

@@ -338,7 +338,19 @@ def _widen(sample: Sample, work: Effort, fits: dict[str, _Fit], weights: dict[st
     if work.fitted:
         sunk, one_level = _sunk(sample, work, fits, weights, centre, widening)
         lower = np.hypot(lower, sunk)
+    lower = np.hypot(lower, centre - angle(overlap_of(centre) * (1 - _unseen(sample))))
     return _Wide(centre, variance, lower, one_level, widening, kurtosis)
+
+
+def _unseen(sample: Sample) -> FloatArray:
+    """Share (len(ks),) of each span that components may take which no row shows.
+
+    Columns that one row determines, such as a pixel that is rarely set, tell of others that no row has: they are about
+    as many, of the same variances (Good and Turing). The columns of one row are one component, which has a place among
+    the first k if its variance is at least the k-th eigenvalue.
+    """
+    places = np.minimum(sample.lone / sample.values[sample.ks - 1, None], 1.0).sum(axis=1)
+    return np.asarray(np.minimum(places / sample.ks, 1.0))
 
 
 def _sunk(

@@ -98,7 +98,21 @@ class MemoryRows:
             contiguous=contiguous,
             resampled=np.array([spans for spans, _ in again]),
             resampled_single=np.array([single for _, single in again]),
+            lone=lone_variances(self.x, units) / (self.n - 1),
         )
+
+
+def lone_variances(x: FloatArray, units: IntArray) -> FloatArray:
+    """Sums of squares of the columns that one unit of rows determines, by that unit.
+
+    Such a column has one value in more than half of the rows, and more than half of its squares in one unit.
+    """
+    squares = np.zeros((int(units.max()) + 1, x.shape[1]))
+    np.add.at(squares, units, x**2)
+    total, holder = squares.sum(axis=0), squares.argmax(axis=0)
+    lone = squares.max(axis=0) > total / 2
+    lone[lone] = (x[:, lone] == np.median(x[:, lone], axis=0)).mean(axis=0) > 0.5
+    return np.asarray(np.bincount(holder[lone], total[lone])[np.unique(holder[lone])])
 
 
 def components(x: FloatArray, count: int) -> FloatArray:

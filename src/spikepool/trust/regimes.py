@@ -21,7 +21,7 @@ from spikepool.trust.bulk_fit import BulkFit, fit_bulk, fit_word
 from spikepool.trust.sample import Rows
 
 # Eigenvalues that are not zero below which a fitted vocabulary explains any spectrum, unequal variances as well as
-# pooled noise.
+# pooled noise. With fewer rows than features a vocabulary and a few outliers explain falling variances at any number.
 _TELLING_FEATURES = 40
 # Outliers all within this many margins of the edge are looked at together with so many components inside: of several
 # words that are about as frequent some may lie beyond it and some not. Not where vocabulary and weights are known.
@@ -45,6 +45,13 @@ def vocabulary_level(fit: BulkFit, values: FloatArray) -> float:
     bulk, expected = values[fit.n_outliers :], fit.law.delta + fit.law.gamma
     excess = float(bulk.var() / bulk.mean() ** 2) - expected
     return float(norm.sf(excess * len(values) / (2 * expected)))
+
+
+def _equal_bulk_level(rows: Rows) -> float:
+    """p-value that the variances are equal; with fewer rows than features, those that no outlier explains."""
+    if rows.n > rows.d:
+        return equal_variances_level(rows.values, rows.n)
+    return vocabulary_level(fit_bulk(rows.values, rows.d / (rows.n - 1), 0.0), rows.values)
 
 
 def _standardised(scores: FloatArray) -> FloatArray:
@@ -131,7 +138,8 @@ def read_isotropic(rows: Rows, delta: float | None = None, factor: float | None 
     if word == "poor":
         # without the word: "poor fit" is a verdict on the simulation, which may well explain these rows
         return IsotropicReading(fit, 0, None, f"not the bulk of isotropic noise (distance {fit.distance:.2f})")
-    if delta is None and nonzero < _TELLING_FEATURES and equal_variances_level(rows.values, rows.n) < SIGNIFICANCE:
+    few = nonzero < _TELLING_FEATURES or (fit.n_outliers > 0 and rows.n <= rows.d)
+    if delta is None and few and _equal_bulk_level(rows) < SIGNIFICANCE:
         seen = f"{rows.n} rows of {rows.d} features"
         reason = f"the spectrum of {seen} cannot tell pooled noise from unequal variances without V"
         return IsotropicReading(fit, 0, None, reason)

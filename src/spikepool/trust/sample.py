@@ -56,6 +56,8 @@ class Sample:
         The same between the first and the second half of the rows in their order.
     resampled, resampled_single : numpy.ndarray of shape (resamples, ...), or None
         Overlaps of resampled rows with the sample: spans (len(ks)) and single components (max(ks)).
+    lone : numpy.ndarray
+        Variance of the columns that one row, or unit of rows, determines, by that row: rarely set ones.
     """
 
     n_effective: int
@@ -70,6 +72,7 @@ class Sample:
     contiguous: FloatArray
     resampled: FloatArray | None
     resampled_single: FloatArray | None
+    lone: FloatArray
 
 
 def effective_rows(sizes: IntArray, likeness: float) -> int:
