@@ -25,12 +25,14 @@ from spikepool.theory import (
     learned_query,
     limits,
     planning,
+    query_planning,
     query_ridge,
+    query_spectrum,
     uncentred,
 )
 from spikepool.theory import query as query_theory
 from spikepool.theory import ridge as ridge_theory
-from spikepool.theory.closed_form import predict_gains, predict_varying
+from spikepool.theory.closed_form import concentration, predict_gains, predict_varying
 from spikepool.theory.prediction import Outlier, Prediction
 from spikepool.world.class_tables import ClassWorld
 from spikepool.world.query import KERNELS, QueryWorld
@@ -110,7 +112,7 @@ class SequenceModel(SequenceWorld):
                 self, np.einsum("nt,ts,ns->n", rows, self.R, rows), np.einsum("nt,nt->n", rows, rows)
             )
         weights = check.weight_vector(w, self.T)
-        prediction = predict_gains(self, max(float(weights @ self.R @ weights), 0.0), float(weights @ weights))
+        prediction = predict_gains(self, *self.gains(weights), concentration(weights))
         return dataclasses.replace(prediction, null=functools.partial(detection.null_top, self, weights))
 
     def predict_gains(self, alpha: float, kappa: float) -> Prediction:
@@ -326,20 +328,20 @@ class QueryModel(QueryWorld):
         return query_ridge.ridge_accuracy(self, ridge, n_train)
 
     def gain(self) -> float:
-        """alpha/kappa over that of mean pooling; see :func:`spikepool.theory.query.gain`."""
-        return query_theory.gain(self)
+        """alpha/kappa over that of mean pooling; see :func:`spikepool.theory.query_planning.gain`."""
+        return query_planning.gain(self)
 
     def best_beta(self) -> float:
-        """The slope with the largest alignment; see :func:`spikepool.theory.query.best_beta`."""
-        return query_theory.best_beta(self)
+        """The slope with the largest alignment; see :func:`spikepool.theory.query_planning.best_beta`."""
+        return query_planning.best_beta(self)
 
     def gate(self) -> Self:
-        """The model with the gate P(relevant | own score); see :func:`spikepool.theory.query.gate`."""
-        return query_theory.gate(self)
+        """The model with the gate P(relevant | own score); see :func:`spikepool.theory.query_planning.gate`."""
+        return query_planning.gate(self)
 
     def required_samples(self, alignment: float = 0.8) -> int:
-        """Smallest N that reaches `alignment`; see :func:`spikepool.theory.query.required_samples`."""
-        return query_theory.required_samples(self, alignment)
+        """Smallest N that reaches `alignment`; see :func:`spikepool.theory.query_planning.required_samples`."""
+        return query_planning.required_samples(self, alignment)
 
     def learned(self, n_train: int | None = None, **options: Any) -> learned_query.LearnedQuery:
         """Overlap of a query learned from labels; see :func:`spikepool.theory.learned_query.learned_query`."""
@@ -368,10 +370,10 @@ class QueryModel(QueryWorld):
         slopes = np.linspace(0, 2 * max(self.strength, 0.5), 13)
         slopes = slopes if betas is None else check.finite_array(betas, "betas", ndim=1)
         curves = {
-            kernel: np.array([query_theory.top_alignment(self.replace(kernel=kernel, beta=b))[0] for b in slopes])
+            kernel: np.array([query_spectrum.top_alignment(self.replace(kernel=kernel, beta=b))[0] for b in slopes])
             for kernel in KERNELS
         }
-        mark = None if self.kernel not in KERNELS else (self.slope, query_theory.top_alignment(self)[0])
+        mark = None if self.kernel not in KERNELS else (self.slope, query_spectrum.top_alignment(self)[0])
         return draw_temperatures(slopes, curves, ax, mark=mark)
 
 

@@ -82,3 +82,35 @@ def test_draws_next_to_the_threshold(factor):
     assert abs(seen.mean() - expected.finite_size_alignment) < 3 * seen.std() / np.sqrt(150) + 0.02
     if factor == 1.0:
         assert seen.mean() > 0.1 > expected.alignment
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("N", "mu"), [(60, 2.6), (120, 2.6), (120, 1.6)])
+def test_draws_of_which_few_carry_the_signal(N, mu):
+    """Chains of one relevant token in ten: the gain scatters over N sequences, and the mean alignment is lower."""
+    rare = sp.QueryModel(d=100, N=N, T=10, L=1, mu=mu, nu=1.5, relevance="chain", run=6.0)
+    expected = rare.predict()
+    seen = rare.simulate(150, rng=1).alignment
+    assert expected.finite_size_alignment < expected.alignment - 0.005
+    assert abs(seen.mean() - expected.finite_size_alignment) < 3 * seen.std() / np.sqrt(150) + 0.015
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("overlap", "nu"), [(0.4, 2.2), (0.6, 2.0)])
+def test_draws_in_which_the_key_mixes_with_the_signal(overlap, nu):
+    """A strong mark that the query half misses takes a share of the signal's eigenvector by chance."""
+    base = sp.QueryModel(d=80, N=160, T=8, L=2, mu=1.0, nu=nu, overlap=overlap)
+    model = base.replace(mu=2.2 * base.predict().mu_sample)
+    expected = model.predict()
+    seen = model.simulate(200, rng=1).alignment
+    error = abs(seen.mean() - expected.finite_size_alignment)
+    assert error < 3 * seen.std() / np.sqrt(200) + 0.5 * abs(expected.finite_size_alignment - expected.alignment) + 0.01
+
+
+def test_scatter_of_single_draws():
+    """At the threshold a draw scatters as much as its mean, far below by sqrt(2) of it (a squared normal variable)."""
+    threshold = Threshold(1.0, 2.0, 0.7)
+    at, below = threshold.draws(0.0, 1.0, 500), threshold.draws(0.0, 0.3, 5000)
+    assert at.scatter == pytest.approx(at.mean, rel=0.25)
+    assert below.scatter == pytest.approx(np.sqrt(2) * below.mean)
+    assert below.mean == threshold.mean_alignment(0.0, 0.3, 5000)

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 import spikepool as sp
 from spikepool.theory import spikes
-from spikepool.theory.query import top_alignment
+from spikepool.theory.query_spectrum import top_alignment
 from spikepool.world.query import dilute_beta
 
 D, N, T, L, NU = 100, 400, 12, 2, 1.5
@@ -246,7 +246,7 @@ def test_cautions_have_a_size():
     assert query(mu=2.5).predict().validity.ok
     few = query(V=600, N=52, mu=2.2, beta=0.8, d=65).predict()
     assert any("scatters" in reason for reason in few.validity.reasons)
-    rare = query(relevance="chain", L=1, run=6.0, N=120, mu=2.6).predict()
+    rare = query(relevance="chain", L=1, run=6.0, N=60, mu=2.6).predict()
     assert any("few sequences carry" in reason for reason in rare.validity.reasons)
     assert rare.validity.error > 0.0125
 

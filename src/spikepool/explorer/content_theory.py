@@ -12,7 +12,8 @@ from spikepool.errors import UnreachableError
 from spikepool.explorer.content_state import ContentState
 from spikepool.model import QueryModel
 from spikepool.theory.limits import QueryLimits
-from spikepool.theory.query import QueryPrediction, top_alignment
+from spikepool.theory.query import QueryPrediction
+from spikepool.theory.query_spectrum import top_alignment
 from spikepool.world.query import KERNELS
 
 CURVE_STEPS, FINITE_STEPS = 10, 6

@@ -10,7 +10,7 @@ import xarray as xr
 from spikepool.drawing import palette, plotting
 from spikepool.model import QueryModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare, mean_and_error, within
-from spikepool.theory.query import top_alignment
+from spikepool.theory.query_spectrum import top_alignment
 from spikepool.world.query import KERNELS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.model import QueryModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare, mean_and_error, within
 from spikepool.theory.content_gains import gate_gain, posterior_gain
-from spikepool.theory.query import top_alignment
+from spikepool.theory.query_spectrum import top_alignment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

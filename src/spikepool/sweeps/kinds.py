@@ -19,7 +19,7 @@ from spikepool.model import ClassModel, Prediction, QueryModel, SequenceModel
 from spikepool.simulation.drawn import maximal_rank, usual_pairs
 from spikepool.simulation.simulate import simulate_draw, takes_drawn_table
 from spikepool.sweeps.seeds import cell_key, prediction_seed, trial_seed
-from spikepool.theory.closed_form import is_plain, predict_strengths
+from spikepool.theory.closed_form import concentration, is_plain, predict_gains, predict_strengths
 from spikepool.theory.given_tokens import prepare_tokens
 from spikepool.world.tokens import draw_tokens
 
@@ -218,9 +218,9 @@ def _prepared(spec: Asked, model: SequenceModel) -> Callable[[FloatArray], Calla
     def closed(w: FloatArray) -> Callable[[float], Prediction]:
         alpha, kappa = model.gains(w)
         if is_plain(model):  # all mu at once
-            predictions = predict_strengths(model, alpha, kappa, spec.mus)
+            predictions = predict_strengths(model, alpha, kappa, spec.mus, concentration(w))
             return dict(zip(spec.mus, predictions, strict=True)).__getitem__
-        return lambda mu: model.replace(mu=mu).predict_gains(alpha, kappa)
+        return lambda mu: predict_gains(model.replace(mu=mu), alpha, kappa, concentration(w))
 
     return closed
 

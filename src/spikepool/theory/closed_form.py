@@ -160,16 +160,27 @@ def predict_arrays(
     return _closed(**arrays, class_means=sampled, vocabulary_mean=sampled and not centered)
 
 
-def predict_gains(world: SequenceWorld, alpha: float, kappa: float) -> Prediction:
-    """Bulk and outliers of S for weights with signal gain `alpha` and noise gain `kappa`; see the module's formulas."""
+def predict_gains(world: SequenceWorld, alpha: float, kappa: float, concentration: float | None = None) -> Prediction:
+    """Bulk and outliers of S for weights with signal gain `alpha` and noise gain `kappa`; see the module's formulas.
+
+    `concentration` is sum w⁴/kappa², which only the caution for few effective tokens needs; kappa, its value for equal
+    weights, when not given.
+    """
     alpha, kappa = check.non_negative(alpha, "alpha"), check.positive(kappa, "kappa")
     require_isotropic(world)
     if world.frequencies is not None or world.token_weights is not None:
-        return predict_spread(world, alpha, kappa)
-    return predict_strengths(world, alpha, kappa, (world.mu,))[0]
+        return predict_spread(world, alpha, kappa, concentration)
+    return predict_strengths(world, alpha, kappa, (world.mu,), concentration)[0]
 
 
-def predict_strengths(world: SequenceWorld, alpha: float, kappa: float, mus: Sequence[float]) -> list[Prediction]:
+def concentration(w: FloatArray) -> float:
+    """Share sum w⁴/(sum w²)² of the noise gain in single positions: one over their number for equal weights."""
+    return float(np.sum(w**4) / (w @ w) ** 2)
+
+
+def predict_strengths(
+    world: SequenceWorld, alpha: float, kappa: float, mus: Sequence[float], concentration: float | None = None
+) -> list[Prediction]:
     """The predictions of :func:`predict_gains` at several signal strengths, for little more than the price of one.
 
     The model's own mu plays no part. For uniform token frequencies, equal token weights and isotropic noise.
@@ -194,10 +205,13 @@ def predict_strengths(world: SequenceWorld, alpha: float, kappa: float, mus: Seq
         outliers = tuple(sorted(found, key=lambda outlier: outlier.eigenvalue, reverse=True))
         leads = not outliers or outliers[0].kind == "signal"
         alignment = float(closed.alignment[j])
-        finite = crossing.mean_alignment(alignment, mu, d) if leads and mu > 0 and crossing is not None else None
+        finite = crossing.draws(alignment, mu, d) if leads and mu > 0 and crossing is not None else None
         if outliers and outliers[0].kind == "mean":
             left = world.mean_strength / kappa - world.class_mean_power * alpha / kappa
             finite = beside(alpha / kappa / left, mu, d) if left > 0 else None
+        x = theta / kappa - world.delta
+        few = (kappa if concentration is None else concentration) > 0.1 and x > critical
+        slope = purity * float(alignment_slope(x, world.delta, world.gamma)) * theta / kappa if few else 0.0
         predictions.append(
             Prediction(
                 alpha=alpha,
@@ -211,14 +225,14 @@ def predict_strengths(world: SequenceWorld, alpha: float, kappa: float, mus: Seq
                 mu_sample=mu_sample,
                 validity=validity_of(
                     no_signal(mu, outliers),
-                    few_tokens(kappa, mu, mu_sample),
+                    few_tokens(kappa, mu, mu_sample, slope, 0.0 if finite is None else finite.scatter, concentration),
                     finite_size(alignment, finite, d),
                     neighbours(outliers, d, N, edge),
                     small,
                 ),
                 sizes=sizes,
                 table_alignment=None if world.latent == "gaussian" else float(closed.table_alignment[j]),
-                finite_size_alignment=finite,
+                finite_size_alignment=None if finite is None else finite.mean,
             )
         )
     return predictions

@@ -17,6 +17,8 @@ statements are one:
 
     R <= 1:   1/d + (floor − 1/d) u² F(u),            R >= 1:   A + (a eps/2)(F(u) − 2u) + (1 − A)/d.
 
+Single draws scatter around this mean by ``(a eps/2) S(u)``, S tabulated from 1,200 draws each.
+
 *Beside another outlier* of eigenvalue z, that of the vocabulary mean, the top eigenvector has about
 ``1/(d (1 − mu² D(z))²)`` of u by chance.
 
@@ -30,18 +32,23 @@ matrices under critical finite-rank deformations" (arXiv 2605.30779) for the ove
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.theory.validity import OutlierLike
+from spikepool.theory.validity import Draws, OutlierLike
 
 # u, and F(u) below the threshold or F(u) − 2u above it. Standard errors are .007 at most.
 _U = np.array([-6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6])
 _BELOW = [0.0272, 0.0385, 0.0565, 0.092, 0.125, 0.169, 0.242, 0.356, 0.541, 0.838]
 _ABOVE = [0.545, 0.303, 0.120, -0.012, -0.139, -0.150, -0.104, -0.056, -0.030, -0.011, 0.0]
 _B = np.array(_BELOW + _ABOVE)
+# S(u), the deviation of single draws in the same units; 4 % standard error. Far below it is sqrt(2) F(u).
+_SCATTER_BELOW = [0.035, 0.051, 0.074, 0.120, 0.161, 0.217, 0.289, 0.401, 0.546, 0.727]
+_SCATTER_ABOVE = [0.829, 0.886, 0.957, 1.07, 1.11, 1.04, 0.90, 0.82, 0.63, 0.51, 0.45]
+_S = np.array(_SCATTER_BELOW + _SCATTER_ABOVE)
 
 
 @dataclass(frozen=True)
@@ -62,11 +69,24 @@ class Threshold:
     turn: float
     slope: float
 
-    def mean_alignment(self, limit: float, mu: float, d: int) -> float:
-        """Mean alignment of the top eigenvector over draws in d dimensions, for its limit `limit`."""
+    def _place(self, mu: float, d: int) -> tuple[float, float, float]:
+        """R, eps and u."""
         R = mu**2 / self.square
         width = float((2 * self.turn / (self.slope * d)) ** (1 / 3))
-        u = (R - 1) / width
+        return R, width, (R - 1) / width
+
+    def draws(self, limit: float, mu: float, d: int) -> Draws:
+        """Mean and deviation of the alignment of the top eigenvector over draws in d dimensions."""
+        R, width, u = self._place(mu, d)
+        mean = self.mean_alignment(limit, mu, d)
+        if R >= 1:
+            return Draws(mean, self.slope * width / 2 * float(np.interp(u, _U, _S)))
+        relative = math.sqrt(2) if u <= _U[0] else float(np.interp(u, _U, _S) / np.interp(u, _U[: len(_BELOW)], _BELOW))
+        return Draws(mean, relative * mean)
+
+    def mean_alignment(self, limit: float, mu: float, d: int) -> float:
+        """Mean alignment of the top eigenvector over draws in d dimensions, for its limit `limit`."""
+        R, width, u = self._place(mu, d)
         if R >= 1:
             excess = self.slope * width / 2 * float(np.interp(u, _U, _B, right=0.0)) + (1 - limit) / d
             return min(1.0, max(0.0, limit + excess))
@@ -77,15 +97,54 @@ class Threshold:
         return min(1.0, (1 + ((1 - R + self.turn * R) / (1 - R) ** 2 - 1) * crossed) / d)
 
 
-def crosses(outlier: OutlierLike, edge: float) -> bool:
-    """Whether the crossover concerns the top outlier: the signal's, and not one that frequent tokens carry far."""
-    return bool(getattr(outlier, "kind", "") == "signal" and outlier.eigenvalue < 2 * edge)
+def top_draws(
+    top: OutlierLike | None,
+    edge: float,
+    mu: float,
+    d: int,
+    crossing: Threshold | None,
+    strength: Callable[[], float],
+) -> Draws | None:
+    """Alignments of the top eigenvector over draws in d dimensions; None where the limit is all that is known.
+
+    The signal leads, in the limit or by chance, unless another outlier is clear of the edge: by more than the d^{-2/3}
+    over which the top of the bulk scatters. Far above the edge its limit holds.
+
+    Parameters
+    ----------
+    top : OutlierLike or None
+        The largest outlier in the limit.
+    edge : float
+        Right edge of the bulk.
+    mu, d
+        Strength of the signal and dimension.
+    crossing : Threshold or None
+        That of the signal.
+    strength : callable
+        Gives D at the top outlier.
+    """
+    alignment = 0.0 if top is None else top.alignment
+    if mu == 0:
+        return None
+    if top is not None and getattr(top, "kind", "") != "signal" and top.eigenvalue > edge * (1 + d ** (-2 / 3)):
+        return beside(strength(), mu, d, alignment)
+    if crossing is None or (top is not None and top.eigenvalue >= 2 * edge):
+        return None
+    mean, scatter = crossing.draws(alignment, mu, d)
+    return Draws(mean if mu**2 >= crossing.square else max(mean, alignment), scatter)
 
 
-def beside(D: float, mu: float, d: int) -> float | None:
-    """What the eigenvector of an outlier that is not the signal's has of u by chance, where mu² D at it is below 1."""
+def beside(D: float, mu: float, d: int, alignment: float = 0.0) -> Draws | None:
+    """What the eigenvector of an outlier that is not the signal's has of u, where mu² D at it is below 1.
+
+    A squared normal variable, by chance, on top of its `alignment` in the limit.
+    """
     R = mu**2 * D
-    return min(1.0, 1 / (d * (1 - R) ** 2)) if 0 <= R < 1 else None
+    if not 0 <= R < 1:
+        return None
+    # two directions that mix hold at most half of each other
+    chance = (1 - alignment) * min(0.5, 1 / (d * (1 - R) ** 2))
+    return Draws(alignment + chance, math.sqrt(2) * chance)
 
 
 def closed_threshold(gain: float, delta: float, gamma: float, star: float, class_power: float) -> Threshold | None:

@@ -16,7 +16,7 @@ from spikepool.errors import InvalidInputError, ShapeError, TokenError, WeightsE
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.generalized import GeneralizedLaw
-from spikepool.theory.finite_size import beside, crosses
+from spikepool.theory.finite_size import top_draws
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
@@ -76,11 +76,15 @@ class GivenTokens:
                 )
             )
         alignment = outliers[0].alignment if outliers else 0.0
-        crossing = self._sample.crossing if mu > 0 and (not outliers or crosses(outliers[0], sample.edge)) else None
-        finite = None if crossing is None else crossing.mean_alignment(alignment, mu, self._sample.noise.d)
-        if outliers and outliers[0].kind == "mean":
-            chance = beside(self._sample.strength(sample.outliers[0].parameter), mu, self._sample.noise.d)
-            finite = None if chance is None else alignment + chance
+        top, d = (outliers[0] if outliers else None), self._sample.noise.d
+        finite = top_draws(
+            top,
+            sample.edge,
+            mu,
+            d,
+            self._sample.crossing,
+            lambda: self._sample.strength(sample.outliers[0].parameter),
+        )
         return Prediction(
             alpha=self.alpha,
             kappa=self.kappa,
@@ -93,12 +97,12 @@ class GivenTokens:
             mu_sample=sample.threshold,
             validity=validity_of(
                 no_signal(mu, outliers),
-                finite_size(alignment, finite, self._sample.noise.d),
-                neighbours(outliers, self._sample.noise.d, None if self.sizes is None else self.sizes.N, sample.edge),
-                small_sizes(d=self._sample.noise.d, V=self._sample.usage.V, **self._sequences()),
+                finite_size(alignment, finite, d),
+                neighbours(outliers, d, None, sample.edge),  # right vectors are known: they do not overlap by chance
+                small_sizes(d=d, V=self._sample.usage.V, **self._sequences()),
             ),
             sizes=self.sizes,
-            finite_size_alignment=finite,
+            finite_size_alignment=None if finite is None else finite.mean,
         )
 
 

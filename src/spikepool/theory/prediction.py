@@ -163,7 +163,8 @@ class Prediction(Result, schema="prediction"):
         Signal strengths at which that outlier appears in the population and in the sample; zero when the table's own
         class means make one without any signal.
     validity : Validity
-        Whether these numbers lie in the range where their theory holds, and why not.
+        Whether `alignment` and the signal's outlier lie in the range where their theory holds, and why not. Outliers of
+        frequent tokens that lie close to each other mix in a draw; that is not reported.
     sizes : Sizes or None
         d, V, N and whether S is centred, which p-values need.
     table_alignment : float or None

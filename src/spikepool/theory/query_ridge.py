@@ -19,7 +19,7 @@ from scipy.special import ndtr
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
-from spikepool.theory.query import sequence_draws
+from spikepool.theory.query_usage import sequence_draws
 from spikepool.world.query import QueryWorld, check_white
 
 

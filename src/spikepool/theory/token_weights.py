@@ -21,7 +21,7 @@ and a = 1 these are the rational functions of :mod:`spikepool.theory.spikes`. Fr
 others (``x_v`` near 1 there) are left out of E1 and E2 and make outliers of kind "usage".
 
 The limit is that of spread-out positions: the weight of a rare token must not be so large that single occurrences
-count. With A_k = sum p a^k that is ``kappa A_4 << A_2 s'M s``; the law given the tokens (``exact=True``) has no such
+count. With A_k = sum p a^k that is ``kappa A_4/A_2² << 1``; the law given the tokens (``exact=True``) has no such
 limit. A class-centred table replaces M by P M P next to Z, P the projection off the two plain class means.
 
 *Recovery weights.* At order mu^-2 the loss of alignment is ``(d/mu²)[sum p² a² (a + (G−1) ā)² + A_2 Q/N]/Q²`` with
@@ -46,7 +46,7 @@ from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import Threshold, beside, crosses, numerical_threshold
+from spikepool.theory.finite_size import Threshold, numerical_threshold, top_draws
 from spikepool.theory.population_usage import group_tokens
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.usage_spectrum import Kind, isolated
@@ -178,9 +178,19 @@ class SpreadPopulation:
         return GeneralizedLaw(MarchenkoPastur(bulk.gamma), AtomicLaw(self.kappa * V * atoms), self.d / V)
 
     @property
+    def weight_spread(self) -> float:
+        """Relative variance A_4/A_2² − 1 of the squared token weights over occurrences."""
+        return max(0.0, self._fourth / self.square**2 - 1)
+
+    @property
     def concentration(self) -> float:
         """Kappa A_4/(A_2 Q): what single occurrences of rare tokens weigh, zero in the spread-out limit."""
         return self.kappa * self._fourth / (self.square * self.gain) if self.gain > 0 else 0.0
+
+    def slope(self, mu: float, gamma: float, alignment: float, step: float = 0.005) -> float:
+        """Derivative by log mu² of the alignment of the top eigenvector, which is `alignment` at mu."""
+        ahead = spread_alignment(self, mu * (1 + step), gamma)
+        return max(0.0, (ahead - alignment) / (2 * step))
 
 
 @dataclass(frozen=True)
@@ -239,7 +249,7 @@ def _class_centred(
     return q - Q @ (Q.T @ q), np.column_stack([U - Q @ (Q.T @ U), Q, DQ]), wide
 
 
-def predict_spread(world: SequenceWorld, alpha: float, kappa: float) -> Prediction:
+def predict_spread(world: SequenceWorld, alpha: float, kappa: float, concentration: float | None = None) -> Prediction:
     """Bulk, outliers and thresholds for token frequencies and token weights; see the module's formulas.
 
     The prediction's `alpha` and `kappa` are those of the weighted tokens: alpha ā² + kappa Var(a) and kappa A_2.
@@ -263,13 +273,22 @@ def predict_spread(world: SequenceWorld, alpha: float, kappa: float) -> Predicti
     placed = tuple(replace(outlier, kind=kind) for outlier, kind in zip(outliers, kinds, strict=True))
     alignment = placed[0].alignment if placed else 0.0
     edge = kappa * bulk.eigenvalue(bulk.star)
-    leads = mu > 0 and 0 < mu_sample < math.inf and (not placed or crosses(placed[0], edge))
-    crossing = population.crossing(gamma) if leads else None
-    finite = None if crossing is None else crossing.mean_alignment(alignment, mu, d)
-    if placed and placed[0].kind == "mean":
+    height = max(1.0, placed[0].eigenvalue / edge) if placed else 1.0
+
+    def strength() -> float:
+        if placed[0].kind != "mean":  # made of frequent tokens: its response has their poles
+            return 0.0
         theta = float(population.eigenpairs(mu)[0][0])
-        chance = beside(population.gain_at(theta) / theta, mu, d)
-        finite = None if chance is None else alignment + chance
+        return population.gain_at(theta) / theta
+
+    near = mu > 0 and 0 < mu_sample < math.inf and height < 2
+    finite = top_draws(
+        placed[0] if placed else None, edge, mu, d, population.crossing(gamma) if near else None, strength
+    )
+    scatter = 0.0 if finite is None else finite.scatter
+    concentration = kappa if concentration is None else concentration
+    spread = concentration * population.weight_spread
+    slope = population.slope(mu, gamma, alignment) if spread > 0.02 or concentration > 0.1 else 0.0
     return Prediction(
         alpha=kappa * population.gain,
         kappa=kappa * population.square,
@@ -282,15 +301,15 @@ def predict_spread(world: SequenceWorld, alpha: float, kappa: float) -> Predicti
         mu_sample=mu_sample,
         validity=validity_of(
             no_signal(mu, placed),
-            few_tokens(kappa, mu, mu_sample),
-            rare_tokens(population.concentration, alignment, max(1.0, placed[0].eigenvalue / edge) if placed else 1.0),
+            few_tokens(kappa, mu, mu_sample, slope, scatter, concentration) if mu_sample > 0 else None,
+            rare_tokens(spread, gamma, slope, height, scatter) if alignment > 0 else None,
             finite_size(alignment, finite, d),
             neighbours(placed, d, world.N, edge),
             small_sizes(d=d, V=world.V, N=world.N),
         ),
         sizes=Sizes(d, world.V, world.N, world.centered),
         table_alignment=None if world.latent == "gaussian" else _table_alignment(world),
-        finite_size_alignment=finite,
+        finite_size_alignment=None if finite is None else finite.mean,
     )
 
 

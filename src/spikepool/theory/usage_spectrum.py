@@ -146,9 +146,35 @@ class UsageBulk:
         return g_u, g_b, m, z
 
     def strength(self, s: float) -> float:
-        """D = z g_u g_b at a point of the curve beyond the bulk."""
-        (g_u,), (g_b,), _, (z,) = self._at(self.law, np.array([s]))
-        return float(z * g_u * g_b)
+        """D = z g_u g_b at a point of the curve beyond the bulk, without the spikes of the usage."""
+        g_u, g_b, z = self._without_spikes(np.array([s]))
+        return float(z[0] * g_u[0] * g_b[0])
+
+    def _without_spikes(self, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """g_u, g_b and z at points of the curve beyond the bulk, the spikes of the usage left out of g_b."""
+        y, yt, z = self.law.right_curve(s)
+        left, right = self.noise.left, self.usage.signal_measure
+        kept = np.ones(len(right.values), dtype=bool)
+        kept[self.spikes] = False
+        g_u = -(yt[:, None] / (yt[:, None] + left.values)) @ left.coordinates[:, 0] ** 2 / z
+        g_b = -(y[:, None] / (y[:, None] + right.values[kept])) @ right.coordinates[kept, 0] ** 2 / z
+        return g_u, g_b, z
+
+    def signal_curve(self, points: int = 96) -> tuple[FloatArray, FloatArray]:
+        """Values of mu², ascending from the threshold, and the alignment of the signal's outlier at each.
+
+        Along the curve beyond the bulk, mu² = 1/D and the alignment is g_u D/(dD/dz). Spikes of the usage are left out:
+        a quick estimate of how the alignment bends, not the alignment itself.
+        """
+        start = self.law.right_curve_start
+        s = start * (1 - np.linspace(0.0, 1.0, points, endpoint=False) ** 1.5)
+        g_u, g_b, z = self._without_spikes(s)
+        D = z * g_u * g_b
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alignment = np.clip(g_u * D * np.gradient(z, s) / np.gradient(D, s), 0.0, 1.0)
+        keep = np.isfinite(alignment) & (D > 0)
+        order = np.argsort(1 / D[keep])
+        return (1 / D[keep])[order], alignment[keep][order]
 
     def _threshold(self, bulk: GeneralizedLaw) -> float:
         (g_u,), (g_b,), _, (z,) = self._at(bulk, np.array([bulk.right_curve_start]))

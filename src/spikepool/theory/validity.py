@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,8 +22,14 @@ from spikepool.kit.showing import Result
 # is predicted 3.7, 2.4, 1.5 and 1.2 times too large at 0.4, 0.8, 1.6 and 2.2, and right to about a tenth at 3 and 4.
 NEAR = 1.0
 NEAR_FLUCTUATIONS = 2.5
-# Expected error of an alignment that is worth a reason.
+# Expected error of an alignment that is worth a reason, and the share of the scatter of single draws that comes on top:
+# an error is worth a reason where a mean over 900 draws shows it, at three standard errors, to be larger than .01.
 WORTH = 0.01
+SCATTER_SHARE = 0.1
+# The same for outliers that mix, whose alignments scatter by more than they lose.
+_MIXED = 0.01
+# Outliers that are looked at for mixing, from the largest on.
+_NEIGHBOURS = 8
 # Sizes below which terms of order 1/d are no longer small.
 SMALL = 40
 # Gauss-Hermite quadrature of means over a standard normal variable.
@@ -41,6 +47,13 @@ class OutlierLike(Protocol):
     @property
     def alignment(self) -> float:
         """Squared cosine of its eigenvector with the signal."""
+
+
+class Draws(NamedTuple):
+    """Mean and standard deviation over draws at finite size of an alignment whose limit is another number."""
+
+    mean: float
+    scatter: float
 
 
 class Caution(str):
@@ -108,17 +121,38 @@ def validity_of(*reasons: str | None) -> Validity:
     return Validity(tuple(reason for reason in reasons if reason is not None))
 
 
-def few_tokens(kappa: float, mu: float, threshold: float) -> Caution | None:
+def few_tokens(
+    kappa: float,
+    mu: float,
+    threshold: float,
+    slope: float = 0.6,
+    scatter: float = 0.0,
+    concentration: float | None = None,
+) -> Caution | None:
     """Why the closed form of the spectrum is an approximation for these weights.
 
-    With 1/kappa effective tokens its alignment is too high above the threshold, by about
-    ``0.1 kappa² (threshold/mu)⁶`` (one token and two, three pairs of d/V and d/N, 100 draws each: .05 to .08 at 1.15 of
-    the threshold, .01 to .06 at 1.35 and .01 at 1.7 for one token; a quarter of that for two).
+    With 1/kappa effective tokens the threshold is higher than the closed form says, by about
+    ``0.12 c (threshold/mu)²`` of mu², c = sum w⁴/kappa², and the alignment above it is too high by the slope times that
+    (`benchmarks/studies/flags.py`, and one or two tokens at three pairs of d/V and d/N).
+
+    Parameters
+    ----------
+    kappa : float
+        Noise gain of weights of unit sum.
+    mu, threshold : float
+        Strength of the signal and its threshold in the closed form.
+    slope : float
+        Derivative of the alignment by log mu².
+    scatter : float
+        Deviation of the alignment of single draws.
+    concentration : float, optional
+        c; kappa, which it is for equal weights, when not given.
     """
-    if not (kappa > 0 and mu > 0 and math.isfinite(threshold)):
+    if not (kappa > 0 and mu > 0 and math.isfinite(threshold)) or mu <= threshold:
         return None
-    error = min(0.5, 0.1 * kappa**2 * min(1.0, threshold / mu) ** 6) if mu > threshold or threshold == 0 else 0.0
-    if error <= WORTH:
+    c = kappa if concentration is None else concentration
+    error = min(0.5, 0.12 * c * (threshold / mu) ** 2 * slope)
+    if error <= WORTH + SCATTER_SHARE * scatter:
         return None
     return Caution(
         f"the closed form is for weights spread over many tokens and these have {1 / kappa:.3g} effective ones: the "
@@ -127,25 +161,30 @@ def few_tokens(kappa: float, mu: float, threshold: float) -> Caution | None:
     )
 
 
-def rare_tokens(concentration: float, alignment: float = 0.5, height: float = 1.0) -> Caution | None:
+def rare_tokens(spread: float, gamma: float, slope: float, height: float = 1.0, scatter: float = 0.0) -> Caution | None:
     """Why the closed form is an approximation for these token weights: single occurrences of rare tokens count.
 
     Parameters
     ----------
-    concentration : float
-        ``kappa A_4/(A_2 Q)``.
-    alignment : float
-        The predicted one, A. It is too high by about ``concentration A (1 − A)`` (`benchmarks/studies/flags.py`).
+    spread : float
+        ``c (A_4/A_2² − 1)`` with c = sum w⁴/kappa², the relative variance of the noise gain over sequences. It raises
+        the threshold of mu² by about 0.25 (1 + d/N) of it (`benchmarks/studies/flags.py`).
+    gamma : float
+        d/N.
+    slope : float
+        Derivative of the alignment by log mu².
     height : float
-        Eigenvalue of the top outlier over the edge of the bulk. Far beyond four the loss of alignment is that of the
+        Eigenvalue of the top outlier over the edge of the bulk. Far beyond two the loss of alignment is that of the
         table, which the closed form has right.
+    scatter : float
+        Deviation of the alignment of single draws.
     """
-    error = min(0.5, concentration * alignment * (1 - alignment) * min(1.0, 4 / height) ** 2)
-    if error <= WORTH:
+    error = min(0.5, 0.25 * spread * (1 + gamma) * slope * min(1.0, 2 / height) ** 2)
+    if error <= WORTH + SCATTER_SHARE * scatter:
         return None
     return Caution(
-        f"the token weights boost rare tokens so far that single occurrences count (kappa A4/(A2 Q) = "
-        f"{concentration:.2g}): the alignment may be too high by {error:.2g}; use exact=True",
+        f"the token weights boost rare tokens so far that single occurrences count (the noise of a sequence varies by "
+        f"{math.sqrt(spread):.2g} of its mean): the alignment may be too high by {error:.2g}; use exact=True",
         error,
     )
 
@@ -171,24 +210,28 @@ def near_threshold(excess: float, critical: float, d: int, width: float = NEAR) 
     )
 
 
-def finite_size(limit: float, mean: float | None, d: int) -> Caution | None:
+def finite_size(limit: float, draws: Draws | None, d: int, cause: str | None = None) -> Caution | None:
     """Why draws in d dimensions have another mean alignment than the limit; see :mod:`spikepool.theory.finite_size`.
 
     Parameters
     ----------
     limit : float
         The predicted alignment, of d → ∞.
-    mean : float or None
-        The mean over draws at this d; None where it is not known.
+    draws : Draws or None
+        Those at this d; None where they are not known.
     d : int
         Dimension.
+    cause : str, optional
+        Why, where it is not the threshold.
     """
-    if mean is None or abs(mean - limit) <= WORTH:
+    if draws is None or abs(draws.mean - limit) <= WORTH + SCATTER_SHARE * draws.scatter:
         return None
-    where = "below its threshold or beside a larger outlier" if limit < WORTH else "near its threshold"
+    mean = draws.mean
+    if cause is None:
+        where = "below its threshold or beside a larger outlier" if limit < WORTH else "near its threshold"
+        cause = f"the signal is {where}"
     return Caution(
-        f"the signal is {where}, and at d = {d} the mean alignment over draws is about {mean:.2g} instead of "
-        f"{limit:.2g}",
+        f"{cause}: at d = {d} the mean alignment over draws is about {mean:.2g} instead of {limit:.2g}",
         abs(mean - limit),
     )
 
@@ -214,26 +257,27 @@ def mixing_share(gap: float, eigenvalue: float, d: int, N: int | None = None) ->
 def neighbours(
     outliers: Sequence[OutlierLike], d: int, N: int | None = None, edge: float | None = None
 ) -> Caution | None:
-    """Why the alignments of two outliers hold together but not one by one: they lie so close that they mix.
+    """Why the alignments of outliers hold together but not one by one: they lie so close that they mix.
 
-    An outlier next to the `edge` of the bulk holds little of its own spike, about ``sqrt(1 − (edge/eigenvalue)²)`` of
-    it, and is coupled the less to its neighbour.
+    Only what the top outlier and the signal's lose to the others counts. An outlier next to the `edge` of the bulk
+    holds little of its own spike, about ``sqrt(1 − (edge/eigenvalue)²)`` of it, and is coupled the less to its
+    neighbour.
     """
+    own = [1.0 if edge is None else math.sqrt(max(0.0, 1 - (edge / o.eigenvalue) ** 2)) for o in outliers]
     worst, loss = 0.0, 0.0
-    for first, second in pairwise(outliers):
-        own = 1.0
-        if edge is not None:
-            own = math.prod(math.sqrt(max(0.0, 1 - (edge / o.eigenvalue) ** 2)) for o in (first, second))
-        share = mixing_share(
-            first.eigenvalue - second.eigenvalue,
-            math.sqrt(first.eigenvalue * second.eigenvalue * own),
-            d,
-            N,
-        )
-        change = share * abs(first.alignment - second.alignment)
-        if change > loss:
-            worst, loss = share, change
-    if loss < WORTH:
+    for i, one in enumerate(outliers):
+        if i > 0 and getattr(one, "kind", "signal") != "signal":
+            continue
+        change = 0.0
+        for j, other in enumerate(outliers[:_NEIGHBOURS]):
+            if j == i:
+                continue
+            coupled = math.sqrt(one.eigenvalue * other.eigenvalue * own[i] * own[j])
+            share = mixing_share(abs(one.eigenvalue - other.eigenvalue), coupled, d, N)
+            change += share * (one.alignment - other.alignment)
+            worst = max(worst, share)
+        loss = max(loss, abs(change))
+    if loss < _MIXED:
         return None
     return Caution(
         f"two outliers lie so close that they mix: in a draw each eigenvector holds about {100 * worst:.2g} % of "
