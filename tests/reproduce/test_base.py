@@ -78,6 +78,7 @@ def test_registry_is_complete_and_selection_names_mistakes():
     assert len({spec.name for spec in FIGURES.values()}) == len(FIGURES)
     assert [spec.number for spec in select([4, 2, 4])] == [2, 4]
     assert [spec.number for spec in select(["fig4", "alignment", "2", "real_attention"])] == [2, 4, 12]
+    assert {select([name])[0].number for name in ("fig04", "Figure 4", "fig. 4", "04", "FIG-4")} == {4}
     assert select() == list(FIGURES.values())
     with pytest.raises(InvalidInputError, match="no such figure"):
         select([99])

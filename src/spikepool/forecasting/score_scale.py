@@ -70,7 +70,9 @@ class ScoreScale:
         outside = scores[(scores < self.low) | (scores > self.high)]
         if len(outside):
             raise DomainError(
-                f"{name} must lie between {self.low:g} and {self.high:g}", float(outside[0]), "Pass bounds=(low, high)"
+                f"{name} must lie between {self.low:g} and {self.high:g}",
+                float(outside[0]),
+                "Divide percentages by 100, or pass bounds=(low, high)",
             )
 
 

@@ -8,6 +8,7 @@ attention with a query, given or learned, what a second layer adds, and what any
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterable
 
 from spikepool.errors import InvalidInputError, require
@@ -43,11 +44,10 @@ FIGURES: dict[int, FigureSpec] = {
 
 def select(figures: Iterable[int | str] | None = None) -> list[FigureSpec]:
     """The figures with these numbers or names (4, "fig4", "alignment"), in order and once each; all by default."""
-    names = {f"{prefix}{number}": number for number in FIGURES for prefix in ("", "fig")}
-    names |= {spec.name: number for number, spec in FIGURES.items()}
+    names = {str(number): number for number in FIGURES} | {spec.name: number for number, spec in FIGURES.items()}
     wanted = set()
     for figure in figures or FIGURES:
-        key = str(figure).lower().replace("_", "-")
+        key = re.sub(r"^(fig(ure)?)?[ .-]*0*(?=\d)", "", str(figure).lower().replace("_", "-"))
         if key not in names:
             known = ", ".join(f"{number} {spec.name}" for number, spec in FIGURES.items())
             raise InvalidInputError("no such figure", figure, f"Choose from {known}")
