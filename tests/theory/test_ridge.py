@@ -353,3 +353,44 @@ def test_overwhelming_signal_leaves_the_vote_of_the_suffix():
         assert paper_model(1e6).ridge_accuracy(WEIGHTS["optimal"], exact=exact) == pytest.approx(1, abs=1e-9)
     large = sp.SequenceModel(d=30, V=50, N=10**7, R=R, mu=1e6).ridge_accuracy(WEIGHTS["mean"], 1e-6)
     assert large == pytest.approx(expected, abs=1e-6)
+
+
+def _plain_ridge(rng, d, V, n, T, L, mu, ridge):
+    """Accuracy of ridge on one training set of mean pooled sequences of the prefix model, in plain numpy."""
+    signs = np.where(np.arange(V) % 2 == 0, 1.0, -1.0)
+    table = rng.standard_normal((V, d))
+    table[:, 0] += mu * signs
+
+    def sequences(count):
+        label = np.where(rng.random(count) < 0.5, 1, -1)
+        latent = np.where(rng.random((count, T)) < 0.5, 1, -1)
+        latent[:, :L] = label[:, None]
+        return table[2 * rng.integers(0, V // 2, (count, T)) + (latent < 0)].mean(axis=1), label
+
+    C, y = sequences(n)
+    beta = np.linalg.solve(C.T @ C + ridge * n * np.eye(d), C.T @ y)
+    fresh, truth = sequences(1000)
+    return np.mean(np.sign(fresh @ beta) == truth)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("V", "n", "mu", "ridge"),
+    [
+        (60, 60, 1.0, 1.0),
+        (60, 60, 1.0, 10.0),
+        (60, 80, 0.7, 3.0),
+        (80, 66, 1.3, 5.0),
+        (50, 92, 1.0, 4.0),
+        (60, 70, 1.5, 8.0),
+    ],
+)
+def test_few_training_sequences_have_the_accuracy_of_the_caution(V, n, mu, ridge):
+    model = sp.SequenceModel(d=100, V=V, N=n, R=sp.prefix_correlation(T=10, L=3), mu=mu)
+    expected = ridge_prediction(model, sp.mean_weights(10), ridge)
+    assert any("not balanced" in reason for reason in expected.validity.reasons)
+    rng = np.random.default_rng(V + n)
+    seen = [_plain_ridge(rng, 100, V, n, 10, 3, mu, ridge) for _ in range(150)]
+    off = np.mean(seen) - (expected.accuracy - expected.validity.error)
+    assert abs(off) < 3 * np.std(seen) / np.sqrt(150) + 0.003
+    assert ridge_prediction(model, sp.mean_weights(10), ridge, n_train=5000).validity.ok

@@ -18,6 +18,11 @@ Stieltjes transform of MP_delta at a negative real point.
 
 Accuracy stays above one half at mu = 0 for a sampled table, whose classes have means of their own by chance.
 
+*Few training sequences.* Their labels are not balanced: their mean scatters by 1/sqrt(n). A sampled table has a mean of
+squared norm delta, which all sequences share, so that beta'(mean) = (mean label) q0/(1 + q0) shifts every score, with
+q0 = m~ delta ∫ dS̄/(1 + m~ s). Over training sets it adds ``(q0/(1 + q0))²/n`` to var. The accuracy is the limit without
+it, and `validity` reports the difference where it exceeds .01.
+
 Validity: d, V, n → ∞ with spread-out weights. At T = 10, d = 300, V = 500, n = 640 the closed form is off by at most
 .015 (worst at ridge = .001, where it is too high, because the same tokens recur). ``exact=True`` conditions on a drawn
 token usage (:mod:`spikepool.theory.ridge_given_tokens`) and has no such bias.
@@ -35,7 +40,7 @@ from scipy.optimize import brentq, minimize_scalar
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.theory.prediction import RidgePrediction
-from spikepool.theory.validity import ridge_range, validity_of
+from spikepool.theory.validity import ridge_range, unbalanced_labels, validity_of
 from spikepool.world.labels import flip_probability, label_law, label_positions
 from spikepool.world.sequences import SequenceWorld, checked_model
 
@@ -73,13 +78,7 @@ def ridge_moments(
     ridge : float
         Regularisation, above 0.
     """
-
-    def equation(m: float) -> float:
-        return float(ridge * m + ratio * noise_integrals(m, kappa, delta)[1] - 1)
-
-    # ∫ ms/(1+ms) lies between 0 and m·kappa; the margins keep the bracket valid when both ends round together
-    low, high = (1 - 1e-12) / (ridge + ratio * kappa), (1 + 1e-12) / ridge
-    m = float(brentq(equation, low, high, xtol=1e-300, rtol=1e-15, maxiter=500))
+    m = _resolvent(kappa, delta, ratio, ridge)
     I1, _, mJ, square = noise_integrals(m, kappa, delta)
     chi = ratio * square
     q = m * strength * I1
@@ -89,6 +88,28 @@ def ridge_moments(
     # 1 − chi = m (ridge + c J), without cancellation when the training set is nearly interpolated
     var = (p**2 * strength * m * mJ / (1 + alpha * q) ** 2 + v * chi) / (ridge * m + ratio * mJ)
     return float(mean), float(var)
+
+
+def _resolvent(kappa: float, delta: float, ratio: float, ridge: float) -> float:
+    """The root m~ of the module's first equation."""
+
+    def equation(m: float) -> float:
+        return float(ridge * m + ratio * noise_integrals(m, kappa, delta)[1] - 1)
+
+    # ∫ ms/(1+ms) lies between 0 and m·kappa; the margins keep the bracket valid when both ends round together
+    low, high = (1 - 1e-12) / (ridge + ratio * kappa), (1 + 1e-12) / ridge
+    return float(brentq(equation, low, high, xtol=1e-300, rtol=1e-15, maxiter=500))
+
+
+def shift_variance(*, kappa: float, mean_power: float, delta: float, ratio: float, ridge: float, n_train: int) -> float:
+    """Variance over training sets of the shift that unbalanced labels give all scores: (q0/(1 + q0))²/n.
+
+    `mean_power` is the squared norm of the table's mean, delta for a sampled table; the others as in
+    :func:`ridge_moments`.
+    """
+    m = _resolvent(kappa, delta, ratio, ridge)
+    q = m * mean_power * noise_integrals(m, kappa, delta)[0]
+    return float((q / (1 + q)) ** 2 / n_train)
 
 
 def ridge_prediction(
@@ -137,8 +158,19 @@ def ridge_prediction(
     )
     std = float(np.sqrt(var))
     accuracy, error = law.accuracy(mean / std if mean != 0 else 0.0)
-    signed = bool(np.min(w) < 0)
-    return RidgePrediction(accuracy, error, mean, std, validity_of(ridge_range(kappa, signed, model.d / n_train)))
+    shift = shift_variance(
+        kappa=kappa,
+        mean_power=model.delta if model.table == "sampled" else 0.0,
+        delta=model.delta,
+        ratio=model.d / n_train,
+        ridge=ridge,
+        n_train=n_train,
+    )
+    shifted = law.accuracy(mean / float(np.sqrt(var + shift)))[0] if mean != 0 else accuracy
+    validity = validity_of(
+        ridge_range(kappa, bool(np.min(w) < 0), model.d / n_train), unbalanced_labels(accuracy, shifted, n_train)
+    )
+    return RidgePrediction(accuracy, error, mean, std, validity)
 
 
 def ridge_accuracy(

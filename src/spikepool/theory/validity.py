@@ -325,3 +325,14 @@ def ridge_range(kappa: float, signed: bool, ratio: float = 1.0) -> Caution | Non
         f"{error:.2g}; use exact=True",
         error,
     )
+
+
+def unbalanced_labels(limit: float, mean: float, n_train: int) -> Caution | None:
+    """Why so few training rows have another mean accuracy than the limit; see :mod:`spikepool.theory.ridge`."""
+    if abs(limit - mean) <= WORTH:
+        return None
+    return Caution(
+        f"the labels of {n_train} training sequences are not balanced by chance, and the mean of the table shifts all "
+        f"scores: the mean accuracy over training sets is about {mean:.2g} instead of {limit:.2g}",
+        abs(limit - mean),
+    )
