@@ -14,7 +14,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import spikepool as sp
 from spikepool.data.folds import fold_blocks
-from spikepool.forecasting.estimator_curve import measure_sizes
+from spikepool.forecasting.cross_validation import measure_sizes
 from spikepool.forecasting.pilot_input import FOLDS, read_pilot
 from spikepool.forecasting.score_scale import ScoreScale
 

@@ -1,6 +1,7 @@
 """Estimators near interpolation, scores without a known chance level, and classes too rare to be predicted."""
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from sklearn.metrics import get_scorer
 from sklearn.neighbors import KNeighborsClassifier
 
 import spikepool as sp
-from spikepool.forecasting.estimator_curve import _noise_fits
+from spikepool.forecasting.cross_validation import measure_sizes, noise_fits
+from spikepool.forecasting.pilot_input import read_pilot
+from spikepool.forecasting.score_scale import ScoreScale
 
 
 def two_classes(seed, rows, features, distance, share=0.5):
@@ -69,7 +72,7 @@ def test_least_squares_amplifies_noise_as_its_formula_says():
     n, d = 120, 360
     x, y = rng.standard_normal((n + 200, d)), rng.standard_normal(n + 200)
     tasks = [(np.arange(n), np.arange(n, n + 200))]
-    ratio, _, nothing = _noise_fits(LinearRegression(fit_intercept=False), get_scorer("r2"), x, y, None, tasks)
+    ratio, _, nothing = noise_fits(LinearRegression(fit_intercept=False), get_scorer("r2"), x, y, None, tasks)
     assert ratio == pytest.approx(n / (d - n), rel=0.25)
     assert nothing == 0
 
@@ -97,4 +100,12 @@ def test_a_class_that_is_never_predicted_is_named_and_does_not_narrow_the_interv
     x, y = two_classes(4, 300, 20, 2.5, 0.07)
     f = sp.forecast(x, y, estimator=LogisticRegression(), scoring="f1_macro")
     assert any("predicts the same for every row" in text for text in f.warnings)
-    assert f.measured_error[0] > 0.065  # .060 when the sizes without a predicted positive count
+    pilot, scorer = read_pilot(x, y), get_scorer("f1_macro")
+    options = {"n_jobs": None, "progress": False, "name": "x"}
+    points = measure_sizes(LogisticRegression(), scorer, x, y, pilot, np.random.default_rng(0), **options)
+    assert not points.varied.all()
+    error, counted = (
+        np.sqrt(np.diag(found.curve(ScoreScale()).covariance))[-1] for found in (points, replace(points, varied=None))
+    )
+    assert error == pytest.approx(f.measured_error[0])
+    assert error > 1.05 * counted  # where the sizes without a predicted positive count

@@ -5,12 +5,12 @@ import pytest
 
 import spikepool as sp
 from spikepool.kit.progress import heard_by
-from spikepool.trust.coloured import have_order, steady_spans
 from spikepool.trust.draws import Draw
 from spikepool.trust.effort import FITTED, FULL, effort
 from spikepool.trust.memory_rows import lone_variances
 from spikepool.trust.population import population_spectrum
 from spikepool.trust.sample import effective_rows, group_likeness, span_sizes
+from spikepool.trust.spans import have_order, steady_spans
 
 pytestmark = pytest.mark.filterwarnings("ignore::spikepool.trust.diagnosis.UncenteredWarning")
 

@@ -64,7 +64,7 @@ def forecast(
     accuracy. An inverse power law through the pilot enters with a quarter of the weight near it.
 
     With `estimator` or `scoring` the score of that model is forecast: it is cross-validated at sizes below the pilot
-    (:mod:`spikepool.forecasting.estimator_curve`; 35 fits), and the measured curve is continued as by
+    (:mod:`spikepool.forecasting.cross_validation`; 35 fits), and the measured curve is continued as by
     :func:`spikepool.forecast_curve`; that of a linear model may follow the curve of ridge, as far as its points do.
 
     Parameters

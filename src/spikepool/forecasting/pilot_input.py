@@ -23,9 +23,6 @@ FOLDS = 5
 FEWEST_ROWS, SMALL_PILOT = 20, 60
 # Rows for each of the different features from which new rows will have features that were met: features are categories.
 _DRAWS_OF_A_FEATURE = 3
-# A row this many times as far from the mean as the median row, or a column that varies so many times as much as the
-# median one: it alone decides a principal direction.
-_DOMINATING = 30.0
 # Rows that a forecast is made from: more would take minutes and change the curve by less than its interval.
 MOST_ROWS = 20_000
 # The smaller Gram matrix is decomposed fifty times.
@@ -186,6 +183,22 @@ def read_pilot(
 
     if len(X) < FEWEST_ROWS:
         raise SizeError(f"a pilot needs at least {FEWEST_ROWS} distinct rows", len(X), "Label more rows")
+    notes += _cautions(X, labels, standardize)
+    # the features' own units cancel, and squares stay in range
+    scale = np.full(X.shape[1], max(float(np.abs(X - X.mean(axis=0)).max()), 1e-300))
+    if standardize:
+        spread = X.std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0)
+    return PilotInput(X / scale, Y, labels, classes, number, kept, scale, standardize, tuple(notes))
+
+
+def _cautions(X: FloatArray, labels: IntArray | None, standardize: bool, dominating: float = 30.0) -> list[str]:
+    """What to say of few rows, of rare classes, and of rows or columns that dominate the others.
+
+    A row `dominating` times as far from the mean as the median row, or a column that varies so many times as much as
+    the median one, alone decides a principal direction.
+    """
+    notes = []
     if len(X) < SMALL_PILOT:
         notes.append(f"a pilot of {len(X)} rows says little: rely on the interval")
     if labels is not None:
@@ -197,25 +210,20 @@ def read_pilot(
                 "the accuracy of these is hardly measured, and classes without a row are not counted"
             )
     norms = ((X - X.mean(axis=0)) ** 2).sum(axis=1)
-    far = int((norms > _DOMINATING**2 * np.median(norms)).sum())
+    far = int((norms > dominating**2 * np.median(norms)).sum())
     if far:
         notes.append(
-            f"rows more than {_DOMINATING:g} times as far from the centre as the median row: {far}; they dominate "
+            f"rows more than {dominating:g} times as far from the centre as the median row: {far}; they dominate "
             "ridge, so check them, clip them or leave them out"
         )
     spread = X.std(axis=0)
     widest, usual = float(spread.max()), float(np.median(spread[spread > 0]))
-    if not standardize and widest > _DOMINATING * usual:
+    if not standardize and widest > dominating * usual:
         notes.append(
             f"one column varies {widest / usual:.3g} times as much as the usual one: ridge hardly sees "
             "the others, and standardize=True is another model"
         )
-    # the features' own units cancel, and squares stay in range
-    scale = np.full(X.shape[1], max(float(np.abs(X - X.mean(axis=0)).max()), 1e-300))
-    if standardize:
-        scale = np.where(spread > 0, spread, 1.0)
-    X = X / scale
-    return PilotInput(X, Y, labels, classes, number, kept, scale, standardize, tuple(notes))
+    return notes
 
 
 def _dependence(facts: Description, kept: IntArray) -> tuple[list[Caution], IntArray]:

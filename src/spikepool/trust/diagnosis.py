@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,51 +12,22 @@ from numpy.typing import ArrayLike
 from spikepool.data.description import Description
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
-from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.progress import Progress
-from spikepool.kit.statistics import SIGNIFICANCE
 from spikepool.theory import spikes
 from spikepool.trust.bulk_fit import FEWEST_NONZERO, BulkFit, edge_factor
-from spikepool.trust.coloured import Simulated, angle, have_order, overlap_of, simulate, steady_spans
-from spikepool.trust.isotropic import DiagnosedOutlier, explain, mixed
-from spikepool.trust.planning import Curve, collection_interval, curve, required_rows, with_collection
+from spikepool.trust.findings import Findings, coloured_findings, signal_findings, with_fewer_rows
+from spikepool.trust.isotropic import DiagnosedOutlier
+from spikepool.trust.memory_rows import MemoryRows, spanned
 from spikepool.trust.reading import open_rows
 from spikepool.trust.regimes import IsotropicReading, read_isotropic
-from spikepool.trust.result import Component, Diagnosis, SelfCheck, Span
-from spikepool.trust.sample import COMPONENTS, FEWEST_ROWS, Rows, drift_caution, span_sizes, spanned
+from spikepool.trust.result import Diagnosis
+from spikepool.trust.sample import drift_caution
 from spikepool.trust.usage import explaining_usage
-
-# A single component is resolved when its interval is no wider than this and more than half of it is its namesake.
-_RESOLVED_WIDTH = 0.5
-# Share of the draws of a single component beyond each end of its interval: the largest and smallest of 30.
-_TAIL = 1 / 31
-# Seed of the simulated draws.
-_NODES = 0
-# Difference of log eigenvalues, in sqrt(E[s²]/n), which two equal population eigenvalues exceed with probability
-# exp(−x²/8).
-_RESOLVED_GAP = math.sqrt(-8 * math.log(SIGNIFICANCE))
-
 
 __all__ = ["DiagnosedOutlier", "Diagnosis", "UncenteredWarning", "diagnose"]
 
 
 class UncenteredWarning(UserWarning):
     """The top component of the uncentred covariance is the mean of the features, not a signal."""
-
-
-@dataclass(frozen=True)
-class _Findings:
-    """What one regime contributes to the result."""
-
-    verdict: str
-    reason: str
-    n_effective: int
-    outliers: tuple[DiagnosedOutlier, ...] = ()
-    components: tuple[Component, ...] = ()
-    spans: tuple[Span, ...] | None = None
-    self_check: SelfCheck | None = None
-    curve: Curve | None = None
-    population: FloatArray | None = None
 
 
 def diagnose(
@@ -84,8 +54,7 @@ def diagnose(
     Parameters
     ----------
     C : array_like or memory map of shape (n_samples, d)
-        Pooled features, one row a sequence; at least four of each. They are centred here. More than 200 MB (as float64)
-        are read in blocks, twice, and never held.
+        Pooled features, one row per sequence; at least four rows and four features. They are centred here.
     V : int, optional
         Vocabulary size; fitted from the bulk when not given.
     weights : array_like of shape (T,), optional
@@ -166,13 +135,13 @@ def diagnose(
     gain = None if alpha is None or noise is None else alpha * noise
     facts = rows.description
     units = facts.units if group is None else group
-    findings = _Findings(isotropic.verdict or "", isotropic.reason, n if group is not None else len(facts.counts))
+    findings = Findings(isotropic.verdict or "", isotropic.reason, n if group is not None else len(facts.counts))
     cautions = [facts.caution(kind) for kind in ("duplicates", "near-duplicates", "dominating rows")]
     halves = (1.0, 0.0)
     if isotropic.verdict == "signal":
-        findings = _signal(rows, isotropic, findings, target, gain)
+        findings = signal_findings(rows, isotropic, findings, target, gain)
     elif isotropic.verdict is None or isotropic.unequal:
-        simulated, halves = _coloured(
+        simulated, halves = coloured_findings(
             rows, units, group is not None, isotropic.reason, target, population_size, rng, progress
         )
         # noise of a fitted vocabulary, unless halves of the rows agree on the components
@@ -181,7 +150,7 @@ def diagnose(
     if group is None:
         cautions.append(facts.caution("order") or drift_caution(*halves))
     if findings.curve is not None and (facts.near_share is not None or facts.ordered):
-        findings = _with_fewer_rows(findings, findings.n_effective * facts.independent_share())
+        findings = with_fewer_rows(findings, findings.n_effective * facts.independent_share())
     mean_is_top = _mean_is_top(rows, isotropic.fit, believed)
     if mean_is_top:
         warnings.warn(
@@ -216,7 +185,7 @@ def diagnose(
     )
 
 
-def _read(rows: Rows, delta: float | None, factor: float | None) -> tuple[Rows, IsotropicReading]:
+def _read(rows: MemoryRows, delta: float | None, factor: float | None) -> tuple[MemoryRows, IsotropicReading]:
     """The rows as isotropic noise: of their dimension, or of fewer that they span.
 
     A vocabulary below the dimension leaves eigenvalues of zero, which the law knows. Columns that repeat or sum up
@@ -232,126 +201,7 @@ def _read(rows: Rows, delta: float | None, factor: float | None) -> tuple[Rows, 
     return inside, replace(reading, reason=f"{reading.reason}; the features span {rows.rank:,} dimensions")
 
 
-def _with_fewer_rows(findings: _Findings, rows: float) -> _Findings:
-    """The findings when the rows may be worth as few as `rows` independent ones: fewer spans, lower ends, no plans.
-
-    Whether rows that resemble each other depend on each other or are only sorted cannot be seen; the intervals hold
-    both.
-    """
-    assert findings.spans is not None
-    assert findings.curve is not None
-    _, low, _ = findings.curve.at(max(rows, float(findings.curve.rows[0])))
-    allowed = span_sizes(rows, len(findings.spans) and findings.spans[-1].k * 2)
-    spans = tuple(
-        replace(span, interval=(min(span.interval[0], float(end)), span.interval[1]), required_samples=None)
-        for span, end in zip(findings.spans, low, strict=True)
-        if span.k <= allowed[-1]
-    )
-    components = tuple(replace(c, interval=(0.0, c.interval[1]), resolved=False) for c in findings.components)
-    return replace(findings, spans=spans, components=components, curve=findings.curve.first(len(spans)))
-
-
-def _signal(
-    rows: Rows, isotropic: IsotropicReading, findings: _Findings, target: float, gain: float | None
-) -> _Findings:
-    values = rows.values[: isotropic.n_outliers]
-    alone = [explain(float(value), isotropic.fit, rows.d, target, gain) for value in values]
-    outliers = tuple(mixed(alone, isotropic.fit, rows.d, rows.n, target))
-    apart = -np.diff(np.log(values)) > _RESOLVED_GAP / np.sqrt(rows.n)
-    # components that are not told apart may be mixed in any proportion
-    outliers = tuple(
-        o if apart[max(i - 1, 0) : i + 1].all() else replace(o, interval=(0.0, o.interval[1]))
-        for i, o in enumerate(outliers)
-    )
-    components = tuple(
-        _component(o.alignment, o.interval, o.eigenvalue, vector, bool(apart[max(i - 1, 0) : i + 1].all()))
-        for i, (o, vector) in enumerate(zip(outliers, rows.vectors, strict=False))
-    )
-    return replace(findings, outliers=outliers, components=components)
-
-
-def _coloured(
-    rows: Rows,
-    units: IntArray,
-    grouped: bool,
-    reason: str,
-    target: float,
-    population_size: int | None,
-    rng: np.random.Generator,
-    progress: bool | None,
-) -> tuple[_Findings, tuple[float, float]]:
-    """Simulate; with the agreement of contiguous and of random halves."""
-    n_units = int(units.max()) + 1
-    if n_units < FEWEST_ROWS:
-        return _Findings("poor fit", f"{reason}; {n_units} independent rows say nothing else", n_units), (1.0, 0.0)
-    sample = rows.sample(units, grouped, rng)
-    share = 0.0 if population_size is None else rows.n / population_size
-    with Progress(100, "simulating", show=progress) as bar:
-        # the same draws for every seed: intervals of the same rows differ by what splits and resamples of the rows say
-        nodes = np.random.default_rng(_NODES)
-        simulated = simulate(sample, nodes, bar.advance, sample.n_effective / share if share else None)
-    steady = steady_spans(sample.ks)
-    observed, expected = (
-        float(halves[steady].mean()) for halves in (simulated.observed_halves, simulated.simulated_halves)
-    )
-    order = float(sample.contiguous[steady].mean()), observed
-    ordered = have_order(simulated.observed_halves, sample.ks, len(sample.values))
-    centre = angle(simulated.overlap)
-    below, above = np.hypot(simulated.half_width, simulated.lower), simulated.half_width
-    overlap, low, high = (overlap_of(value) for value in (centre, centre - below, centre + above))
-    overlap, low, high = collection_interval(simulated, overlap, low, high, simulated.kept)
-    ok = simulated.difference <= simulated.tolerance and ordered and not simulated.one_level
-    if simulated.one_level:
-        reason += "; rows of equal variances have these eigenvalues as well, and no leading components"
-    elif not ordered:
-        reason += "; halves of the rows agree as they do without leading components, or with too few rows to see them"
-    verdict = "coloured" if ok else "poor fit"
-    findings = _Findings(verdict, reason, sample.n_effective, self_check=SelfCheck(observed, expected, ok))
-    if not ok:
-        return findings, order
-    path = curve(simulated, sample.n_effective, sample.n_effective / share if share else None)
-    spans = tuple(
-        Span(int(k), float(o), (float(lo), float(hi)), needed)
-        for k, o, lo, hi, needed in zip(
-            sample.ks, overlap, low, high, required_rows(path, sample.ks, target), strict=True
-        )
-    )
-    return replace(
-        findings,
-        spans=spans,
-        components=_single(rows, simulated, sample.n_effective),
-        curve=path,
-        population=simulated.tau,
-    ), order
-
-
-def _single(rows: Rows, simulated: Simulated, n: int) -> tuple[Component, ...]:
-    """Single components with 90 % intervals: quantiles of the draws, widened on the angle."""
-    components = []
-    logs = np.log(np.maximum(rows.values[: COMPONENTS + 1], np.finfo(float).tiny))
-    apart = -np.diff(logs) > _RESOLVED_GAP * np.sqrt(simulated.kurtosis / n)
-    for i in range(min(COMPONENTS, simulated.single.shape[1])):
-        draws = angle(simulated.single[:, i])
-        centre = draws.mean()
-        ends = np.quantile(draws, (_TAIL, 1 - _TAIL))
-        low, high = simulated.widening * np.maximum([centre - ends[0], ends[1] - centre], 0.0)
-        kept = float(simulated.kept[np.searchsorted(simulated.ks, i + 1)])  # that of the span it belongs to
-        alignment, least, most = (
-            float(with_collection(overlap_of(value), kept)) for value in (centre, centre - low, centre + high)
-        )
-        gaps = bool(apart[max(i - 1, 0) : i + 1].all())
-        components.append(_component(alignment, (least, most), float(rows.values[i]), rows.vectors[i], gaps))
-    return tuple(components)
-
-
-def _component(
-    alignment: float, interval: tuple[float, float], value: float, vector: FloatArray, gaps: bool = True
-) -> Component:
-    resolved = gaps and interval[1] - interval[0] <= _RESOLVED_WIDTH and alignment >= _RESOLVED_WIDTH
-    return Component(alignment, interval, resolved, value, vector)
-
-
-def _mean_is_top(rows: Rows, fit: BulkFit, isotropic: bool) -> bool:
+def _mean_is_top(rows: MemoryRows, fit: BulkFit, isotropic: bool) -> bool:
     """Whether adding mean mean' to the centred covariance puts the mean on top.
 
     Over isotropic noise the sample mean of pure noise has squared norm scale·gamma, which stays inside the bulk; a

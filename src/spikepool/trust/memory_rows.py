@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from spikepool.data.description import Description
@@ -100,6 +102,13 @@ class MemoryRows:
             resampled_single=np.array([single for _, single in again]),
             lone=lone_variances(self.x, units) / (self.n - 1),
         )
+
+
+def spanned(rows: MemoryRows) -> MemoryRows:
+    """The same rows as ones of the dimensions that they span: repeated and constant columns add none."""
+    inside = copy.copy(rows)
+    inside.d, inside.values, inside.vectors = rows.rank, rows.values[: rows.rank], rows.vectors[: rows.rank]
+    return inside
 
 
 def lone_variances(x: FloatArray, units: IntArray) -> FloatArray:

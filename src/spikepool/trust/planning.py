@@ -9,10 +9,11 @@ import numpy as np
 
 from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.kit.statistics import NORMAL_90
-from spikepool.trust.coloured import Simulated, angle, overlap_of
+from spikepool.trust.coloured import Simulated
 from spikepool.trust.effort import FURTHEST, effort
 from spikepool.trust.population import FLOOR
 from spikepool.trust.sample import SMALLEST_STEADY_SPAN
+from spikepool.trust.spans import angle, overlap_of
 
 # A range wider than this factor is not reported.
 _WIDEST_RANGE = 12.0

@@ -13,7 +13,6 @@ from spikepool.errors import DomainError, InvalidInputError, MemoryBudgetError, 
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import IntArray
 from spikepool.trust.memory_rows import MemoryRows
-from spikepool.trust.sample import LARGEST_FEATURE, Rows
 
 # Groups from which something can be said about new ones.
 _FEWEST_GROUPS = 8
@@ -21,9 +20,11 @@ _FEWEST_GROUPS = 8
 _FEWEST_DIMENSIONS = 4
 # The covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.
 _LARGEST_DIMENSION = 20_000
+# Squares of squares of larger features, and of the inverse of smaller ones, overflow.
+_LARGEST_FEATURE = 1e70
 
 
-def open_rows(C: Any, groups: Any, description: Description | None = None) -> tuple[Rows, IntArray | None]:
+def open_rows(C: Any, groups: Any, description: Description | None = None) -> tuple[MemoryRows, IntArray | None]:
     """The rows with their spectrum, and the groups as numbers."""
     given = as_array(C, "C")
     features = check.feature_rows(given, "C")
@@ -38,7 +39,7 @@ def open_rows(C: Any, groups: Any, description: Description | None = None) -> tu
     if groups is not None:
         group = numbered(group_numbers(groups, n, fewest=_FEWEST_GROUPS, why="to say anything about new ones"))[0]
     largest = float(np.abs(features).max())
-    if largest > 0 and not 1 / LARGEST_FEATURE <= largest <= LARGEST_FEATURE:
+    if largest > 0 and not 1 / _LARGEST_FEATURE <= largest <= _LARGEST_FEATURE:
         raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
     rows = MemoryRows(features, group, description)
     if rows.values[0] <= _resolution(given.dtype) * max(float(np.sum(rows.mean**2)), 1e-300):

@@ -18,7 +18,7 @@ from scipy.stats import chi2, kurtosistest, norm
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.statistics import SIGNIFICANCE
 from spikepool.trust.bulk_fit import BulkFit, fit_bulk, fit_word
-from spikepool.trust.sample import Rows
+from spikepool.trust.memory_rows import MemoryRows
 
 # Eigenvalues that are not zero below which a fitted vocabulary explains any spectrum, unequal variances as well as
 # pooled noise. With fewer rows than features a vocabulary and a few outliers explain falling variances at any number.
@@ -47,7 +47,7 @@ def vocabulary_level(fit: BulkFit, values: FloatArray) -> float:
     return float(norm.sf(excess * len(values) / (2 * expected)))
 
 
-def _equal_bulk_level(rows: Rows) -> float:
+def _equal_bulk_level(rows: MemoryRows) -> float:
     """p-value that the variances are equal; with fewer rows than features, those that no outlier explains."""
     if rows.n > rows.d:
         return equal_variances_level(rows.values, rows.n)
@@ -125,7 +125,7 @@ class IsotropicReading:
     unequal: bool = False
 
 
-def read_isotropic(rows: Rows, delta: float | None = None, factor: float | None = None) -> IsotropicReading:
+def read_isotropic(rows: MemoryRows, delta: float | None = None, factor: float | None = None) -> IsotropicReading:
     """Fit the bulk of isotropic pooled noise, and tell a signal from tokens that are frequent.
 
     `delta` is d/V where the vocabulary is known, `factor` that of the edge where the weights are known too. Both are

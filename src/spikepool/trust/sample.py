@@ -1,18 +1,16 @@
 """What the rows say about themselves: spectrum, row statistics, agreement of halves and of resampled rows.
 
 Everything the simulation of :mod:`spikepool.trust.coloured` has to explain; :mod:`spikepool.trust.memory_rows` collects
-it from rows in memory and :mod:`spikepool.trust.reading` from blocks.
+it.
 """
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from spikepool.data.description import Caution, Description
+from spikepool.data.description import Caution
 from spikepool.kit.arrays import FloatArray, IntArray
 
 # Spans that are reported, as far as rows and dimensions allow.
@@ -102,44 +100,9 @@ def whitened_count(n: int, d: int) -> int:
     return int(max(1, min(max(5, min(d / 2, n / 8, 100)), d, n - 1)))
 
 
-# Squares of squares of larger features, and of the inverse of smaller ones, overflow.
-LARGEST_FEATURE = 1e70
-
-
-class Rows(Protocol):
-    """Rows with their spectrum, see :class:`spikepool.trust.memory_rows.MemoryRows`."""
-
-    n: int
-    d: int
-    rank: int
-    mean: FloatArray
-    values: FloatArray
-    vectors: FloatArray
-    norms: FloatArray
-    description: Description
-
-    def scores(self, count: int) -> FloatArray: ...  # noqa: D102
-    def sample(self, units: IntArray, grouped: bool, rng: np.random.Generator) -> Sample: ...  # noqa: D102
-
-
-def spanned(rows: Rows) -> Rows:
-    """The same rows as ones of the dimensions that they span: repeated and constant columns add none."""
-    spanned_rows = copy.copy(rows)
-    spanned_rows.d, spanned_rows.values, spanned_rows.vectors = (
-        rows.rank,
-        rows.values[: rows.rank],
-        rows.vectors[: rows.rank],
-    )
-    return spanned_rows
-
-
-# Contiguous halves that agree less than random ones by more than this, over the spans of k >= 5.
-_CONTIGUOUS_GAP = 0.10
-
-
-def drift_caution(contiguous: float, random: float) -> Caution | None:
-    """The sentence about halves in order that agree less than random ones."""
-    if contiguous >= random - _CONTIGUOUS_GAP:
+def drift_caution(contiguous: float, random: float, gap: float = 0.10) -> Caution | None:
+    """The sentence about halves in order that agree less, over the steady spans, than random ones by `gap`."""
+    if contiguous >= random - gap:
         return None
     return Caution(
         "drift",
