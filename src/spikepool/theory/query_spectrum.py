@@ -267,12 +267,15 @@ def _own_outlier(usage: Usage, noise: Noise, strength: float) -> GeneralOutlier 
     return next((outlier for kind, outlier in pairs if kind == "signal"), None)
 
 
-def token_spectra(world: QueryWorld, rng: int, *, uncertainty: float = 0.012, most: int = 40) -> list[QuerySpectrum]:
-    """One spectrum per draw of the tokens: as many as their mean alignment needs for this standard error."""
+def token_spectra(world: QueryWorld, rng: int, *, uncertainty: float = 0.008, most: int = 32) -> list[QuerySpectrum]:
+    """One spectrum per draw of the tokens: as many as their mean alignment needs for this standard error.
+
+    A draw costs about N² operations, which limits their number where N is large.
+    """
     spectra = [QuerySpectrum(world, rng, draw=i) for i in range(token_draws(world))]
     if len(spectra) > 2:
         scatter = float(np.std([one.top for one in spectra], ddof=1))
-        wanted = min(most, int((scatter / uncertainty) ** 2))
+        wanted = min(most, 4_000_000 // world.N**2, int((scatter / uncertainty) ** 2))
         spectra += [QuerySpectrum(world, rng, draw=i) for i in range(len(spectra), wanted)]
     return spectra
 

@@ -45,7 +45,7 @@ class QueryUsage:
     spread: float = 0.0  # Var(A²)/E[A²]²
 
 
-def token_draws(world: QueryWorld, *, sequences: int = 2000, most: int = 10) -> int:
+def token_draws(world: QueryWorld, *, sequences: int = 4000, most: int = 10) -> int:
     """Draws of the tokens of a finite vocabulary: with about so many `sequences` together, and at most so many."""
     return 1 if world.V is None else int(np.clip(round(sequences / world.N), 1, most))
 

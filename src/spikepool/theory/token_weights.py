@@ -287,7 +287,8 @@ def predict_spread(world: SequenceWorld, alpha: float, kappa: float, concentrati
     )
     scatter = 0.0 if finite is None else finite.scatter
     concentration = kappa if concentration is None else concentration
-    spread = concentration * population.weight_spread
+    # a token that occurs NT/V times on average has as few occurrences to average over as a sequence has positions
+    spread = (concentration + world.V / (world.N * world.T)) * population.weight_spread
     slope = population.slope(mu, gamma, alignment) if spread > 0.02 or concentration > 0.1 else 0.0
     return Prediction(
         alpha=kappa * population.gain,

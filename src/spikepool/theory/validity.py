@@ -167,8 +167,9 @@ def rare_tokens(spread: float, gamma: float, slope: float, height: float = 1.0, 
     Parameters
     ----------
     spread : float
-        ``c (A_4/A_2² − 1)`` with c = sum w⁴/kappa², the relative variance of the noise gain over sequences. It raises
-        the threshold of mu² by about 0.25 (1 + d/N) of it (`benchmarks/studies/flags.py`).
+        ``(c + V/(NT))(A_4/A_2² − 1)`` with c = sum w⁴/kappa²: the relative variance of the noise gain over sequences,
+        and over tokens that occur NT/V times on average. It raises the threshold of mu² by about 0.25 (1 + d/N) of it
+        (`benchmarks/studies/flags.py`).
     gamma : float
         d/N.
     slope : float
