@@ -10,9 +10,10 @@
 `encode` embeds a fixed pool of each corpus once (all layers of all-MiniLM-L6-v2, half precision), so that every version
 of the package sees the same numbers. `texts`: 1,500 training and 1,500 other rows, five splits. `few`: 8 and 32 rows
 per class, 1,000 others, five draws. `arrays`: splice junctions, digits, series bundled with aeon, and single layers of
-two corpora, a quarter of the rows held out, two splits. ``--model`` is the name of the `LearnedPoolingClassifier` of
-the package that Python imports is recorded, or ``baselines``: LogisticRegressionCV on standardised features, the mean
-of the last layer and the mean and first token of all layers, the penalty tuned by accuracy and by log loss.
+two corpora, with a quarter of the rows held out and with 200 training rows, five splits. ``--model`` is the name under
+which the `LearnedPoolingClassifier` of the package that Python imports is recorded, or ``baselines``:
+LogisticRegressionCV on standardised features, the mean of the last layer and the mean and first token of all layers,
+the penalty tuned by accuracy and by log loss.
 
 Each line of ``benchmarks/results/text_table.jsonl`` is one fit: accuracy, log loss, macro-F1 and processor seconds of
 the fit, without encoding. Lines that are there are not computed again.
@@ -216,17 +217,19 @@ def run(kind: str, cache: Path, model: str, names: list[str], splits: int) -> No
     if kind == "arrays":
         for name, X, mask, labels, groups in array_sets(cache):
             for rows, cut in ((200, 200 / len(labels)), (0, 0.75)):
-                draw: Any = ShuffleSplit(2, train_size=cut, random_state=0)
+                draw: Any = ShuffleSplit(splits, train_size=cut, random_state=0)
                 if groups is not None:
-                    draw = GroupShuffleSplit(2, train_size=cut, random_state=0)
+                    draw = GroupShuffleSplit(splits, train_size=cut, random_state=0)
                 for split, (train, test) in enumerate(draw.split(labels, groups=groups)):
                     place = {"kind": kind, "corpus": name, "per_class": rows, "split": split}
                     if tuple(place.get(k) for k in keys) in done:
                         continue
-                    order = np.concatenate([train, test[:1000]])
+                    # rows of groups come in their order, which is that of the classes in a long series
+                    test = np.random.default_rng(split).permutation(test)[:1000] if groups is not None else test[:1000]
+                    order = np.concatenate([train, test])
                     given = (X[order], mask[order], labels[train], None if groups is None else groups[train])
                     for _, classes, p, seconds in classifier(*given):
-                        numbers = judged(classes, p, labels[test[:1000]], seconds)
+                        numbers = judged(classes, p, labels[test], seconds)
                         write(place | {"model": model} | numbers)
         return
     for name in names:

@@ -1,5 +1,7 @@
 """Several layers, weights of candidates, probabilities, and weights of rows and classes."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -9,6 +11,8 @@ from sklearn.metrics import log_loss
 import spikepool as sp
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.pooling.judging import Classes
+
+HEADS = ("logistic", "ridge")
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +32,12 @@ def test_attention_in_middle_layers_is_weighed_against_the_mean_of_the_last(stac
     X, y, mask = stacked
     fitted = sp.LearnedPoolingClassifier(max_steps=5).fit(X[:240], y[:240], mask=mask[:240])
     assert (fitted.prediction_, fitted.decision_, fitted.layer_) == ("weighted", "attention", 1)
-    assert [(c.name, c.layer) for c in fitted.candidates_] == [
-        ("mean", 2),
-        ("attention", 0),
-        ("attention", 1),
-        ("attention", 2),
-    ]
-    weights = {c.layer: c.weight for c in fitted.candidates_[1:]}
+    compared = [("mean", 2), ("attention", 0), ("attention", 1), ("attention", 2)]
+    assert [((c.name, c.layer), c.head) for c in fitted.candidates_] == list(product(compared, HEADS))
+    weights = {k: sum(c.weight for c in fitted.candidates_[2:] if c.layer == k) for k in range(3)}
     assert weights[1] > max(0.5, weights[2])
+    places = [(part.layer, part.pooling.name) for part in fitted.fitted_.parts]
+    assert len(set(places)) == len(places)  # two heads on the same features are one linear map
     scores = 0
     for part in fitted.fitted_.parts:
         C = part.pooling.features(np.where(mask[..., None], X[:, part.layer], 0.0), mask)
@@ -56,7 +58,7 @@ def test_attention_in_middle_layers_is_weighed_against_the_mean_of_the_last(stac
 def test_a_pooling_by_name_is_compared_over_layers(stacked):
     X, y, mask = stacked
     fitted = sp.LearnedPoolingClassifier(pooling="mean").fit(X, y, mask=mask)
-    assert [(c.name, c.layer) for c in fitted.candidates_] == [("mean", 2), ("mean", 1), ("mean", 0)]
+    assert [(c.layer, c.head) for c in fitted.candidates_] == list(product([2, 1, 0], HEADS))
     assert fitted.layer_ == 1
     one = sp.LearnedPoolingClassifier(pooling="queries", max_steps=2).fit(X[:, 1], y, mask=mask)
     same = sp.LearnedPoolingClassifier(pooling="attention", max_steps=2).fit(X[:, 1], y, mask=mask)
@@ -97,7 +99,7 @@ def test_many_rows_leave_some_folds_out_only_and_heads_see_all_rows(stacked):
     X, y, mask = (np.concatenate([part] * 4) for part in stacked)
     X = X + 1e-3 * np.random.default_rng(1).normal(size=X.shape)
     fitted = sp.LearnedPoolingClassifier(max_steps=2).fit(X, y, mask=mask)
-    assert sum(row.support for row in fitted.class_scores_) == 360  # one fold of four
+    assert sum(row.support for row in fitted.class_scores_) == 1080  # three folds of four
     part = sp.LearnedPoolingClassifier(max_steps=2, max_samples=700).fit(X, y, mask=mask)
     assert part.score(X, y, mask=mask) == pytest.approx(fitted.score(X, y, mask=mask), abs=0.03)
 
@@ -109,8 +111,8 @@ def test_the_candidate_that_knows_the_class_has_the_weight():
     X = rng.normal(size=(192, 7, 3, 8))
     X[:, 6] += 2 * rng.normal(size=(32, 8))[y][:, None]
     fitted = sp.LearnedPoolingClassifier(max_steps=1).fit(X, y)
-    assert [c.layer for c in fitted.candidates_] == [6, 3, 4, 5]
-    assert fitted.candidates_[0].weight > 0.9
+    assert [(c.layer, c.head) for c in fitted.candidates_] == list(product([6, 3, 4, 5], HEADS))
+    assert sum(c.weight for c in fitted.candidates_ if c.layer == 6) > 0.9
     noise = sp.LearnedPoolingClassifier(max_steps=1).fit(rng.normal(size=(192, 7, 3, 8)), y)
     p = noise.predict_proba(rng.normal(size=(300, 7, 3, 8)))
     assert log_loss(np.arange(300) % 32, p, labels=np.arange(32)) < 1.03 * np.log(32)
@@ -149,7 +151,7 @@ def test_few_rows_move_the_weights_to_equal_ones_of_the_contenders():
     v = np.array([3.0, 0.0, 0.0, 0.0])
     stack = [np.tile(one, (20, 1)) for one in scores]
     moved = many.shrunk(v, stack, np.ones(320), contenders)
-    assert moved[0] == pytest.approx(0.9 * 3.0)
+    assert moved[0] == pytest.approx((1 - 50 / 320) * 3.0)
     assert moved[1] == moved[3] > 0
 
 
@@ -224,8 +226,20 @@ def test_class_weights_raise_the_recall_of_a_rare_class():
     assert recall[1] > recall[0] + 0.3
     by_hand = sp.LearnedPoolingClassifier(pooling="mean", class_weight={"rare": 9.0, "common": 1.0}).fit(X, y)
     assert by_hand.predict(X).tolist().count("rare") > plain.predict(X).tolist().count("rare")
-    assert sum(s.support for s in plain.class_scores_) == 375  # three folds of four
+    assert sum(s.support for s in plain.class_scores_) == 500  # every fold
     with pytest.raises(InvalidInputError, match="class_weight"):
         sp.LearnedPoolingClassifier(class_weight="even").fit(X, y)
     with pytest.raises(InvalidInputError, match="multilabel"):
         sp.LearnedPoolingClassifier().fit(X, np.ones((500, 2)))
+
+
+def test_groups_count_once_among_the_rows_left_out():
+    """Twenty groups of 100 rows: one fold would judge by five groups, so that every fold is left out."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(20), 100)
+    y = groups % 2
+    X = rng.normal(size=(2000, 2, 3)) + 0.3 * y[:, None, None]
+    fitted = sp.LearnedPoolingClassifier(pooling="mean").fit(X, y, groups=groups)
+    assert sum(s.support for s in fitted.class_scores_) == 2000
+    free = sp.LearnedPoolingClassifier(pooling="mean").fit(X, y)
+    assert sum(s.support for s in free.class_scores_) == 1000  # two folds of four hold 750 rows

@@ -125,6 +125,33 @@ def test_max_tokens_is_checked(bad):
         sp.TextClassifier(ToyEncoder(), max_tokens=bad).fit(*corpus(20))
 
 
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [(["a"] * 20, "two classes"), (["a", "b"] * 9, "18 labels for 20 texts"), ([0.5] * 20, "Regressor")],
+)
+def test_labels_are_refused_before_texts_are_encoded(labels, words):
+    """Encoding takes minutes; an encoder that fails at once shows that it was not asked."""
+
+    def encoder(texts):
+        raise AssertionError("encoded")
+
+    with pytest.raises(InvalidInputError, match=words):
+        sp.TextClassifier(encoder).fit(["some words"] * 20, labels)
+
+
+def test_other_weights_under_the_name_of_the_encoder_are_refused(minilm, tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    shutil.copytree(encoder_folder("minilm"), folder, ignore=shutil.ignore_patterns("1_Pooling"))
+    weights = folder / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(bytes(data))
+    monkeypatch.setattr("spikepool.texts.encoders._minilm_folder", lambda download=True: folder)
+    with pytest.raises(ModelFormatError, match="53aa51172d14"):
+        find_encoder("minilm")
+    assert find_encoder(folder).layers  # a folder is whatever its owner put there
+
+
 @pytest.mark.parametrize("name", ["/", "../../..", "someone/model", "nowhere"])
 def test_a_model_names_a_known_encoder_or_a_folder_relative_to_it(minilm, tmp_path, name, monkeypatch):
     """Nothing else is looked at, and nothing is downloaded without being asked for."""
@@ -184,7 +211,8 @@ def test_labels_that_may_be_misspelt_and_classes_of_one_row_are_named():
     assert nearly_equal("recieve", "receive")
     assert not nearly_equal("class 1", "class 2")
     assert not nearly_equal("cat", "car")
-    assert label_notes([1, 2, 3, 1, 2, 3]) == ()
+    assert label_notes([1, 2, 3] * 6) == ()
+    assert "only 6 labelled rows" in label_notes([1, 2, 3, 1, 2, 3])[0]
 
 
 def test_an_evaluation_names_unknown_labels_and_the_best_threshold():

@@ -34,6 +34,7 @@ def test_shapes_masks_tokens_and_notes():
     assert found.tokens[0] == ["a", "bb", "ccc"]
     assert found.layers == (1,)
     assert len(found) == 3
+    assert repr(found) == "<EncodedTexts: 3 texts, layers 1 of toy, X (3, 5, 3) float32, 2 notes>"
     assert not found.X[~found.mask].any()
     assert any("1 of 3 texts have more than 5 tokens" in note for note in found.notes)
     assert any("1 of 3 texts are empty" in note for note in found.notes)

@@ -11,7 +11,7 @@ import pytest
 
 import spikepool as sp
 from spikepool.errors import SpikepoolError
-from spikepool.texts.files import read_text_table
+from spikepool.texts.files import holds_texts, read_text_table
 
 ROWS = [("hello there", "greet"), ("bye now", "leave"), ("hi, you", "greet"), ("see you", "leave")]
 
@@ -45,6 +45,35 @@ def test_missing_labels_are_counted(tmp_path):
     assert table.labelled.tolist() == [True, False, False, True]
     assert table.labels[table.labelled].tolist() == ["x", "y"]
     assert any("2 of 4 rows have no label" in note for note in table.notes)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "frame"])
+def test_texts_under_an_unusual_name_are_asked_for(tmp_path, form):
+    """`report` must not take the column of numbers beside them for features."""
+    pandas = pytest.importorskip("pandas")
+    rows = [(f"this is message {i}", "ab"[i % 2], i, i * i % 7) for i in range(30)]
+    frame = pandas.DataFrame(rows, columns=["What was said", "label", "size", "age"])
+    source = frame if form == "frame" else tmp_path / f"t.{form}"
+    if form == "csv":
+        frame.to_csv(source, index=False)
+    elif form == "jsonl":
+        frame.to_json(source, orient="records", lines=True)
+    elif form == "parquet":
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(source)
+    with pytest.raises(SpikepoolError, match=r"which column holds the texts.*What was said"):
+        sp.report(source)
+
+
+def test_short_words_beside_numbers_are_not_texts(tmp_path):
+    rows = [(str(i), "red" if i % 2 else "dark green") for i in range(30)]
+    assert not holds_texts(write_csv(tmp_path / "t.csv", rows, header=("size", "colour")))
+
+
+def test_a_column_without_labels_names_the_others(tmp_path):
+    path = write_csv(tmp_path / "t.csv", [("a", "", "x"), ("b", "", "y")], header=("text", "label", "kind"))
+    with pytest.raises(SpikepoolError, match=r"every label.*--label-column\): kind"):
+        read_text_table(path)
 
 
 def test_numbers_as_labels(tmp_path):

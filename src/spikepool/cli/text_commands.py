@@ -133,7 +133,7 @@ def fit_texts(
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
     from spikepool.texts.classifier import TextClassifier, TextRegressor
-    from spikepool.texts.files import read_text_table
+    from spikepool.texts.files import column_names, read_text_table
 
     table = read_text_table(data, encoding.text_column, None if given[0] else columns[0], columns[1])
     n = len(table.texts)
@@ -141,7 +141,7 @@ def fit_texts(
     if given[0] is not None:
         labels, there = rows_of.label_values(data, given[0], columns[0], n), np.ones(n, dtype=bool)
     if labels is None:
-        raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
+        raise InvalidInputError("which column holds the labels?", column_names(data)[:12], "Pass --label-column")
     groups = table.groups if given[1] is None else rows_of.group_values(given[1], n)
     texts = [text for text, ok in zip(table.texts, there, strict=True) if ok]
     labels, groups = labels[there], None if groups is None else groups[there]
@@ -178,7 +178,7 @@ def evaluate(
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.evaluation import evaluate as ask
     from spikepool.texts.classifier import TextClassifier, cut_note, load
-    from spikepool.texts.files import read_text_table
+    from spikepool.texts.files import column_names, read_text_table
     from spikepool.texts.label_notes import class_counts, nearly_equal
     from spikepool.texts.text_model import load_settings
 
@@ -187,7 +187,7 @@ def evaluate(
         raise InvalidInputError("evaluate takes a classifier of texts", type(fitted).__name__, "Fit one on texts")
     table = read_text_table(data, text_column or load_settings(model).text_column, label_column)
     if table.labels is None:
-        raise InvalidInputError("which column holds the labels?", remedy="Pass --label-column")
+        raise InvalidInputError("which column holds the labels?", column_names(data)[:12], "Pass --label-column")
     there = table.labelled
     texts = [text for text, ok in zip(table.texts, there, strict=True) if ok]
     labels = table.labels[there]

@@ -2,13 +2,15 @@
 
 1. **Propose.** Of one layer, every registered candidate pooling. Of several, the mean of the last layer and attention
    in three middle layers, or in each of at most four. The mean of the last layer comes first: it is the reference.
-2. **Rank.** Where more are proposed than `Rules.most_heads`, ridge regression ranks them: it leaves rows out in
-   closed form. The reference and the others of largest likelihood go on.
-3. **Judge.** Each candidate's head is fitted without each fold, its pooling learned without the fold as well, and
-   scores the rows of the fold.
-4. **Weigh.** The candidates have the weights of largest likelihood on rows left out (:mod:`spikepool.pooling.judging`).
-5. **Decide.** The weighted candidates predict if their likelihood is above that of the reference by more than
-   `Rules.errors_required` standard errors of the paired difference; else the reference predicts alone. Fewer than
+2. **Judge.** Each head is fitted to a pooling without each fold, the pooling learned without the fold as well, and
+   scores the rows of the fold. A classifier has two heads: logistic regression and ridge regression.
+3. **Rank.** Where more poolings are proposed than `Rules.most_heads`, ridge regression judges all of them, and logistic
+   regression the reference and the others of largest likelihood: it takes several times as long.
+4. **Weigh.** Each candidate's scores are brought to their best scale. The candidates then have the weights of largest
+   likelihood on rows left out, or more equal ones where these are few (:mod:`spikepool.pooling.judging`).
+5. **Decide.** The weighted candidates predict if their likelihood is above that of the reference, its heads weighed in
+   the same way, by more than `Rules.errors_required` standard errors of the paired difference; else the reference
+   predicts alone. Likelihoods are corrected for the number of weights that were found (Akaike, 1974). Fewer than
    `Rules.fewest_to_judge` rows left out cannot tell: of several layers, attention in the middle ones is used then.
 """
 
@@ -16,16 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from spikepool.kit.arrays import FloatArray
+from spikepool.kit.arrays import BoolArray, FloatArray
 from spikepool.kit.progress import Progress
 from spikepool.kit.threads import Map
 from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.fitted import Candidate
-from spikepool.pooling.heads import Design, Head, HeadFit, RidgeHead, design
+from spikepool.pooling.heads import Design, Head, HeadFit, LinearMap, RidgeHead, design
 from spikepool.pooling.judging import Task
 from spikepool.pooling.learning_rows import LearningRows
 from spikepool.pooling.registry import Pooling, PoolingSpec
@@ -42,12 +46,13 @@ class Rules:
     middle : tuple of float
         Places of the layers, as fractions of the depth, in which attention is compared where there are several.
     most_heads : int
-        Candidates that are judged with their heads, the reference included.
+        Poolings that logistic regression judges, the reference included.
     rows_left_out : int
-        With many rows, only as many folds are left out as hold this many rows; the others train.
+        With many rows, only as many folds are left out as hold this many independent rows (groups count once); the
+        others train.
     fewest_to_judge : int
         Rows left out below which several layers are not judged. With 8 rows per class of two classes the mean lost 8
-        points where it was kept (docs/benchmarks/choose.md).
+        points where it was kept, with 32 rows 2.5 (docs/benchmarks/choose.md).
     errors_required : float
         Standard errors of likelihood by which the reference must be exceeded.
     errors_behind : float
@@ -58,8 +63,8 @@ class Rules:
 
     middle: tuple[float, ...] = (1 / 2, 2 / 3, 5 / 6)
     most_heads: int = 5
-    rows_left_out: int = 300
-    fewest_to_judge: int = 32
+    rows_left_out: int = 750
+    fewest_to_judge: int = 100
     errors_required: float = 1.0
     errors_behind: float = 2.0
     least_weight: float = 0.01
@@ -172,7 +177,7 @@ def compare(
     proposed: Sequence[Proposal],
     rows_of: Callable[[Any], LearningRows],
     task: Task,
-    head: Head,
+    heads: Sequence[Head],
     options: Options,
     rules: Rules,
     over: Map,
@@ -188,8 +193,8 @@ def compare(
         Learning rows of a layer.
     task : Task
         Targets, weights and folds.
-    head : Head
-        The linear model.
+    heads : sequence of Head
+        The linear models; that of the reference first.
     options : Options
         How poolings are learned.
     rules : Rules
@@ -199,35 +204,50 @@ def compare(
     progress : bool, optional
         Show a progress bar.
     """
-    ranked: list[Judged] = []
     judged: list[Judged] = []
     several = len({layer for layer, _ in proposed}) > 1
+    ranking = len(proposed) > rules.most_heads and not isinstance(heads[0], RidgeHead)
+    first = (RidgeHead(),) if ranking else heads
     with Progress(len(proposed), "comparing poolings", show=progress) as bar:
-        few = len(proposed) <= rules.most_heads or isinstance(head, RidgeHead)
         for proposal in proposed:
             pooled = pool(proposal, rows_of(proposal[0]), task, options, over)
-            one = _judged(pooled, head if few else RidgeHead(), task, over, settled=several)
-            (judged if few else ranked).append(one)
+            judged += _judged(pooled, first, task, over, settled=several)
             bar.advance()
-    if ranked:
-        order = sorted(ranked[1:], key=lambda one: -_likelihood(one, task))[: rules.most_heads - 1]
-        judged = [_judged(one.pooled, head, task, over) for one in (ranked[0], *order)]
-    kept = {(one.pooled.layer, one.pooled.spec.name) for one in judged}
-    others = [one for one in ranked if (one.pooled.layer, one.pooled.spec.name) not in kept]
-    return _decide(judged, others, task, rules)
+    if not ranking:
+        return _decide(judged, (), task, rules)
+    order = sorted(judged[1:], key=lambda one: -_likelihood(one, task))[: rules.most_heads - 1]
+    best = [one.pooled for one in (judged[0], *order)]
+    slow = [head for head in heads if not isinstance(head, RidgeHead)]
+    found = [one for pooled in best for one in _judged(pooled, slow, task, over, settled=several)]
+    if len(slow) < len(heads):
+        return _decide([*found, *judged], (), task, rules)
+    return _decide(found, [one for one in judged if one.pooled not in best], task, rules)
 
 
-def _judged(pooled: Pooled, head: Head, task: Task, over: Map, *, settled: bool = False) -> Judged:
-    """A candidate with its scores; its designs are made again for the fit to all rows, so that none is held.
+def _judged(pooled: Pooled, heads: Sequence[Head], task: Task, over: Map, *, settled: bool) -> list[Judged]:
+    """A pooling with each head; its designs are made again for the fit to all rows, so that none is held.
 
-    With `settled` the map is worked out now, so that the rows of its layer need not be held either.
+    With `settled` the maps are worked out now, so that the rows of the layer need not be held either.
     """
-    fit = head.judge(pooled.designs(task), task, over)
-    if settled:
-        linear = fit.linear()
-        return Judged(pooled, head.name, replace(fit, linear=lambda: linear))
-    chosen = fit.head
-    return Judged(pooled, head.name, replace(fit, linear=lambda: chosen.whole(pooled.designs(task), task)()))
+    designs = pooled.designs(task)
+    found = []
+    for head in heads:
+        fit = head.judge(designs, task, over)
+        if settled:
+            linear = fit.linear()
+            fit = replace(fit, linear=partial(_known, linear))
+        else:
+            fit = replace(fit, linear=partial(_fitted_later, fit.head, pooled, task))
+        found.append(Judged(pooled, head.name, fit))
+    return found
+
+
+def _known(linear: LinearMap) -> LinearMap:
+    return linear
+
+
+def _fitted_later(head: Head, pooled: Pooled, task: Task) -> LinearMap:
+    return head.whole(pooled.designs(task), task)()
 
 
 def _likelihood(one: Judged, task: Task) -> float:
@@ -241,43 +261,63 @@ def _decide(judged: Sequence[Judged], others: Sequence[Judged], task: Task, rule
     objective, reference = task.objective, judged[0]
     if not task.judging.any():
         return Decision(((1.0, reference),), reference, reference.fit.scores, (), np.nan, np.nan, "single")
-
-    def alone(one: Judged) -> FloatArray:
-        return np.asarray(objective.weigh([one.fit.scores], task.judging)[0] * one.fit.scores)
-
-    single = [alone(one) for one in (*judged, *others)]
+    everything = (*judged, *others)
+    scales = np.array([objective.weigh([one.fit.scores], task.judging)[0] for one in everything])
+    single = [scale * one.fit.scores for scale, one in zip(scales, everything, strict=True)]
     likelihoods = [objective.likelihood(scores) for scores in single]
-    v = objective.weigh([one.fit.scores for one in judged], task.judging)
-    stack = np.stack([one.fit.scores for one in judged])
-    gain, error = task.paired(objective.likelihood(np.tensordot(v, stack, axes=1)) - likelihoods[0])
+    of_mean = np.array([one.pooled is reference.pooled for one in judged])
+    of_head = np.array([one.head == reference.head for one in judged])  # their scores have one scale
+
+    stack, raw = np.stack(single[: len(judged)]), [one.fit.scores for one in judged]
+
+    def weighed(members: BoolArray, contenders: BoolArray) -> FloatArray:
+        """Weights (m,) of the members, moved towards equal ones of the contenders."""
+        v = np.zeros(len(judged))
+        v[members] = objective.weigh(list(stack[members]), task.judging)
+        return np.asarray(objective.shrunk(v * scales[: len(v)], raw, task.judging, contenders) / scales[: len(v)])
+
+    def shares(v: FloatArray) -> FloatArray:
+        """Parts of the prediction: weights times the size of the scores, which of classes is how far they differ."""
+        sizes = np.sqrt([task.average(scores.var(axis=1)) if scores.shape[1] > 1 else 1.0 for scores in stack])
+        return np.asarray(v * sizes / max(float(v @ sizes), 1e-300))
+
+    def expected(v: FloatArray) -> FloatArray:
+        """Log-likelihood of each row as that of other rows: a free weight adds 1/n to the rows it was found on."""
+        free = max(np.count_nonzero(v) - 1, 0) * (1 - objective.equal_share(task.judging))
+        return np.asarray(objective.likelihood(np.tensordot(v, stack, axes=1)) - free / np.count_nonzero(task.judging))
+
+    v = of_reference = weighed(of_mean, of_mean & of_head)
+    every = np.ones(len(judged), dtype=bool)
     layered = len({one.pooled.layer for one in judged}) > 1
     untold = layered and int((task.judging > 0).sum()) < rules.fewest_to_judge
-    if len(judged) == 1 or not (untold or gain > rules.errors_required * error):
-        v = np.zeros(len(judged))
-        v[0] = objective.weigh([reference.fit.scores], task.judging)[0]
-        prediction = "mean" if len(judged) > 1 else "single"
-    else:
-        best = max(likelihoods[1 : len(judged)], key=task.average)
+    prediction = "single" if of_mean.all() else "mean"
+    if not of_mean.all():
+        rivals = of_head & ~of_mean
+        best = max(compress(likelihoods, rivals), key=task.average)
         behind = [task.paired(best - one) for one in likelihoods[: len(judged)]]
-        contenders = np.array([untold or gain <= rules.errors_behind * error for gain, error in behind])
-        contenders[0] = False
-        v = objective.shrunk(v, stack, task.judging, contenders)
-        v = np.where(v < rules.least_weight * v.sum(), 0.0, v)
-        prediction = "untold" if untold else "single" if np.count_nonzero(v) == 1 else "weighted"
+        near = np.array([untold or gain <= rules.errors_behind * error for gain, error in behind])
+        found = weighed(every, rivals & near)
+        found = np.where(shares(found) < rules.least_weight, 0.0, found)
+        gain, error = task.paired(expected(found) - expected(v))
+        if untold or gain > rules.errors_required * error:
+            v = found
+            used_poolings = {id(one.pooled) for one in compress(judged, v > 0)}
+            prediction = "untold" if untold else "single" if len(used_poolings) == 1 else "weighted"
     scores = np.tensordot(v, stack, axes=1)
     right = [objective.score(one) for one in single]
 
     def row(c: int, one: Judged) -> Candidate:
-        share = float(v[c] / v.sum()) if c < len(v) and v.any() else 0.0
+        share = float(shares(v)[c]) if c < len(v) else 0.0
         gains = task.paired(right[c] - right[0])
         loss = -task.average(likelihoods[c])
         name, learned = one.pooled.spec.name, one.pooled.spec.learned
-        return Candidate(name, learned, task.average(right[c]), *gains, loss, share, one.pooled.layer, one.head)
+        also = one.head if one.head != reference.head else ""
+        return Candidate(name, learned, task.average(right[c]), *gains, loss, share, one.pooled.layer, one.head, also)
 
-    used = tuple((float(v[c]), one) for c, one in enumerate(judged) if v[c] > 0) or ((0.0, reference),)
+    used = tuple((float(v[c] * scales[c]), one) for c, one in enumerate(judged) if v[c] > 0) or ((0.0, reference),)
     leading = max(used, key=lambda pair: task.average(likelihoods[judged.index(pair[1])]))[1]
-    table = tuple(row(c, one) for c, one in enumerate((*judged, *others)))
-    gain, error = task.paired(objective.score(scores) - right[0])
-    if len(table) == 1:
+    table = tuple(row(c, one) for c, one in enumerate(everything))
+    gain, error = task.paired(objective.score(scores) - objective.score(np.tensordot(of_reference, stack, axes=1)))
+    if of_mean.all():
         table, gain, error = (), np.nan, np.nan
     return Decision(used, leading, scores, table, gain, error, prediction)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spikepool.kit.arrays import AnyArray, FloatArray
@@ -19,6 +19,14 @@ class Part:
     layer: Any
     pooling: Pooling
     linear: LinearMap
+
+    def with_head(self, other: Part) -> Part:
+        """One term for this one and another on the same features."""
+        weight = self.weight + other.weight
+        a, b = self.weight / weight, other.weight / weight
+        coef = a * self.linear.coef + b * other.linear.coef
+        intercept = a * self.linear.intercept + b * other.linear.intercept
+        return replace(self, weight=weight, linear=LinearMap(coef, intercept))
 
 
 @saved
@@ -44,7 +52,9 @@ class Candidate:
     layer : hashable or None
         Name or number of the layer; None where X has one layer.
     head : str
-        The linear model. A candidate with "ridge" in a classifier was ranked, and not among the best.
+        The linear model.
+    also : str
+        The same, where it is not that of the reference.
     """
 
     name: str
@@ -56,11 +66,17 @@ class Candidate:
     weight: float = 0.0
     layer: Any = None
     head: str = ""
+    also: str = ""
+
+    @property
+    def place(self) -> str:
+        """Name, with the layer where there are several."""
+        return self.name if self.layer is None else f"{self.name} @ {self.layer}"
 
     @property
     def label(self) -> str:
-        """Name, with the layer where there are several."""
-        return self.name if self.layer is None else f"{self.name} @ {self.layer}"
+        """The same with the head, where it is not that of the reference."""
+        return f"{self.place}, {self.also}" if self.also else self.place
 
 
 @saved

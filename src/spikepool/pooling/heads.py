@@ -191,14 +191,17 @@ class Head:
 
 @dataclass(frozen=True)
 class LogisticHead(Head):
-    """Multinomial logistic regression, the head for classes.
+    """Multinomial logistic regression, the first head for classes.
 
     Attributes
     ----------
     strengths : tuple of float
         The inverse penalty is strength·sqrt(K)/variance, for K classes and the variance of all features together. The
-        strengths are tried in this order until the likelihood of the rows left out does not rise by a standard error
-        any more. Texts take the first or second, aligned sequences the last (docs/benchmarks/choose.md).
+        strengths are tried in this order until the likelihood of the rows left out does not rise by `errors_required`
+        standard errors any more. Texts take the first or second, aligned sequences the last
+        (docs/benchmarks/choose.md).
+    errors_required : float
+        With one standard error, few rows choose by chance.
     steps, tolerance : int and float
         Of L-BFGS.
     exact_size : int
@@ -206,6 +209,7 @@ class LogisticHead(Head):
     """
 
     strengths: tuple[float, ...] = (3.0, 20.0, 120.0)
+    errors_required: float = 2.0
     steps: int = 200
     tolerance: float = 1e-3
     exact_size: int = 4096
@@ -246,7 +250,7 @@ class LogisticHead(Head):
             reached = task.objective.likelihood(scale * found.scores)
             if best is not None:
                 gain, error = task.paired(reached - highest)
-                if not gain > error:
+                if not gain > self.errors_required * error:
                     break
             best, highest = found, reached
         assert best is not None
@@ -255,7 +259,7 @@ class LogisticHead(Head):
 
 @dataclass(frozen=True)
 class RidgeHead(Head):
-    """Ridge regression, the head for numbers; it also ranks candidates, since rows are left out in closed form.
+    """Ridge regression, the head for numbers and the second one for classes; rows are left out in closed form.
 
     Attributes
     ----------

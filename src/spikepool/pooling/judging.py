@@ -7,7 +7,8 @@
 f_c of row i being those of a fit without its fold. The second term acts as r²/n further rows whose classes are random:
 v is near zero, and p near 1/K, where the n rows left out do not support more. With few rows the weights themselves are
 noise: the share m/n of them (at most 1, m = `equal_rows`) is replaced by equal weights of the contenders, the
-candidates but the first whose likelihood is not below that of the best one by two standard errors.
+candidates with the head of the reference, but not its pooling, that are not below the best of them by two standard
+errors of likelihood.
 
 **Numbers.** Predicted values f (n, 1) are averaged, v >= 0 with Σ v = 1, so that the squared error is least. That is
 the likelihood of a normal law.
@@ -48,6 +49,9 @@ class Objective(Protocol):
     ) -> FloatArray:
         """The weights that predict, given those of largest likelihood."""
 
+    def equal_share(self, weights: FloatArray) -> float:
+        """Share of the weights that does not depend on the scores."""
+
     def likelihood(self, scores: FloatArray) -> FloatArray:
         """Log-likelihood of each row, (n,)."""
 
@@ -74,7 +78,7 @@ class Classes:
     target: IntArray
     classes: int
     random_rows: float = 16.0
-    equal_rows: float = 32.0
+    equal_rows: float = 50.0
     least_scale: float = 0.02
 
     def weigh(self, scores: Sequence[FloatArray], weights: FloatArray) -> FloatArray:
@@ -103,12 +107,16 @@ class Classes:
         self, v: FloatArray, scores: Sequence[FloatArray], weights: FloatArray, contenders: BoolArray
     ) -> FloatArray:
         """Weights moved towards equal ones of the contenders, the more the fewer rows were left out."""
-        share = min(1.0, self.equal_rows / int((weights > 0).sum()))
+        share = self.equal_share(weights)
         if not contenders.any():
             return v
         equal = contenders / contenders.sum()
         total = np.tensordot(equal, np.stack(scores), axes=1)
         return np.asarray((1 - share) * v + share * self.weigh([total], weights)[0] * equal)
+
+    def equal_share(self, weights: FloatArray) -> float:
+        """The share m/n of equal weights, at most 1."""
+        return min(1.0, self.equal_rows / int((weights > 0).sum()))
 
     def likelihood(self, scores: FloatArray) -> FloatArray:
         """Logarithm of the probability of the row's class."""
@@ -138,6 +146,10 @@ class Numbers:
     ) -> FloatArray:
         """The weights as they are."""
         return v
+
+    def equal_share(self, weights: FloatArray) -> float:
+        """None of the weights is replaced."""
+        return 0.0
 
     def likelihood(self, scores: FloatArray) -> FloatArray:
         """Minus half of the squared error, in units of the variance."""

@@ -48,8 +48,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         ``"auto"`` compares; any other registered name is used without a comparison. ``"attention"`` (also
         ``"queries"``) learns queries.
     head : str, default="auto"
-        The linear model: ``"logistic"`` (by default), ``"ridge"``, or a registered one
-        (:func:`spikepool.pooling.heads.register_head`).
+        The linear model: ``"logistic"``, ``"ridge"``, or a registered one
+        (:func:`spikepool.pooling.heads.register_head`). By default both of the first are compared.
     n_heads : int, default=4
         Queries of ``"attention"``.
     n_components : int, default=32
@@ -179,8 +179,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         )
         self.class_weight = class_weight
 
-    def _head(self) -> Head:
-        return self._named_head("logistic")
+    def _heads(self) -> tuple[Head, ...]:
+        return self._named_heads("logistic", "ridge")
 
     def fit(
         self, X: Any, y: Any, mask: Any = None, groups: Any = None, sample_weight: Any = None
@@ -202,7 +202,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         """
         sources, target = self._read(X, y, mask)
         weights = self._row_weights(sample_weight, len(target))
-        classes, codes = self._code(target, weights)
+        classes, codes = class_codes(target, weights)
         if self.class_weight is not None:
             seen = weights > 0
             try:
@@ -221,24 +221,6 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         if judged:
             self.fitted_ = replace(self.fitted_, class_scores=_class_scores(task, decision, classes))
         return self
-
-    def _code(self, target: AnyArray, weights: FloatArray) -> tuple[AnyArray, IntArray]:
-        """The classes, and the number of each row's class; 0 for rows without weight."""
-        try:
-            check_classification_targets(target)
-        except ValueError as err:
-            continuous = type_of_target(target).startswith("continuous")
-            remedy = "Pass classes, none of them missing, all text or all numbers"
-            raise named(err, "For numbers use LearnedPoolingRegressor" if continuous else remedy) from err
-        seen = weights > 0
-        classes = np.unique(target[seen])
-        k = len(classes)
-        if k < 2:
-            raise InvalidInputError(
-                "a classifier needs at least two classes in y, not one class", classes[0], "Add rows of another class"
-            )
-        refuse_many_classes(k)
-        return classes, np.where(seen, np.searchsorted(classes, target).clip(0, k - 1), 0)
 
     @property
     def classes_(self) -> AnyArray:
@@ -288,6 +270,25 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         return float(accuracy_score(y, self.predict(X, mask=mask), sample_weight=sample_weight))
 
 
+def class_codes(target: AnyArray, weights: FloatArray) -> tuple[AnyArray, IntArray]:
+    """The classes, and the number of each row's class; 0 for rows without weight."""
+    try:
+        check_classification_targets(target)
+    except ValueError as err:
+        continuous = type_of_target(target).startswith("continuous")
+        remedy = "Pass classes, none of them missing, all text or all numbers"
+        raise named(err, "For numbers use LearnedPoolingRegressor" if continuous else remedy) from err
+    seen = weights > 0
+    classes = np.unique(target[seen])
+    k = len(classes)
+    if k < 2:
+        raise InvalidInputError(
+            "a classifier needs at least two classes in y, not one class", classes[0], "Add rows of another class"
+        )
+    refuse_many_classes(k)
+    return classes, np.where(seen, np.searchsorted(classes, target).clip(0, k - 1), 0)
+
+
 def _class_scores(task: Task, decision: Decision, classes: AnyArray) -> tuple[ClassScores, ...]:
     """Support, recall and precision of each class on rows left out."""
     left_out = task.weights * (task.folds >= 0)
@@ -317,11 +318,10 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
 
     _score_name = "R²"
 
-    def _head(self) -> Head:
-        head = self._named_head("ridge")
-        if head.name == "logistic":
+    def _heads(self) -> tuple[Head, ...]:
+        if self.head == "logistic":
             raise InvalidInputError("logistic regression is a head for classes", self.head, 'Pass head="ridge"')
-        return head
+        return self._named_heads("ridge")
 
     def fit(
         self, X: Any, y: Any, mask: Any = None, groups: Any = None, sample_weight: Any = None

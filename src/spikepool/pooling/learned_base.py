@@ -94,13 +94,13 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         self.progress = progress
         self.random_state = random_state
 
-    def _head(self) -> Head:
-        """The head asked for; a subclass names its default."""
+    def _heads(self) -> tuple[Head, ...]:
+        """The heads asked for; a subclass names its own."""
         raise NotImplementedError
 
-    def _named_head(self, default: str) -> Head:
+    def _named_heads(self, *automatic: str) -> tuple[Head, ...]:
         check.choice(self.head, "head", ("auto", *heads()))
-        return heads()[default if self.head == "auto" else self.head]
+        return tuple(heads()[name] for name in (automatic if self.head == "auto" else (self.head,)))
 
     def _options(self) -> Options:
         check.choice(self.empty, "empty", EMPTY)
@@ -200,7 +200,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         task, decision, rows
             What was compared, what was decided, and the numbers of the rows among all.
         """
-        options, seed, rules, head = self._options(), self._seed(), Rules(), self._head()
+        options, seed, rules, asked = self._options(), self._seed(), Rules(), self._heads()
         last = list(sources)[-1]
         source = sources[last]
         everything: Objective = objective(np.arange(source.n))
@@ -234,11 +234,16 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             return held[layer]
 
         with task_threads(large=part.n * part.T * part.d > THREADED_SIZE, most=2) as over:
-            decision = compare(proposed, rows_of, task, head, options, rules, over, self.progress)
-            parts = []
+            decision = compare(proposed, rows_of, task, asked, options, rules, over, self.progress)
+            parts: list[Part] = []
             for weight, one in decision.used:
                 linear = one.fit.linear() if not streamed else self._on_all(one, sources, everything, weights, seed)
-                parts.append(Part(weight, one.pooled.layer, one.pooled.pooling, linear))
+                part_of_one = Part(weight, one.pooled.layer, one.pooled.pooling, linear)
+                same = [k for k, known in enumerate(parts) if known.pooling is one.pooled.pooling]
+                if same:  # several heads on the same features are one linear map
+                    parts[same[0]] = parts[same[0]].with_head(part_of_one)
+                else:
+                    parts.append(part_of_one)
         self._keep(parts, decision, task, sources, rows_of(decision.leading.pooled.layer), reason, classes)
         return task, decision, rows
 
@@ -253,7 +258,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             folds = np.unique(clusters, return_inverse=True)[1].reshape(-1)
         else:
             folds = assign_folds(strata, clusters, int(self.folds), seed)
-            used = -(-rules.rows_left_out * int(self.folds) // len(strata))
+            used = -(-rules.rows_left_out * int(self.folds) // count)
             folds = np.where(folds < used, folds, -1)
         if classes and any(len(np.unique(strata[folds != k])) < 2 for k in range(int(folds.max()) + 1)):
             return nothing
@@ -300,7 +305,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
     ) -> None:
         """Set ``fitted_``."""
         pooled = decision.leading.pooled
-        leading = next(p for p, (_, one) in zip(parts, decision.used, strict=True) if one is decision.leading)
+        leading = next(part for part in parts if part.pooling is pooled.pooling)
         source, pooling = sources[pooled.layer], pooled.pooling
         importance = None
         if isinstance(pooling, SequencePooling):

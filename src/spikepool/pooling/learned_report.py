@@ -37,7 +37,7 @@ def candidate_table(candidates: Sequence[Candidate], chosen: str, score_name: st
     lines = [f"{'pooling':<{width}} {score_name:>8} {'gain':>8} {'s.e.':>7} {'loss':>7} {'weight':>7}"]
     for c in candidates:
         label, score, gain, error, loss, weight = _cells(c, candidates[0].label)
-        mark = " <" if c.label == chosen else ""
+        mark = " <" if c.place == chosen else ""
         lines.append(f"{label:<{width}} {score:>8} {gain:>8} {error:>7} {loss:>7} {weight:>7}{mark}".rstrip())
     poolings, names = registered(), dict.fromkeys(c.name for c in candidates)
     lines += [
@@ -51,7 +51,7 @@ def candidate_table(candidates: Sequence[Candidate], chosen: str, score_name: st
 def candidate_html(candidates: Sequence[Candidate], chosen: str, score_name: str) -> str:
     """The candidates as an HTML table."""
     header = ("pooling", score_name, "gain over the mean", "s.e.", "loss", "weight", "")
-    marks = ["chosen" if c.label == chosen else "" for c in candidates]
+    marks = ["chosen" if c.place == chosen else "" for c in candidates]
     cells = [_cells(c, candidates[0].label) for c in candidates]
     return html_table(header, [(*row, mark) for row, mark in zip(cells, marks, strict=True)])
 
@@ -184,7 +184,10 @@ def verdict(fitted: Any) -> str:
         line = f"Another pooling helps: {words}, {gain} over the mean"
     if state.prediction == "single":
         return line
-    where = ", ".join(f"{c.label} {c.weight:.2f}" for c in used)
+    shares: dict[str, float] = {}
+    for c in used:
+        shares[c.place] = shares.get(c.place, 0.0) + c.weight
+    where = ", ".join(f"{place} {share:.2f}" for place, share in shares.items())
     return f"{line} (weights: {where})"
 
 

@@ -19,12 +19,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from spikepool.errors import InvalidInputError, ModelFormatError
+from spikepool.data.labels import label_array
+from spikepool.errors import InvalidInputError, ModelFormatError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
-from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
+from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor, class_codes
 from spikepool.pooling.loading import load as load_pooling
 from spikepool.pooling.row_functions import EncodedRows
 from spikepool.texts.encoder_types import States, embedded_batches, tokenised
@@ -130,7 +131,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         """
         check.size(self.max_tokens, "max_tokens", minimum=2)
         texts = checked_texts(X)
-        check.size(self.max_tokens, "max_tokens", minimum=2)
+        self._check_targets(y, len(texts))
         self._set_encoder(self._opened(self.encoder))
         names, chosen = self._layer_names(texts, y, groups, sample_weight)
         rows, notes = self._rows(texts, names)
@@ -149,6 +150,12 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         self.encoder_sha256_ = fingerprint(self._open)
         self._copy_fitted(tuple(tokens))
         return self
+
+    def _check_targets(self, y: Any, n: int) -> None:
+        """Refuse labels that cannot be fitted before texts are encoded, which takes longer."""
+        labels = label_array(y)
+        if labels.ndim == 1 and len(labels) != n:
+            raise ShapeError(f"y has {len(labels):,} labels for {n:,} texts", remedy="Pass one label per text")
 
     def _label_notes(self, y: Any) -> tuple[str, ...]:
         """What a reader should know of the labels."""
@@ -411,6 +418,12 @@ class TextClassifier(ClassifierMixin, TextModel):  # type: ignore[misc]
     def _unfitted(self) -> Any:
         pooling = super()._unfitted()
         return pooling if self.class_weight is None else pooling.set_params(class_weight=self.class_weight)
+
+    def _check_targets(self, y: Any, n: int) -> None:
+        super()._check_targets(y, n)
+        labels = label_array(y)
+        if labels.ndim == 1:
+            class_codes(labels, np.ones(n))
 
     def _label_notes(self, y: Any) -> tuple[str, ...]:
         return label_notes(y)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -82,7 +82,7 @@ def tokenise(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[Toke
     return [Tokenised(list(one.ids), list(one.tokens), bool(one.overflowing)) for one in encodings]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EncodedTexts:
     """Token embeddings of texts.
 
@@ -106,7 +106,7 @@ class EncodedTexts:
 
     X: Any
     mask: NDArray[np.bool_]
-    tokens: list[list[str]] = field(repr=False)
+    tokens: list[list[str]]
     layers: LayerNames
     encoder: str = ""
     notes: tuple[str, ...] = ()
@@ -114,6 +114,12 @@ class EncodedTexts:
 
     def __len__(self) -> int:
         return len(self.mask)
+
+    def __repr__(self) -> str:
+        layers = ", ".join(map(str, self.layers))
+        notes = f", {len(self.notes)} notes" if self.notes else ""
+        what = f"{len(self):,} texts, layers {layers} of {self.encoder}, X {self.X.shape} {self.X.dtype}"
+        return f"<EncodedTexts: {what}{notes}>"
 
     def by_layer(self) -> dict[str, Any]:
         """{name of the layer: (n, T, d)}, as :class:`spikepool.LearnedPoolingClassifier` takes it."""

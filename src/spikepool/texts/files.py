@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from spikepool.data.labels import as_values
 from spikepool.data.names import USUAL_NAMES
 from spikepool.data.paths import is_path
-from spikepool.data.reading import read_array, read_column_names
+from spikepool.data.reading import read_array, read_column_names, read_records
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 
 TABLES = "Pass a CSV, TSV, JSON lines or Parquet file"
@@ -55,12 +56,30 @@ def column_names(source: Any) -> list[str]:
 
 
 def holds_texts(source: Any) -> bool:
-    """Whether a file or data frame has a column with a usual name of texts."""
+    """Whether a file or data frame has a column with a usual name of texts, or one that reads like texts.
+
+    Texts under an unusual name are not guessed: :func:`read_text_table` then asks for the column.
+    """
     try:
         names = column_names(source)
+        return usual_column(names, "texts") is not None or bool(names and wordy_columns(source))
     except SpikepoolError:
         return False
-    return any(name in USUAL_NAMES["texts"] for name in names)
+
+
+def wordy_columns(source: Any, rows: int = 50, words: float = 3.0) -> list[str]:
+    """Columns whose first `rows` values are strings of at least `words` words on average."""
+    if hasattr(source, "columns"):
+        records = [dict(zip(source.columns, row, strict=True)) for row in source.head(rows).itertuples(index=False)]
+    else:
+        records = list(islice(read_records(source), rows))
+    found = []
+    for name in records[0] if records else ():
+        values = [record.get(name) for record in records]
+        lengths = [len(value.split()) for value in values if isinstance(value, str)]
+        if len(lengths) > len(values) / 2 and sum(lengths) >= words * len(lengths):
+            found.append(str(name))
+    return found
 
 
 def read_text_table(
@@ -101,7 +120,11 @@ def read_text_table(
     texts = ["" if _is_missing(value) else str(value) for value in values["texts"]]
     labels, labelled = _labels(values.get("labels"), len(texts))
     if labels is not None and not labelled.any():
-        raise InvalidInputError(f"every label in column {columns['labels']!r} is missing", remedy="Name another column")
+        others = [name for name in names if name not in columns.values()]
+        raise InvalidInputError(
+            f"every label in column {columns['labels']!r} is missing",
+            remedy=f"Name another column with label= (--label-column): {', '.join(others[:12]) or 'there is none'}",
+        )
     if labels is not None and not labelled.all():
         missing = int((~labelled).sum())
         notes.append(f"{missing:,} of {len(texts):,} rows have no label and are left out where labels are needed")

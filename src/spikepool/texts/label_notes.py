@@ -1,4 +1,4 @@
-"""What a reader should know of labels: counts, classes of one row, and labels that may be misspelt."""
+"""What a reader should know of labels: counts, few rows, classes of one row, and labels that may be misspelt."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ def class_counts(labels: Any, most: int = 20) -> str:
     return ", ".join(listed) + (f" and {rest} more" if rest > 0 else "")
 
 
-def label_notes(labels: Any) -> tuple[str, ...]:
-    """Classes of one row, and labels that differ from another one by case, blanks or one letter."""
+def label_notes(labels: Any, fewest: int = 16) -> tuple[str, ...]:
+    """Fewer than `fewest` rows, classes of one row, and labels that differ by case, blanks or one letter."""
     names, counts = np.unique(np.asarray(labels), return_counts=True)
     notes = []
+    if counts.sum() < fewest:
+        notes.append(
+            f"only {counts.sum()} labelled rows: nothing is compared or judged below {fewest}; label more rows"
+        )
     single = [str(name) for name in names[counts == 1].tolist()]
     if single:
         shown = ", ".join(single[:5]) + (", ..." if len(single) > 5 else "")
