@@ -22,7 +22,7 @@ def test_candidates_are_drawn_at_their_gains(fitted):
     ax = pooling.plot()
     labels = [tick.get_text() for tick in ax.get_yticklabels()]
     best = pooling.decision_
-    assert labels[::-1] == [f"{c.name} (in use)" if c.name == best else c.name for c in pooling.candidates_]
+    assert labels[::-1] == [f"{c.label} (in use)" if c.name == best else c.label for c in pooling.candidates_]
     points = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"]
     np.testing.assert_allclose(points[::-1], [c.gain for c in pooling.candidates_])
     written = {text.get_text() for text in ax.texts}
