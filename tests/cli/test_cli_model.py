@@ -73,9 +73,9 @@ def test_thresholds_of_zero_come_with_their_reason(run):
     code, said, _ = run("predict")
     assert code == 0
     text = " ".join(said.split())
-    assert "causal, optimal: a threshold of 0: the class means of the drawn table" in text
-    assert text.count("a threshold of 0") == 1
-    assert "threshold of 0" not in run("predict", "--table", "class_centered")[1]
+    assert "causal, optimal: the threshold is 0 because the class means of a sampled table differ" in text
+    assert text.count("the threshold is 0") == 1
+    assert "threshold is 0" not in run("predict", "--table", "class_centered")[1]
 
 
 def test_help_of_sweep_shows_its_sections(run):

@@ -259,8 +259,8 @@ class Prediction(Result, schema="prediction"):
             return None
         where = "at this number of sequences" if self.mu_sample == 0 else "given enough sequences"
         return (
-            f"a threshold of 0: the class means of the drawn table, which differ by chance, stand out {where} "
-            "even without a signal; the outlier is aligned with the signal only as far as the signal outweighs chance"
+            f"the threshold is 0 because the class means of a sampled table differ: {where} they form an outlier without "
+            "any signal, whose alignment grows with mu"
         )
 
     def _record(self) -> dict[str, Any]:

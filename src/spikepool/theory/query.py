@@ -84,7 +84,7 @@ class QueryPrediction(Prediction):
         if not self.mu_sample < float("inf"):
             return "no signal strength makes an outlier: the weights leave out the relevant tokens"
         if self.mu_sample == 0:
-            return "a threshold of 0: the noise of the relevant tokens stands out by itself, without a signal"
+            return "the threshold is 0 because the noise of the relevant tokens forms an outlier without any signal"
         return None
 
 
