@@ -4,6 +4,7 @@
     python benchmarks/studies/plan_worlds.py measure --half set-aside
     python benchmarks/studies/plan_worlds.py measure --half both --data corpora --features features  # texts as well
     python benchmarks/studies/plan_worlds.py table
+    python benchmarks/studies/plan_worlds.py compare --before results/plan_worlds_before.jsonl  # the same pilots
     python benchmarks/studies/plan_worlds.py targets  # rows for a target: how often their range holds the truth
 
 A kind belongs to the half that the hash of its name says. Constants are chosen on the development half; the other half
@@ -509,6 +510,44 @@ def table(out: Path) -> list[str]:
     return lines
 
 
+def read_pilots(out: Path) -> dict[str, dict[int, dict]]:
+    """Records by kind and seed; refused pilots are left out."""
+    found: dict[str, dict[int, dict]] = {}
+    for cell in map(json.loads, out.read_text().splitlines()):
+        if not cell.get("refused", False):
+            found.setdefault(cell["kind"], {})[cell["seed"]] = cell
+    return found
+
+
+def compare(out: Path, before: Path, fewest: int = 3) -> list[str]:
+    """Two versions on the same pilots, kinds with the worst coverage of the second first."""
+    versions = read_pilots(before), read_pilots(out)
+    rows = []
+    for name in (*KINDS, *GIVEN):
+        old, new = (version.get(name, {}) for version in versions)
+        seeds = sorted(old.keys() & new.keys()) or sorted(new)
+        if len(seeds) < fewest:
+            continue
+        truth, found = np.array([new[i]["truth"] for i in seeds])[:, 1:], []
+        for cells in (old, new):
+            if not cells:
+                found.append(("–", "–", "–"))
+                continue
+            score, ends = (np.array([cells[i][field] for i in seeds])[:, 1:] for field in ("score", "interval"))
+            inside = (ends[..., 0] <= truth) & (truth <= ends[..., 1])
+            spread = inside.mean(axis=1).std(ddof=1) / np.sqrt(len(inside))
+            width = float(np.median(ends[..., 1] - ends[..., 0]))
+            cover = float(inside.mean())
+            found.append((f"{np.abs(score - truth).mean():.3f}", f"{cover:.2f} ± {spread:.2f}", f"{width:.2f}"))
+        pairs = " | ".join(f"{a} | {b}" for a, b in zip(*found, strict=True))
+        told = " ".join(f"{t:.3f}" for t in truth.mean(axis=0))
+        rows.append((cover, f"| {name} | {half_of(name)} | {len(seeds)} | {told} | {pairs} |"))
+    rows.sort(key=lambda row: row[0])
+    titles = "error before | error | coverage before | coverage | width before | width"
+    head = f"| kind | half | pilots | truth at 2x, 4x, 8x | {titles} |"
+    return [head, "| --- " * head.count(" | ") + "| --- |", *(line for _, line in rows)]
+
+
 def targets(out: Path, least_rise: float = 0.01) -> list[str]:
     """How often the range of rows for the true score at four times the pilot holds that number of rows.
 
@@ -541,12 +580,13 @@ def load_rows(name: str) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table", "targets"))
+    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table", "compare", "targets"))
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")
     parser.add_argument("--only", default="", help="kinds whose name contains this")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--before", type=Path, help="records of another version")
     parser.add_argument("--data", type=Path, help="folder of the corpora; kinds of texts are left out without it")
     parser.add_argument("--features", type=Path, default=Path("features"), help="folder of encoded texts")
     options = parser.parse_args()
@@ -560,5 +600,7 @@ if __name__ == "__main__":
             options.data,
             options.features,
         )
+    elif options.what == "compare":
+        print("\n".join(compare(options.out, options.before)))
     else:
         print("\n".join((table if options.what == "table" else targets)(options.out)))

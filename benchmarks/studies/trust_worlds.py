@@ -3,6 +3,7 @@
     python benchmarks/studies/trust_worlds.py measure --half development  # ten minutes on one core
     python benchmarks/studies/trust_worlds.py measure --half set-aside
     python benchmarks/studies/trust_worlds.py table
+    python benchmarks/studies/trust_worlds.py compare --before results/trust_worlds_before.jsonl
 
 A kind belongs to the half that the hash of its name says. Constants are chosen on the development half; the other half
 is for reporting. Every draw records the verdict, the kinds of its warnings, and for each span the overlap, its
@@ -124,15 +125,43 @@ def table(out: Path) -> list[str]:
     return lines
 
 
+def compare(out: Path, before: Path) -> list[str]:
+    """Two versions on the same draws, kinds with the worst coverage of the second first."""
+    versions = [
+        {(c["kind"], c["seed"]): c for c in map(json.loads, path.read_text().splitlines())} for path in (before, out)
+    ]
+    rows = []
+    for name in KINDS:
+        old, new = ([cell for (kind, _), cell in version.items() if kind == name] for version in versions)
+        if not new:
+            continue
+        found = []
+        for cells in (old, new):
+            counts = [sum(c["verdict"] == v for c in cells) for v in ("signal", "no signal", "coloured", "poor fit")]
+            share, error, spans = coverage([c for c in cells if not c["warnings"]])
+            known = "–" if np.isnan(share) else f"{share:.2f} ± {error:.2f}"
+            width = "–" if np.isnan(share) else f"{(spans[:, 3] - spans[:, 2]).mean():.2f}"
+            found.append((" / ".join(map(str, counts)) if cells else "–", known, width))
+        pairs = " | ".join(f"{a} | {b}" for a, b in zip(*found, strict=True))
+        rows.append((np.isnan(share), share, f"| {name} | {half_of(name)} | {len(new)} | {pairs} |"))
+    rows.sort(key=lambda row: row[:2])
+    titles = "verdicts before | verdicts | coverage before | coverage | width before | width"
+    head = f"| kind | half | draws | {titles} |"
+    return [head, "| --- " * head.count(" | ") + "| --- |", *(row[-1] for row in rows)]
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table"))
+    parser.add_argument("what", nargs="?", default="table", choices=("measure", "table", "compare"))
     parser.add_argument("--draws", type=int, default=24)
     parser.add_argument("--half", choices=("development", "set-aside", "both"), default="development")
     parser.add_argument("--only", default="", help="kinds whose name contains this")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--before", type=Path, help="records of another version")
     options = parser.parse_args()
     if options.what == "measure":
         measure(options.draws, options.half, options.out, options.only)
+    elif options.what == "compare":
+        print("\n".join(compare(options.out, options.before)))
     else:
         print("\n".join(table(options.out)))

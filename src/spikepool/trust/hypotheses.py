@@ -97,7 +97,7 @@ def mean_halves(fits: dict[str, Fit], weights: dict[str, float]) -> FloatArray:
 
 
 def halves_tolerance(sample: Sample, fits: dict[str, Fit], weights: dict[str, float], work: Effort) -> float:
-    """Mean difference of halves over the steady spans that is no reason to doubt the fit.
+    """Mean difference of halves over the steady spans up to which the fit is not doubted.
 
     Real rows are never those of the model: ``HALVES_TOLERANCE``. Halves of the model's own rows scatter as well, by
     sd_k, so that with the quantile q the tolerance is the mean over k of ``sqrt(HALVES_TOLERANCE² + (q sd_k)²)``. The
