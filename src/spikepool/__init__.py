@@ -30,7 +30,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "theory.validity": ("Validity",),
     "theory.closed_form": ("predict_arrays",),
     "theory.given_tokens": ("predict_tokens",),
-    "theory.token_weights": ("recovery_token_weights",),
+    "theory.token_weight_choice": ("recovery_token_weights",),
     "simulation.simulate": ("SimulationResult",),
     "theory.ridge": ("ridge_prediction", "optimal_ridge"),
     "simulation.ridge": ("RidgeClassifier", "simulate_ridge"),

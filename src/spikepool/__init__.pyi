@@ -68,7 +68,7 @@ from spikepool.theory.prediction import RidgePrediction as RidgePrediction
 from spikepool.theory.ridge import optimal_ridge as optimal_ridge
 from spikepool.theory.ridge import rank_weights as rank_weights
 from spikepool.theory.ridge import ridge_prediction as ridge_prediction
-from spikepool.theory.token_weights import recovery_token_weights as recovery_token_weights
+from spikepool.theory.token_weight_choice import recovery_token_weights as recovery_token_weights
 from spikepool.theory.validity import Validity as Validity
 from spikepool.trust.diagnosis import Diagnosis as Diagnosis
 from spikepool.trust.diagnosis import diagnose as diagnose

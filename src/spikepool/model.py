@@ -32,8 +32,9 @@ from spikepool.theory import (
 )
 from spikepool.theory import query as query_theory
 from spikepool.theory import ridge as ridge_theory
-from spikepool.theory.closed_form import concentration, predict_gains, predict_varying
+from spikepool.theory.closed_form import concentration, predict_gains
 from spikepool.theory.prediction import Outlier, Prediction
+from spikepool.theory.varying_gains import predict_varying
 from spikepool.world.class_tables import ClassWorld
 from spikepool.world.query import KERNELS, QueryWorld
 from spikepool.world.sampling import Sample, draw_sample
@@ -112,7 +113,8 @@ class SequenceModel(SequenceWorld):
                 self, np.einsum("nt,ts,ns->n", rows, self.R, rows), np.einsum("nt,nt->n", rows, rows)
             )
         weights = check.weight_vector(w, self.T)
-        prediction = predict_gains(self, *self.gains(weights), concentration(weights))
+        alpha, kappa = max(float(weights @ self.R @ weights), 0.0), float(weights @ weights)
+        prediction = predict_gains(self, alpha, kappa, concentration(weights))
         return dataclasses.replace(prediction, null=functools.partial(detection.null_top, self, weights))
 
     def predict_gains(self, alpha: float, kappa: float) -> Prediction:

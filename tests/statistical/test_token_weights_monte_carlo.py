@@ -7,7 +7,8 @@ import pytest
 from scipy.linalg import eigh
 
 import spikepool as sp
-from spikepool.theory.token_weights import SpreadPopulation, same_table_accuracy, same_table_score
+from spikepool.theory.token_weight_choice import same_table_accuracy, same_table_score
+from spikepool.theory.token_weights import SpreadPopulation
 
 T, L = 20, 10
 R = sp.prefix_correlation(T, L)

@@ -9,8 +9,8 @@ import pytest
 
 import spikepool as sp
 from spikepool.errors import DomainError
-from spikepool.theory.closed_form import alignment_gradient, alignment_slope, predict_arrays
-from spikepool.theory.spikes import total_alignment
+from spikepool.theory.closed_form import predict_arrays
+from spikepool.theory.spikes import alignment_slope, total_alignment
 from spikepool.theory.uncentred import leading_threshold
 
 D = 300
@@ -51,24 +51,6 @@ def test_what_is_refused():
         predict_arrays(mu=1.0, alpha=0.2, kappa=0.0, delta=0.5, gamma=0.5)
     with pytest.raises(DomainError, match="mu must be at least 0"):
         predict_arrays(mu=-1.0, alpha=0.2, kappa=0.1, delta=0.5, gamma=0.5)
-
-
-@pytest.mark.parametrize("table", ["sampled", "class_centered"])
-def test_gradient_of_the_alignment(table):
-    model = sp.SequenceModel(d=D, V=480, N=600, R=sp.markov_correlation(6, 0.5), mu=1.8, table=table)
-    w = np.random.default_rng(0).dirichlet(np.ones(6))
-    step = 1e-6
-
-    def alignment(x):
-        return predict_arrays(
-            mu=model.mu, alpha=x @ model.R @ x, kappa=x @ x, delta=model.delta, gamma=model.gamma, table=table
-        ).alignment
-
-    slopes = [(alignment(w + step * e) - alignment(w - step * e)) / (2 * step) for e in np.eye(6)]
-    np.testing.assert_allclose(alignment_gradient(model, w), slopes, rtol=1e-6, atol=1e-9)
-    assert not alignment_gradient(model.replace(mu=0.1, V=6000), w).any()
-    # at the optimum nothing is left to gain
-    np.testing.assert_allclose(alignment_gradient(model, sp.optimal_weights(model.R)), 0, atol=1e-12)
 
 
 def test_slope_in_the_excess():

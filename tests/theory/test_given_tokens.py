@@ -9,9 +9,10 @@ import pytest
 
 import spikepool as sp
 from spikepool.theory.given_tokens import predict_exact, predict_tokens
+from spikepool.theory.noise import Noise
 from spikepool.theory.population_usage import group_tokens, population_usage
 from spikepool.theory.token_usage import sample_usage
-from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum
+from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.world.pooling_matrix import Projection, token_matrix
 from spikepool.world.tokens import draw_tokens, zipf_frequencies
 

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 import spikepool as sp
+from spikepool.theory.noise import Noise
 from spikepool.theory.population_usage import population_usage
-from spikepool.theory.token_weights import (
-    SpreadPopulation,
-    same_table_accuracy,
-    same_table_score,
-)
-from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum
+from spikepool.theory.token_weight_choice import same_table_accuracy, same_table_score
+from spikepool.theory.token_weights import SpreadPopulation
+from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 
 R = sp.prefix_correlation(10, 5)
 W = sp.mean_weights(10)

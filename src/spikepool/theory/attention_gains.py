@@ -9,7 +9,7 @@ through
 
 one pair per sequence. The population knows their means kappa and alpha. The bulk and the outlier of the sample also
 know the spread of kappa_n over sequences, which does not vanish with d (one softmax row over six tokens at tau = 2:
-alignment .54 with it, .59 without; see :func:`spikepool.theory.closed_form.predict_varying`).
+alignment .54 with it, .59 without; see :func:`spikepool.theory.varying_gains.predict_varying`).
 
 That w depends on the noise of its own tokens adds terms like
 ``E[d(w_t w_s)/d score_ts] (ZZ'/V)²/sqrt(d)`` to the covariance, of norm O(d^{−1/2}): nothing is left in the limit, but
@@ -46,8 +46,9 @@ from spikepool.errors import DomainError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import Result, Table
-from spikepool.theory.closed_form import predict_varying, require_plain
+from spikepool.theory.closed_form import require_plain
 from spikepool.theory.prediction import Prediction
+from spikepool.theory.varying_gains import predict_varying
 from spikepool.world.attention import score_exponent
 from spikepool.world.sequences import SequenceWorld, checked_model
 from spikepool.world.tokens import latent_sampler

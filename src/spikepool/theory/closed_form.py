@@ -16,7 +16,6 @@ second spike of strength delta along zbar. Holds for d, V, N → ∞ and spread-
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,24 +24,20 @@ from numpy.typing import ArrayLike, NDArray
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.laws.atomic import AtomicLaw, discretise
-from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
-from spikepool.laws.generalized import GeneralizedLaw
+from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
 from spikepool.theory.finite_size import beside, closed_threshold
-from spikepool.theory.general_spikes import GeneralSpikes, Measure
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_weights import predict_spread
 from spikepool.theory.validity import (
     few_tokens,
     finite_size,
-    near_threshold,
     neighbours,
     no_signal,
     small_sizes,
     validity_of,
 )
-from spikepool.world.sequences import TABLES, SequenceWorld, checked_model
+from spikepool.world.sequences import TABLES, SequenceWorld
 
 
 class PredictedArrays(NamedTuple):
@@ -211,7 +206,7 @@ def predict_strengths(
             finite = beside(alpha / kappa / left, mu, d) if left > 0 else None
         x = theta / kappa - world.delta
         few = (kappa if concentration is None else concentration) > 0.1 and x > critical
-        slope = purity * float(alignment_slope(x, world.delta, world.gamma)) * theta / kappa if few else 0.0
+        slope = purity * float(spikes.alignment_slope(x, world.delta, world.gamma)) * theta / kappa if few else 0.0
         predictions.append(
             Prediction(
                 alpha=alpha,
@@ -236,76 +231,6 @@ def predict_strengths(
             )
         )
     return predictions
-
-
-def predict_varying(world: SequenceWorld, alpha: ArrayLike, kappa: ArrayLike) -> Prediction:
-    """Bulk and outliers of S for weights that vary by sequence, with gains alpha_n and kappa_n.
-
-    The population covariance knows the means of the gains only. The sample also knows their spread, which does not
-    vanish with d: the bulk is MP_delta with the law of kappa_n as its usage, over a ratio gamma = d/N, and the signal's
-    right vector has a mass of alpha_n at kappa_n. Its outlier solves
-
-        (mu² + delta) z g_u(z) g_b(z) = 1     with g_u, g_b of :mod:`spikepool.theory.general_spikes`.
-
-    Parameters
-    ----------
-    alpha, kappa : array_like of shape (n,)
-        Gains of the sequences, or quantiles of their joint law with equal mass each.
-    """
-    a, k = check.finite_array(alpha, "alpha", ndim=1), check.finite_array(kappa, "kappa", ndim=1)
-    if a.shape != k.shape or a.min() < 0 or k.min() <= 0:
-        raise DomainError("gains must be pairs of alpha >= 0 and kappa > 0", (a, k), "Pass one pair per sequence")
-    require_plain(world)
-    mean = predict_gains(world, float(a.mean()), float(k.mean()))
-    if np.ptp(k) <= 1e-9 * k.max():
-        return mean
-    delta, gamma, d, n = world.delta, world.gamma, world.d, len(k)
-    table = MarchenkoPastur(delta)
-    atoms = discretise(table)
-    left = Measure(atoms.values, np.sqrt(atoms.weights)[:, None])
-    bulk = GeneralizedLaw(table, AtomicLaw(k), gamma)
-
-    def spiked(weights: FloatArray) -> GeneralSpikes:
-        return GeneralSpikes(bulk, left, Measure(k, np.sqrt(weights / n)[:, None]))
-
-    zeta2 = world.class_mean_power
-    needed = spiked(a).threshold()
-    mu_sample = float(np.sqrt(max(0.0, needed**2 - zeta2)))
-    outliers = []
-    spikes_of_table: tuple[tuple[Literal["signal", "classes", "mean"], float, FloatArray, float], ...] = (
-        ("signal" if world.mu > 0 else "classes", world.mu**2 + zeta2, a, world.purity),
-        ("mean", world.mean_strength, np.ones(n), 0.0),
-    )
-    for kind, power, weights, purity in spikes_of_table:
-        x = float(spikes.spike_excess(float(weights.mean()) * power, delta, mean.kappa))
-        for outlier in spiked(power * weights).outliers() if power > 0 else ():
-            outliers.append(
-                Outlier(
-                    kind=kind,
-                    eigenvalue=outlier.eigenvalue,
-                    alignment=purity * float(outlier.overlaps[0]),
-                    population_eigenvalue=float(spikes.population_outlier(x, delta, mean.kappa)) if x > 0 else 0.0,
-                    population_alignment=purity * float(spikes.population_alignment(x, delta)),
-                )
-            )
-    placed = tuple(sorted(outliers, key=lambda outlier: -outlier.eigenvalue))
-    edge = bulk.support()[1]
-    return replace(
-        mean,
-        bulk=bulk,
-        edge=edge,
-        outliers=placed,
-        alignment=placed[0].alignment if placed else 0.0,
-        detectable=any(o.kind == "signal" for o in placed),
-        mu_sample=mu_sample,
-        validity=validity_of(
-            no_signal(world.mu, placed),
-            few_tokens(mean.kappa, world.mu, mu_sample),
-            near_threshold(world.mu**2 + zeta2, needed**2, d),
-            neighbours(placed, d, world.N, edge),
-            small_sizes(d=d, V=world.V, N=world.N),
-        ),
-    )
 
 
 def _world_closed(world: SequenceWorld, alpha: float, kappa: float, **changes: ArrayLike | None) -> PredictedArrays:
@@ -409,38 +334,3 @@ def top_alignment(
     spikes. What is not given is the model's own.
     """
     return _world_closed(world, alpha, kappa, mu=mu, delta=delta, gamma=gamma).alignment
-
-
-def alignment_gradient(model: SequenceWorld, w: ArrayLike) -> FloatArray:
-    """Gradient in w of the alignment of the signal's outlier, in closed form; zero where it is not detectable.
-
-        A = purity·A(x),  x = (alpha/kappa)(mu² + delta) − delta,
-        dA/dw = purity·A'(x)·(mu² + delta)·2 (R w − (alpha/kappa) w)/kappa.
-
-    The derivative is along all of R^T; weights of unit sum move along its projection off the ones vector.
-    """
-    model = checked_model(model)
-    require_plain(model)
-    alpha, kappa = model.gains(w)
-    weights = np.asarray(w, dtype=np.float64)
-    power = model.mu**2 + model.class_mean_power
-    x = alpha / kappa * power - model.delta
-    if x <= float(spikes.critical_excess(model.delta, model.gamma)):
-        return np.zeros(model.T)
-    slope = float(alignment_slope(x, model.delta, model.gamma))
-    return np.asarray(
-        model.purity * slope * power * 2 * (np.asarray(model.R) @ weights - alpha / kappa * weights) / kappa
-    )
-
-
-def alignment_slope(excess: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> Any:
-    """Derivative of the total alignment in the excess, 0 below the threshold.
-
-    With A = 1 − gamma/(x+gamma) − r0/(x (x+gamma)) − 2q/(x² (x+gamma)),
-    ``A' = [gamma x³ + r0 x (2x + gamma) + 2q (3x + 2 gamma)]/(x³ (x + gamma)²)``.
-    """
-    x, d, g = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (excess, delta, gamma)))
-    q, r0 = d * g, d + g + d * g
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slope = (g * x**3 + r0 * x * (2 * x + g) + 2 * q * (3 * x + 2 * g)) / (x**3 * (x + g) ** 2)
-    return np.where(x > np.asarray(spikes.critical_excess(d, g)), slope, 0.0)[()]

@@ -17,10 +17,12 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory.finite_size import top_draws
+from spikepool.theory.noise import Noise
+from spikepool.theory.population_matches import population_matches
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
-from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum, population_matches
+from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.theory.validity import finite_size, neighbours, no_signal, small_sizes, validity_of
 from spikepool.world.pooling_matrix import Projection, token_matrix
 from spikepool.world.sequences import TABLES, SequenceWorld

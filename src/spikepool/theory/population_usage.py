@@ -21,7 +21,8 @@ from scipy.linalg import qr
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.measures import non_negative
 from spikepool.theory.general_spikes import Measure
-from spikepool.theory.token_usage import TOP, TopPairs, Usage
+from spikepool.theory.token_usage import Usage
+from spikepool.theory.usage_pairs import TOP, TopPairs
 
 # Distinct values of p a² beyond this many are binned.
 _GROUPS = 500

@@ -14,9 +14,10 @@ import numpy as np
 from spikepool.kit.arrays import FloatArray
 from spikepool.theory.finite_size import top_draws
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
+from spikepool.theory.noise import Noise
 from spikepool.theory.query_usage import query_usage, token_draws
 from spikepool.theory.token_usage import Usage
-from spikepool.theory.usage_spectrum import Noise, UsageBulk, UsageSpectrum
+from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.theory.validity import Draws
 from spikepool.world.query import QueryWorld
 

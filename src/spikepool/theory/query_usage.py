@@ -18,7 +18,8 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.measures import non_negative
 from spikepool.theory.general_spikes import Measure
-from spikepool.theory.token_usage import TOP, TopPairs, Usage, sample_usage
+from spikepool.theory.token_usage import Usage, sample_usage
+from spikepool.theory.usage_pairs import TOP, TopPairs
 from spikepool.world.pooling_matrix import Projection, token_matrix
 from spikepool.world.query import QueryWorld, Vocabulary
 

@@ -207,3 +207,16 @@ def required_gamma(excess: ArrayLike, delta: ArrayLike, alignment: ArrayLike) ->
         )
     # over x², so that no power of a large x overflows
     return ((x * (1 - target) - delta / x) / ((1 + delta) / x + 2 * (delta / x) / x + target))[()]
+
+
+def alignment_slope(excess: ArrayLike, delta: ArrayLike, gamma: ArrayLike) -> Any:
+    """Derivative of the total alignment in the excess, 0 below the threshold.
+
+    With A = 1 − gamma/(x+gamma) − r0/(x (x+gamma)) − 2q/(x² (x+gamma)),
+    ``A' = [gamma x³ + r0 x (2x + gamma) + 2q (3x + 2 gamma)]/(x³ (x + gamma)²)``.
+    """
+    x, d, g = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (excess, delta, gamma)))
+    q, r0 = d * g, d + g + d * g
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = (g * x**3 + r0 * x * (2 * x + g) + 2 * q * (3 * x + 2 * g)) / (x**3 * (x + g) ** 2)
+    return np.where(x > np.asarray(critical_excess(d, g)), slope, 0.0)[()]

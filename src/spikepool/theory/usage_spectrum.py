@@ -1,6 +1,6 @@
 """Bulk, outliers and threshold for one usage.
 
-*Spikes.* Isolated eigenvalues of the usage are taken out of its law, as poles (:func:`isolated`).
+*Spikes.* Isolated eigenvalues of the usage are taken out of its law, as poles (:mod:`spikepool.theory.isolated`).
 
 *Threshold.* Regress the pooled latents b out of the pooled matrix: Y = Y_0 + (Y b)b'/‖b‖². Y_0 knows nothing of the
 classes, and YY' has as many eigenvalues beyond the edge as Y_0 Y_0', or one more. The signal is *detectable* where
@@ -16,78 +16,25 @@ too.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
+from numpy.typing import NDArray
 
-from spikepool.errors import InvalidInputError, ShapeError
-from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.roots import dips_below
 from spikepool.laws.atomic import AtomicLaw, discretise
-from spikepool.laws.base import SpectralLaw
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory.finite_size import Threshold, numerical_threshold
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
+from spikepool.theory.isolated import EQUAL, isolated
+from spikepool.theory.noise import Noise
 from spikepool.theory.token_usage import Usage
-
-
-class Noise:
-    """Law of the noise covariance A, its measure at u, and its eigenvalues one by one where they are known."""
-
-    def __init__(self, covariance: Any, d: int, direction: ArrayLike | None) -> None:
-        self.d = d
-        self.values: FloatArray | None = None
-        u = None if direction is None else check.finite_array(direction, "direction", ndim=1)
-        if u is not None and (len(u) != d or not u.any()):
-            raise ShapeError(f"direction must be a non-zero vector of length d = {d}", u, "Match d")
-        if covariance is None:
-            self.law: SpectralLaw = AtomicLaw([1.0])
-            self.left = Measure(np.ones(1), np.ones((1, 1)))
-            return
-        if isinstance(covariance, SpectralLaw):
-            if u is not None:
-                raise InvalidInputError(
-                    "a direction needs a noise covariance, not the law of its eigenvalues",
-                    remedy="Pass the covariance matrix, or leave the direction out",
-                )
-            self.law = covariance
-            atoms = discretise(covariance)
-            self.left = Measure(atoms.values, np.sqrt(atoms.weights)[:, None])
-            return
-        A = check.finite_array(covariance, "noise")
-        if A.ndim not in (1, 2) or len(A) != d:
-            raise ShapeError(f"noise must be ({d},) or ({d}, {d})", A, "Match d")
-        if A.ndim == 1:
-            values, coordinates = A, u
-            if A.min() < 0:
-                raise InvalidInputError("noise has a negative variance", float(A.min()), "Pass variances >= 0")
-        else:
-            values, basis = np.linalg.eigh(check.symmetric_psd(A, "noise"))
-            values = np.maximum(values, 0.0)
-            coordinates = None if u is None else basis.T @ u
-        if coordinates is None:
-            coordinates = np.full(d, 1 / np.sqrt(d))
-        self.values = np.asarray(values, dtype=np.float64)
-        self.law = AtomicLaw(self.values)
-        self.left = Measure(self.values, (coordinates / np.linalg.norm(coordinates))[:, None])
-
 
 Kind = Literal["signal", "classes", "mean", "usage", "noise"]
 
 # A direction that holds more than this share of the signal is left out of the law of the bulk also where it makes no
 # outlier; it moves the edge by O(1/V).
 CONCENTRATED = 0.1
-# At most this many eigenvalues are taken out of the bulk as spikes of their own.
-MAX_SPIKES = 32
-# Eigenvalues that stand apart from the rest but not from each other are spikes up to this many.
-GROUP = 4
-# The bulk keeps at least this share of the eigenvalues off zero.
-BULK_SHARE = 0.75
-# Eigenvalues closer than this, relative to their size, are equal: tokens of the same count.
-_EQUAL = 1e-9
 # An outlier this close to the pole of a spike, relative to its size, is that spike: rounding hides what moved it.
 _ON_POLE = 1e-12
 
@@ -325,7 +272,7 @@ def _spiked(usage: Usage, noise: Noise, *, resolved: bool) -> NDArray[np.bool_]:
     spiked: NDArray[np.bool_] = top.signal**2 > CONCENTRATED * usage.gain
     # (a direction: equal eigenvalues, as tokens of equal counts make them, hold it together and are bulk)
     gaps = np.abs(np.diff(np.concatenate([[np.inf], top.values, usage.values[:1], [-np.inf]])))
-    alone = np.minimum(gaps[: len(top)], gaps[1 : len(top) + 1]) > _EQUAL * top.values
+    alone = np.minimum(gaps[: len(top)], gaps[1 : len(top) + 1]) > EQUAL * top.values
     spiked &= alone
     if not ((top.values[~spiked] > 0).any() or (usage.values > 0).any()):
         spiked[:] = False  # a handful of sequences: all there is must be the bulk
@@ -348,84 +295,3 @@ def _bulk(usage: Usage, noise: Noise, spiked: NDArray[np.bool_]) -> tuple[Genera
     a = np.sort(noise.values)[::-1]
     j = isolated(a, np.full(len(a), delta / len(a)), len(a), 1 - law.atom, resolved=False)
     return GeneralizedLaw(AtomicLaw(a[j:]), law, delta * len(a[j:]) / len(a)), a[:j]
-
-
-def isolated(values: FloatArray, weights: FloatArray, singles: int, bound: float, *, resolved: bool) -> int:
-    """How many of the largest eigenvalues lie outside the bulk of the others.
-
-    The top k are spikes of their own if t_k is beyond the edge that the rest would have. With
-    Q(x) = sum weight·t²/(t − x)², for isotropic noise that reads Q(t_k) < bound over the rest (see ``laws/_gaps.py``);
-    they are told apart at this very size (`resolved`) if Q over all eigenvalues, the top k included, falls below the
-    bound somewhere between t_{k+1} and t_k. Groups are taken from the top; one of more than a few members is a small
-    separate bulk and ends the search.
-
-    Parameters
-    ----------
-    values, weights : numpy.ndarray
-        Descending, and their masses.
-    singles : int
-        How many of the first ones are single eigenvalues; no more can be isolated.
-    bound : float
-        What Q has to fall below in a gap.
-    resolved : bool
-        Whether their own masses count.
-    """
-    top = min(MAX_SPIKES, singles, len(values) - 1)
-    if top < 1:
-        return 0
-    high, low = values[:top], values[1 : top + 1]
-    apart = high - low > _EQUAL * high
-    squares = weights * values**2
-    if resolved:
-
-        def excess(x: FloatArray, _: object = None) -> tuple[FloatArray, FloatArray]:
-            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-                inverse = 1 / (values - x[:, None])
-                return inverse**2 @ squares - bound, 2 * inverse**3 @ squares
-
-        gap = np.zeros(top, dtype=bool)
-        gap[apart] = dips_below(excess, low[apart], high[apart])[0]
-    else:
-        distance = np.where(apart, high, np.inf)[:, None] - values
-        rest = np.arange(len(values)) > np.arange(top)[:, None]
-        with np.errstate(divide="ignore"):
-            gap = apart & (np.where(rest, squares / distance**2, 0.0).sum(axis=1) < bound)
-    positive = weights * (values > 0)
-    remains = positive.sum() - np.cumsum(positive)[:top] >= BULK_SHARE * positive.sum()
-    count = 0
-    for k in range(1, top + 1):
-        if not remains[k - 1] or k - count > GROUP:
-            break
-        if gap[k - 1]:
-            count = k
-    return count
-
-
-def population_matches(sample: UsageSpectrum, population: UsageSpectrum) -> list[int | None]:
-    """For each outlier of `sample` its match among those of `population`; None where it ends in the bulk.
-
-    The assignment has the largest sum of squared cosines; what an outlier holds outside all outliers of the population
-    counts for the bulk.
-    """
-    count = len(sample.outliers)
-    similar = (sample.profiles().T @ _axes(sample).T @ _axes(population) @ population.profiles()) ** 2
-    # an isolated eigenvalue of the noise covariance is the same one for any number of sequences: match these by rank
-    of_noise = [np.flatnonzero([kind == "noise" for kind in s.kinds()]) for s in (sample, population)]
-    similar[of_noise[0]], similar[:, of_noise[1]] = 0.0, 0.0
-    ranks = min(map(len, of_noise))
-    similar[of_noise[0][:ranks], of_noise[1][:ranks]] = 1.0
-    bulk = np.full((count, count), -1.0)
-    np.fill_diagonal(bulk, 1 - similar.sum(axis=1))
-    _, chosen = linear_sum_assignment(np.hstack([similar, bulk]), maximize=True)
-    return [int(j) if j < similar.shape[1] else None for j in chosen]
-
-
-def _axes(spectrum: UsageSpectrum) -> FloatArray:
-    """Directions (V + 1, len(top) + 1) of the profiles among tokens.
-
-    Latents that do not come from the tokens lie outside all of them: the last coordinate.
-    """
-    usage = spectrum.usage
-    size = float(np.linalg.norm(usage.remainder))
-    last = np.append(usage.remainder / size, 0.0) if usage.of_tokens and size > 0 else np.eye(usage.V + 1)[-1]
-    return np.column_stack([np.vstack([usage.top.vectors, np.zeros(len(usage.top))]), last])
