@@ -5,7 +5,7 @@
     python benchmarks/studies/text_table.py few CACHE --model 0.4 trec subj banking77
     python benchmarks/studies/text_table.py arrays CACHE --model 0.4
     python benchmarks/studies/text_table.py texts CACHE --model baselines trec subj banking77 clinc150 hate amcd
-    python benchmarks/studies/text_table.py table --before 0.3 --after 0.4
+    python benchmarks/studies/text_table.py table --before 0.3 --after 0.4 --page docs/benchmarks/choose.md
 
 `encode` embeds a fixed pool of each corpus once (all layers of all-MiniLM-L6-v2, half precision), so that every version
 of the package sees the same numbers. `texts`: 1,500 training and 1,500 other rows, five splits. `few`: 8 and 32 rows
@@ -41,6 +41,19 @@ PENALTIES = np.geomspace(1e-5, 1, 6)  # of standardised features, inverse
 ARRAYS = ("splice", "digits", "JapaneseVowels", "ItalyPowerDemand", "ElectricDevices")
 # development sets of docs/benchmarks/choose.md that are layers of the corpora, 1,600 texts each
 LAYERS = (("banking77", 6), ("banking77", 2), ("clinc150", 4))
+
+
+# the order of the tables
+CORPORA = (
+    "trec",
+    "subj",
+    "banking77",
+    "clinc150",
+    "hate",
+    "amcd",
+    *ARRAYS,
+    *(f"{name} layer {k}" for name, k in LAYERS),
+)
 
 
 def encode(cache: Path, files: list[Path]) -> None:
@@ -249,37 +262,65 @@ def hits(record: dict[str, Any], n: int) -> Any:
     return np.unpackbits(np.frombuffer(bytes.fromhex(record["hits"]), dtype=np.uint8))[:n].astype(float)
 
 
-def table(before: str, after: str) -> None:
-    """Averages over splits, and the paired difference of two versions with the standard error over rows and splits."""
-    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
-    for kind in dict.fromkeys(row["kind"] for row in rows):
-        differences = []
-        places = dict.fromkeys((row["corpus"], row.get("per_class")) for row in rows if row["kind"] == kind)
-        for place in places:
-            mine = [r for r in rows if r["kind"] == kind and (r["corpus"], r.get("per_class")) == place]
-            for model in dict.fromkeys(row["model"] for row in mine):
-                part = [row for row in mine if row["model"] == model]
-                a, loss, f1, seconds = (
-                    np.mean([row[key] for row in part]) for key in ("accuracy", "log_loss", "macro_f1", "seconds")
-                )
-                error = np.std([row["accuracy"] for row in part], ddof=1) / np.sqrt(len(part)) if len(part) > 1 else 0
-                print(
-                    f"| {kind} {place[0]} {place[1] or ''} ({len(part)}) | {model} | {100 * a:.1f} ± {100 * error:.1f} "
-                    f"| {loss:.3f} | {100 * f1:.1f} | {seconds:.0f} |"
-                )
-            old, new = ({r["split"]: r for r in mine if r["model"] == model} for model in (before, after))
-            both = sorted(old.keys() & new.keys())
-            if both:
-                gains = [new[k]["accuracy"] - old[k]["accuracy"] for k in both]
-                pairs = [hits(new[k], 1500) - hits(old[k], 1500) for k in both]
-                # rows differ within a split, splits among each other
-                within = np.sqrt(sum(float((d**2).sum()) for d in pairs)) / sum(map(len, pairs))
-                loss = float(np.mean([new[k]["log_loss"] - old[k]["log_loss"] for k in both]))
-                differences.append((np.mean(gains), loss))
-                print(f"    {after} - {before}: {100 * np.mean(gains):+.2f} ± {100 * within:.2f} points, {loss:+.4f}")
-        if differences:
-            gain, loss = np.mean(differences, axis=0)
-            print(f"{kind}: {100 * gain:+.2f} points and {loss:+.4f} of log loss on average\n")
+def difference(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> tuple[float, float, float] | None:
+    """Gain in accuracy on common splits, its standard error over rows and splits, and the change of log loss."""
+    old, new = ({row["split"]: row for row in rows} for rows in (before, after))
+    both = sorted(old.keys() & new.keys())
+    if not both:
+        return None
+    pairs = [hits(new[k], TEST_ROWS) - hits(old[k], TEST_ROWS) for k in both]
+    error = np.sqrt(sum(float((d**2).sum()) for d in pairs)) / sum(map(len, pairs))
+    gain, loss = (float(np.mean([new[k][key] - old[k][key] for k in both])) for key in ("accuracy", "log_loss"))
+    return gain, float(error), loss
+
+
+def markdown(kind: str, before: str, after: str) -> str:
+    """The table of a kind of run: averages over splits, and what `after` gains over each row."""
+    rows = [row for row in map(json.loads, RESULTS.read_text().splitlines()) if row["kind"] == kind]
+    lines = [
+        f"| {'corpus' if kind == 'texts' else 'rows'} | model | splits | accuracy | log loss | macro-F1 | seconds "
+        f"| {after} \u2212 row: points, log loss |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    changes = []
+    for place in sorted(
+        {(row["corpus"], row.get("per_class") or 0) for row in rows}, key=lambda p: CORPORA.index(p[0])
+    ):
+        mine = [row for row in rows if (row["corpus"], row.get("per_class") or 0) == place]
+        models = [*sorted({row["model"] for row in mine} - {before, after}), before, after]
+        title = (
+            place[0] + {"texts": "", "few": f", {place[1]} per class", "arrays": ", 200 rows" if place[1] else ""}[kind]
+        )
+        latest = [row for row in mine if row["model"] == after]
+        for model in models:
+            part = [row for row in mine if row["model"] == model]
+            if not part:
+                continue
+            found = None if model == after else difference(part, latest)
+            change = "" if found is None else f"{100 * found[0]:+.2f} ± {100 * found[1]:.2f}, {found[2]:+.3f}"
+            if found is not None and model == before:
+                changes.append((found[0], found[2]))
+            a, loss, f1, seconds = (
+                np.mean([row[key] for row in part]) for key in ("accuracy", "log_loss", "macro_f1", "seconds")
+            )
+            name = model if model not in (before, after) else f"version {model}"
+            numbers = f"{len(part)} | {100 * a:.1f} | {loss:.3f} | {100 * f1:.1f} | {seconds:.0f}"
+            lines.append(f"| {title} | {name} | {numbers} | {change} |")
+            title = ""
+    if changes:
+        gain, loss = np.mean(changes, axis=0)
+        lines += ["", f"Average of {after} \u2212 {before}: {100 * gain:+.2f} points, {loss:+.4f} of log loss."]
+    return "\n".join(lines)
+
+
+def write_page(page: Path, before: str, after: str) -> None:
+    """Put the tables between the marks of a page."""
+    text = page.read_text(encoding="utf-8")
+    for kind in ("texts", "few", "arrays"):
+        first, last = f"<!-- text_table {kind} -->\n", "\n<!-- end -->"
+        start = text.index(first) + len(first)
+        text = text[:start] + "\n" + markdown(kind, before, after) + "\n" + text[text.index(last, start) :]
+    page.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -293,11 +334,15 @@ def main() -> None:
     parser.add_argument("--before", default="0.3")
     parser.add_argument("--after", default="0.4")
     parser.add_argument("--results", type=Path)
+    parser.add_argument("--page", type=Path, help="with table: page whose tables are written")
     given = parser.parse_intermixed_args()
     if given.results:
         globals()["RESULTS"] = given.results
     if given.what == "table":
-        table(given.before, given.after)
+        if given.page:
+            write_page(given.page, given.before, given.after)
+        else:
+            print("\n\n".join(markdown(kind, given.before, given.after) for kind in ("texts", "few", "arrays")))
     elif given.what == "encode":
         encode(given.cache, [Path(name) for name in given.names])
     else:

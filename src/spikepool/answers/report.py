@@ -99,8 +99,8 @@ def report(
 
     Notes
     -----
-    Learned weights have seen the labels of their rows. The forecast therefore refits the pooling within its own folds,
-    and the diagnosis of features pooled by learned weights describes those features, not an unseen sample.
+    Learned weights have seen the labels of their rows. The forecast therefore refits the pooling at every size, and the
+    diagnosis looks at the mean of the tokens, in the layer that was chosen.
     """
     source = text_source(X, y, groups, text, label, group, encoder, layers, max_tokens, model, task, random_state)
     there: Any = slice(None)
@@ -146,9 +146,9 @@ def report(
                 pooling = choose.result
                 if layered and labels is not None and pooling is not None:
                     rows = as_array(stack[pooling.layer_])
-                kept = pooling is None or _keeps_positions(pooling)
                 everything = stack if layered else rows
-                features = _mean(rows, mask) if kept else np.asarray(pooling.transform(everything, mask=mask))
+                of_mean = pooling is None or _not_diagnosed(pooling)
+                features = _mean(rows, mask) if of_mean else np.asarray(pooling.transform(everything, mask=mask))
         facts = _described(features, labels if isinstance(there, slice) and not regression else None, groups)
         with stages.stage("trust"):
             trust = _trust(features, groups, random_state, facts, plain=bool(choose.evaluations))
@@ -244,7 +244,7 @@ def _choose(
         if fitted.candidates_:
             shown = leading_candidates(fitted.candidates_)
             pictures.append(_picture("draw_candidates", shown, fitted._chosen, fitted._score_name))
-        if poolings()[fitted.decision_].learned or _keeps_positions(fitted):
+        if _not_diagnosed(fitted):
             pictures.append(lambda ax: fitted.plot(ax, "weights"))
         return Answer(CHOOSE, verdict, advice, fitted, pictures=tuple(pictures))
 
@@ -311,10 +311,10 @@ def tuned_logistic(C: FloatArray, objective: Classes, folds: IntArray) -> FloatA
     return np.asarray(softmax(objective.weigh([scores], task.judging)[0] * scores, axis=1))
 
 
-def _keeps_positions(pooling: Any) -> bool:
-    """Whether features are of positions and not of a sequence: their components are then not worth a diagnosis."""
+def _not_diagnosed(pooling: Any) -> bool:
+    """Whether features have seen the labels, or are of positions and not of a sequence."""
     spec = poolings().get(pooling.decision_)
-    return spec is not None and spec.keeps_positions
+    return spec is not None and (spec.learned or spec.keeps_positions)
 
 
 def _draw_weights(ax: Any, weights: Any) -> Any:
@@ -376,24 +376,23 @@ def _plan(
     pooling: Any,
     options: dict[str, Any],
 ) -> Answer:
-    from sklearn.base import clone
-
     from spikepool.forecasting.forecast import forecast
+    from spikepool.pooling.refitted import leading_candidate, leading_words
 
     def ask() -> Answer:
-        spec = poolings().get(getattr(pooling, "decision_", ""))
-        if spec is not None and (spec.learned or spec.keeps_positions):
+        if pooling is not None and _not_diagnosed(pooling):
             # weights that have seen the labels would flatter the forecast: they are learned anew at every size, and the
             # choice that was made is handed over, so that nothing is compared twice
-            again = clone(pooling).set_params(pooling=pooling.decision_)
+            again = leading_candidate(pooling)
             refit = {**options, "description": None}
             curve = forecast(rows, labels, target=target, estimator=again, mask=mask, groups=groups, **refit)
+            curve = replace(curve, estimator=leading_words(pooling))
         else:
             curve = forecast(features, labels, target=target, groups=groups, **options)
         verdict, advice = sentences.plan(curve)
         chosen = getattr(pooling, "accuracy_", None)
         if target is not None and chosen is not None and chosen >= target > curve.score[0]:
-            # the forecast is of ridge alone, the chosen classifier may add logistic regression
+            # the forecast is of the leading candidate alone, the chosen classifier may weigh several
             advice = f"Use the classifier of the first answer: it has accuracy {chosen:.3f} on rows left out."
         return Answer(PLAN, verdict, advice, curve, notes=tuple(curve.warnings), pictures=(lambda ax: curve.plot(ax),))
 

@@ -22,7 +22,7 @@ ENDINGS = (".html", ".htm", ".json")
 # Labels up to which a page has the whole confusion matrix, as a picture.
 MOST_LABELS = 12
 # What the folded section of a page with a classifier is about.
-TRUST_LINE = "principal components of the pooled features"
+TRUST_LINE = "principal components of the mean of the tokens"
 
 
 @dataclass(frozen=True)

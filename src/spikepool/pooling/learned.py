@@ -47,9 +47,9 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     pooling : str, default="auto"
         ``"auto"`` compares; any other registered name is used without a comparison. ``"attention"`` (also
         ``"queries"``) learns queries.
-    head : str, default="auto"
-        The linear model: ``"logistic"``, ``"ridge"``, or a registered one
-        (:func:`spikepool.pooling.heads.register_head`). By default both of the first are compared.
+    head : str or Head, default="auto"
+        The linear model: ``"logistic"``, ``"ridge"``, a registered one
+        (:func:`spikepool.pooling.heads.register_head`), or a head itself. By default both of the first are compared.
     n_heads : int, default=4
         Queries of ``"attention"``.
     n_components : int, default=32
@@ -146,7 +146,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         self,
         *,
         pooling: str = "auto",
-        head: str = "auto",
+        head: str | Head = "auto",
         n_heads: int = 4,
         n_components: int = 32,
         sink: Any = "auto",

@@ -65,7 +65,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         self,
         *,
         pooling: str = "auto",
-        head: str = "auto",
+        head: str | Head = "auto",
         n_heads: int = 4,
         n_components: int = 32,
         sink: Any = "auto",
@@ -99,6 +99,8 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         raise NotImplementedError
 
     def _named_heads(self, *automatic: str) -> tuple[Head, ...]:
+        if isinstance(self.head, Head):
+            return (self.head,)
         check.choice(self.head, "head", ("auto", *heads()))
         return tuple(heads()[name] for name in (automatic if self.head == "auto" else (self.head,)))
 
@@ -245,6 +247,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
                 else:
                     parts.append(part_of_one)
         self._keep(parts, decision, task, sources, rows_of(decision.leading.pooled.layer), reason, classes)
+        self._leading_head = decision.leading.fit.head  # for a forecast; not saved
         return task, decision, rows
 
     def _folds(
