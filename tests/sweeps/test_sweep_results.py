@@ -241,7 +241,7 @@ def test_weights_that_do_not_exist_fail_alone():
 
 
 def test_failed_cells_are_tried_again_when_asked(tmp_path, monkeypatch):
-    from spikepool.sweeps import kinds as cell
+    from spikepool.sweeps import sequence_kind as cell
 
     store = tmp_path / "a.zarr"
     arguments = {"weights": ["mean"], "mu": [1.0, 2.0], "trials": 3, "store": store, "workers": 0}
@@ -340,7 +340,7 @@ def test_progress_counts_what_is_left(tmp_path, monkeypatch):
 
 def test_an_exact_sweep_prepares_once(monkeypatch):
     """2 weights x 10 mu: one draw of tokens, a usage for each weights, a law for each of sample and population."""
-    from spikepool.sweeps import kinds
+    from spikepool.sweeps import sequence_kind
     from spikepool.sweeps.cells import compute
     from spikepool.theory import given_tokens, usage_spectrum
 
@@ -355,7 +355,7 @@ def test_an_exact_sweep_prepares_once(monkeypatch):
 
         monkeypatch.setattr(module, name, call)
 
-    counted(kinds, "draw_tokens", "draws")
+    counted(sequence_kind, "draw_tokens", "draws")
     counted(given_tokens, "draw_tokens", "draws")
     counted(given_tokens, "sample_usage", "usages")
     counted(usage_spectrum, "GeneralizedLaw", "laws")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from spikepool.sweeps.kinds import Values
+from spikepool.sweeps.kind import Values
 from spikepool.sweeps.spec import SweepSpec
 
 SIMULATED = {

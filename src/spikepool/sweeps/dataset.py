@@ -9,7 +9,7 @@ import numpy as np
 
 from spikepool.errors import require
 from spikepool.sweeps.cells import Cell, variables
-from spikepool.sweeps.kinds import Values
+from spikepool.sweeps.kind import Values
 from spikepool.sweeps.spec import SweepSpec
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from spikepool.kit.threads import single_threaded_blas
 from spikepool.sweeps import cells as cell_work
 from spikepool.sweeps import cluster
 from spikepool.sweeps.cells import Cell, blank
-from spikepool.sweeps.kinds import Values, describe
+from spikepool.sweeps.kind import Values, describe
 from spikepool.sweeps.spec import SweepSpec
 
 Computed = Generator[tuple[Cell, Values], None, None]

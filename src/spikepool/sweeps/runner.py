@@ -16,7 +16,8 @@ from spikepool.sweeps import cluster
 from spikepool.sweeps.cells import Cell, cells, failed
 from spikepool.sweeps.dataset import build
 from spikepool.sweeps.executors import here, here_then_on_dask, on_dask
-from spikepool.sweeps.kinds import Model, Values
+from spikepool.sweeps.kind import Values
+from spikepool.sweeps.kinds import Model
 from spikepool.sweeps.lock import locked
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.store import Store

@@ -15,7 +15,8 @@ import numpy as np
 from spikepool.errors import InvalidInputError, ShapeError, SizeError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.sweeps.kinds import KINDS, Kind, Model, kind_of
+from spikepool.sweeps.kind import Kind
+from spikepool.sweeps.kinds import KINDS, Model, kind_of
 from spikepool.sweeps.spec_values import (
     TOGETHER,
     canonical_correlation,

@@ -11,7 +11,7 @@ import numpy as np
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.sweeps.kinds import Kind
+from spikepool.sweeps.kind import Kind
 from spikepool.world.correlation import NAMED_CORRELATIONS
 
 # The axis of fields that vary together, such as d, V and N at fixed ratios.

@@ -22,7 +22,7 @@ from spikepool.errors import (
 from spikepool.kit.files import UNFINISHED, publishing
 from spikepool.sweeps import schema
 from spikepool.sweeps.cells import Cell, cells, failed, variables
-from spikepool.sweeps.kinds import Values
+from spikepool.sweeps.kind import Values
 from spikepool.sweeps.schema import ROOT
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.spec_differences import differences
