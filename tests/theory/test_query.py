@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 import spikepool as sp
 from spikepool.theory import spikes
 from spikepool.theory.query_spectrum import top_alignment
-from spikepool.world.query import dilute_beta
+from spikepool.world.query_fields import dilute_beta
 
 D, N, T, L, NU = 100, 400, 12, 2, 1.5
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from spikepool.errors import SpikepoolError
 from spikepool.explorer.state import StateError, integer_in, number_in, option_of
 from spikepool.model import QueryModel
-from spikepool.world.query import KERNELS
+from spikepool.world.query_fields import KERNELS
 
 # smallest and largest value of each number; the charts take a second or two at the largest
 RANGES: dict[str, tuple[float, float]] = {

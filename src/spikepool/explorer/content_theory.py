@@ -14,7 +14,7 @@ from spikepool.model import QueryModel
 from spikepool.theory.limits import QueryLimits
 from spikepool.theory.query import QueryPrediction
 from spikepool.theory.query_spectrum import top_alignment
-from spikepool.world.query import KERNELS
+from spikepool.world.query_fields import KERNELS
 
 CURVE_STEPS, FINITE_STEPS = 10, 6
 TRAINING = np.round(np.geomspace(30, 20_000, 16)).astype(int)

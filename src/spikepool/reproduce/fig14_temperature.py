@@ -11,7 +11,7 @@ from spikepool.drawing import palette, plotting
 from spikepool.model import QueryModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, alignment_bias, compare, mean_and_error, within
 from spikepool.theory.query_spectrum import top_alignment
-from spikepool.world.query import KERNELS
+from spikepool.world.query_fields import KERNELS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -38,7 +38,8 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import Result, Table, record
 from spikepool.theory.query_spectrum import top_alignment
 from spikepool.theory.validity import SOUND, Validity, near_threshold, small_sizes, validity_of
-from spikepool.world.query import QueryWorld, check_white, dilute_beta
+from spikepool.world.query import QueryWorld, check_white
+from spikepool.world.query_fields import dilute_beta
 
 # Sequences behind the expectations: an overlap is known to about .001.
 _DRAWS = 1 << 14

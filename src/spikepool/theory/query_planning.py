@@ -12,7 +12,8 @@ from spikepool.kit import validation as check
 from spikepool.theory.query_population import QueryPopulation
 from spikepool.theory.query_spectrum import QueryNoise, token_spectra, top_alignment
 from spikepool.theory.query_usage import query_usage
-from spikepool.world.query import KERNELS, QueryWorld
+from spikepool.world.query import QueryWorld
+from spikepool.world.query_fields import KERNELS
 
 World = TypeVar("World", bound=QueryWorld)
 
