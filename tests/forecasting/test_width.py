@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
+import spikepool as sp
 from spikepool.forecasting.curve import RISE_VARIANCE, band_variance
 from spikepool.forecasting.leave_out import chosen_penalty, decompose, leave_group_out
 from spikepool.forecasting.level import heavy_tails, level_variance
 from spikepool.forecasting.margins import likely_right, margins
 from spikepool.forecasting.pilot import LOG_PENALTIES, measure_pilot
+from spikepool.ridge.gcv import fit_ridge
 
 
 def indicators(labels):
@@ -103,6 +105,31 @@ def test_variance_of_r2_is_level_and_rise():
     own = np.full(3, 0.5)
     found = band_variance(own, np.array([own - 0.4, own, own + 0.2]), 3e-2, 100, False)
     np.testing.assert_allclose(found, [3e-2, 3e-2, 3e-2 + RISE_VARIANCE / 100 * 0.2**2])
+    wide = band_variance(own, np.array([own - 0.4, own, own + 0.2]), 3e-2, 100, False, unseen=6.0)
+    np.testing.assert_allclose(wide, [3e-2, 3e-2, 3e-2 + 6 * RISE_VARIANCE / 100 * 0.2**2])
+
+
+@pytest.mark.slow
+def test_r2_of_fewer_rows_than_features_is_covered():
+    """150 rows of 1,000 features: the score at four times the rows, from ridge itself, in nine of twelve pilots."""
+    d, scale = 1000, np.arange(1.0, 1001) ** -0.5
+    weights = np.random.default_rng(0).standard_normal(d)
+    weights /= np.linalg.norm(weights * scale)
+
+    def draw(n, rng):
+        x = rng.standard_normal((n, d)) * scale
+        return x, x @ weights + 0.7 * rng.standard_normal(n)
+
+    tested, truth = draw(5000, np.random.default_rng(1)), []
+    for seed in range(3):
+        x, y = draw(600, np.random.default_rng(100 + seed))
+        fitted = fit_ridge(x, y[:, None]).predict(tested[0])[:, 0]
+        truth.append(1 - ((fitted - tested[1]) ** 2).mean() / tested[1].var())
+    inside = 0
+    for seed in range(12):
+        f = sp.forecast(*draw(150, np.random.default_rng(200 + seed)), n=[600], task="regression")
+        inside += f.interval[0, 0] <= np.mean(truth) <= f.interval[0, 1]
+    assert inside >= 9
 
 
 @pytest.mark.slow

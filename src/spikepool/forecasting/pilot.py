@@ -52,7 +52,7 @@ class PilotSize:
     chosen_excess, chosen_correct : array (rows,)
         The same, and the frequency of the right class, at the penalty chosen by generalised cross-validation.
     chosen_likely : array (rows,)
-        The frequency of the right class as a smooth count (:mod:`spikepool.forecasting.leave_out`).
+        The frequency of the right class as a smooth count (:mod:`spikepool.forecasting.margins`).
     """
 
     n: int
