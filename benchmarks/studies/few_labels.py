@@ -50,7 +50,8 @@ def minilm() -> str:
 
 def ours(train: pd.DataFrame, test: pd.DataFrame, classes: Any) -> Any:
     """TextClassifier with default arguments."""
-    from spikepool.texts.classifier import CACHE, TextClassifier
+    from spikepool.texts.classifier import TextClassifier
+    from spikepool.texts.embedding_rows import CACHE
 
     CACHE.clear()
     return TextClassifier().fit(train.text.tolist(), train.label.to_numpy()).predict_proba(test.text.tolist())

@@ -25,6 +25,7 @@ from sklearn.utils import estimator_checks
 import spikepool as sp
 from spikepool.errors import InvalidInputError, ModelFormatError, ShapeError, SpikepoolError
 from spikepool.texts import classifier as module
+from spikepool.texts import embedding_rows
 from spikepool.texts.encoder_types import Tokenised
 
 WORDS = {"sun": ["warm", "bright", "summer", "beach"], "rain": ["wet", "cloud", "storm", "grey"]}
@@ -138,7 +139,7 @@ def test_cross_validation_and_search_encode_each_text_once(tmp_path):
 
 
 def test_the_cache_is_bounded(monkeypatch):
-    cache = module.EmbeddingCache(3 * 4 * 10)
+    cache = embedding_rows.EmbeddingCache(3 * 4 * 10)
     for name in "abcdef":
         cache.keep("e", 8, name, {"0": np.zeros((1, 10), np.float32)})
     assert [cache.find("e", 8, name, ["0"]) is not None for name in "abcdef"] == [False] * 3 + [True] * 3

@@ -15,7 +15,7 @@ import pytest
 import spikepool as sp
 from spikepool.errors import InvalidInputError, ModelFormatError
 from spikepool.texts import classifier, text_model
-from spikepool.texts.classifier import CACHE
+from spikepool.texts.embedding_rows import CACHE
 from spikepool.texts.encoders import encoder_folder, find_encoder, fingerprint
 from spikepool.texts.label_notes import label_notes, nearly_equal
 

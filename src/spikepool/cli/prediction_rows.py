@@ -27,7 +27,7 @@ def added_names(names: list[str], fitted: Any, every: bool) -> list[str]:
 
 def predictions(fitted: Any, records: Any, column: str, every: bool) -> Iterator[tuple[dict[str, Any], list[Any], int]]:
     """Records with the values of their added columns; with the first of a batch, how many of its texts were cut."""
-    from spikepool.texts.classifier import STREAMED
+    from spikepool.texts.embedding_rows import STREAMED
 
     records = iter(records)
     while batch := list(islice(records, STREAMED)):

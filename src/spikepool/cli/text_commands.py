@@ -177,7 +177,8 @@ def evaluate(
     """Score a classifier on labelled texts: accuracy, macro-F1, log loss, calibration, confusion matrix, mistakes."""
     from spikepool.errors import InvalidInputError
     from spikepool.pooling.evaluation import evaluate as ask
-    from spikepool.texts.classifier import TextClassifier, cut_note, load
+    from spikepool.texts.classifier import TextClassifier, load
+    from spikepool.texts.embedding_rows import cut_note
     from spikepool.texts.files import column_names, read_text_table
     from spikepool.texts.label_notes import class_counts, nearly_equal
     from spikepool.texts.text_model import load_settings
@@ -233,7 +234,8 @@ def apply(
     from spikepool.data.targets import check_target
     from spikepool.errors import InvalidInputError
     from spikepool.kit.files import publishing
-    from spikepool.texts.classifier import cut_note, load
+    from spikepool.texts.classifier import load
+    from spikepool.texts.embedding_rows import cut_note
     from spikepool.texts.files import column_names, usual_column
     from spikepool.texts.text_model import load_settings
 

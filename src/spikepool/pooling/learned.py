@@ -22,6 +22,7 @@ from spikepool.pooling.fitted import ClassScores
 from spikepool.pooling.heads import Head
 from spikepool.pooling.judging import Classes, Numbers, Task
 from spikepool.pooling.learned_base import LearnedPooling
+from spikepool.pooling.learned_input import read_labelled, row_weights
 
 # Rows times features (at most the rows) times classes beyond which ridge regression is the head of a classifier: one
 # logistic regression would take minutes.
@@ -200,8 +201,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         sample_weight : array of shape (n,), optional
             Weights of the rows; those of weight zero are left out.
         """
-        sources, target = self._read(X, y, mask)
-        weights = self._row_weights(sample_weight, len(target))
+        sources, target = read_labelled(self, X, y, mask)
+        weights = row_weights(sample_weight, len(target))
         classes, codes = class_codes(target, weights)
         if self.class_weight is not None:
             seen = weights > 0
@@ -341,8 +342,8 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
         sample_weight : array of shape (n,), optional
             Weights of the rows; those of weight zero are left out.
         """
-        sources, target = self._read(X, y, mask)
-        weights = self._row_weights(sample_weight, len(target))
+        sources, target = read_labelled(self, X, y, mask)
+        weights = row_weights(sample_weight, len(target))
         numbers = check.finite_array(target, "y", ndim=1)
         level = weights @ numbers / weights.sum()
         variance = float(weights @ (numbers - level) ** 2 / weights.sum()) or 1.0

@@ -1,19 +1,16 @@
-"""What the learned poolings share: parameters, the rows that are compared, predictions and features."""
+"""What the learned poolings share: parameters, a fit to the rows that are compared, predictions and features."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import TransformerMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from spikepool.data.estimator_input import EMPTY, feature_names, named, read_tokens, refuse_empty_rows
+from spikepool.data.estimator_input import EMPTY, feature_names, read_tokens, refuse_empty_rows
 from spikepool.data.folds import assign_folds, balanced_rows, group_numbers, seen_elsewhere
-from spikepool.data.labels import label_array
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
@@ -21,10 +18,11 @@ from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.threads import task_threads
 from spikepool.pooling.catalogue import pooling_name
 from spikepool.pooling.comparison import Decision, Judged, Options, Rules, compare, proposals
-from spikepool.pooling.fitted import Candidate, FittedPooling, Part
+from spikepool.pooling.fitted import FittedPooling, Part
+from spikepool.pooling.fitted_attributes import FittedAttributes
 from spikepool.pooling.heads import Head, LinearMap, heads, of_features
 from spikepool.pooling.judging import Objective, Task
-from spikepool.pooling.learned_report import FittedReport
+from spikepool.pooling.learned_input import seed_number
 from spikepool.pooling.learning_rows import (
     LearningRows,
     distinct_rows,
@@ -34,7 +32,6 @@ from spikepool.pooling.learning_rows import (
     same_layers,
     split_layers,
 )
-from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import Pooling
 from spikepool.pooling.row_functions import EncodedRows, FeatureRows, ScoreRows, WeightRows
 from spikepool.pooling.rules import RulePooling
@@ -48,11 +45,9 @@ LEARNING_BYTES = 2**29
 ROWS_PER_FOLD = 4
 # Numbers in the learning rows from which the folds are worth threads of their own.
 THREADED_SIZE = 1 << 22
-# Smallest weight of a row that is not zero, relative to the largest.
-LEAST_WEIGHT = 1e-9
 
 
-class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[misc]
+class LearnedPooling(TransformerMixin, Portable, FittedAttributes):  # type: ignore[misc]
     """Base of the classifier and the regressor."""
 
     # masks travel through pipelines and searches without being asked for (where metadata routing is enabled)
@@ -117,68 +112,6 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             check.flag(self.sink, "sink")
         return Options(check.size(self.n_heads, "n_heads"), check.size(self.max_steps, "max_steps"))
 
-    def _read(self, X: Any, y: Any, mask: Any) -> tuple[dict[Any, TokenInput], AnyArray]:
-        """Every layer's tokens, and the targets as one array."""
-        if y is None:
-            raise InvalidInputError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
-            )
-        sources = {layer: read_tokens(self, part, mask, reset=True) for layer, part in split_layers(X).items()}
-        first = next(iter(sources.values()))
-        for layer, source in sources.items():
-            if (source.n, source.T) != (first.n, first.T):
-                raise ShapeError(f"layer {layer} has another number of rows or tokens", source.n, "Match the layers")
-        if hasattr(getattr(y, "dtype", None), "na_value"):  # of pandas, nullable: numbers would become floats
-            y = y.to_numpy(dtype=object)
-        shape = np.asarray(y).shape
-        if len(shape) == 2 and shape[1] > 1:
-            raise InvalidInputError(
-                "y should be a 1d array of one label per row: multilabel and multi-output targets are not supported",
-                shape,
-                "Fit one estimator for each column of y",
-            )
-        try:
-            target = label_array(column_or_1d(y, warn=True))
-        except ValueError as err:
-            raise named(err, "Pass one label per row") from err
-        if len(target) != first.n:
-            raise ShapeError(
-                f"y has {len(target):,} labels for {first.n:,} rows: X is read as {first.n:,} rows of "
-                f"{first.T:,} tokens with {first.d:,} features each",
-                remedy="Pass X of shape (n, T, d) and one label per row",
-            )
-        return sources, target
-
-    def _row_weights(self, sample_weight: Any, n: int) -> FloatArray:
-        if sample_weight is None:
-            return np.ones(n)
-        try:
-            weights = np.asarray(_check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64))
-        except ValueError as err:
-            raise named(err, "Pass one non-negative number per row") from err
-        if (weights < 0).any() or not weights.any():
-            raise InvalidInputError(
-                "sample_weight must be non-negative, and positive for some row", weights.min(), "Drop the row instead"
-            )
-        largest = float(weights.max())
-        tiny = weights[(weights > 0) & (weights < max(LEAST_WEIGHT * largest, 1e-100))]
-        if len(tiny):
-            raise InvalidInputError(
-                f"sample_weight has positive weights below {LEAST_WEIGHT:g} of the largest, or below 1e-100",
-                float(tiny.min()),
-                "Pass 0 to leave a row out, or rescale the weights",
-            )
-        return weights
-
-    def _seed(self) -> int:
-        """scikit-learn's notion of a seed, with our error."""
-        try:
-            return int(check_random_state(self.random_state).randint(2**31))
-        except ValueError as err:
-            raise InvalidInputError(
-                "random_state must be an int, a RandomState or None", self.random_state, "Pass an integer seed"
-            ) from err
-
     def _fit(
         self, sources: dict[Any, TokenInput], objective: Any, groups: Any, weights: FloatArray, classes: Any = None
     ) -> tuple[Task, Decision, IntArray]:
@@ -202,7 +135,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
         task, decision, rows
             What was compared, what was decided, and the numbers of the rows among all.
         """
-        options, seed, rules, asked = self._options(), self._seed(), Rules(), self._heads()
+        options, seed, rules, asked = self._options(), seed_number(self.random_state), Rules(), self._heads()
         last = list(sources)[-1]
         source = sources[last]
         everything: Objective = objective(np.arange(source.n))
@@ -339,104 +272,6 @@ class LearnedPooling(TransformerMixin, Portable, FittedReport):  # type: ignore[
             bool(rows.space.sink),
             float(rows.space.sink_ratio),
         )
-
-    def keep_layers(self) -> None:
-        """Forget the layers that do not predict: they need not be passed any more."""
-        used = {part.layer for part in (*self.fitted_.parts, self.fitted_.leading)}
-        self.fitted_ = replace(self.fitted_, layers=tuple(layer for layer in self.fitted_.layers if layer in used))
-
-    @property
-    def decision_(self) -> str:
-        """Name of the pooling of `transform`."""
-        return self.fitted_.leading.pooling.name
-
-    @property
-    def layer_(self) -> Any:
-        """Layer of `transform`; None where X has one."""
-        return self.fitted_.leading.layer
-
-    @property
-    def layers_(self) -> tuple[Any, ...]:
-        """Layers that must be passed."""
-        return self.fitted_.layers
-
-    @property
-    def prediction_(self) -> str:
-        """What predicts."""
-        return self.fitted_.prediction
-
-    @property
-    def candidates_(self) -> tuple[Candidate, ...]:
-        """What was compared."""
-        return self.fitted_.candidates
-
-    @property
-    def reason_(self) -> str:
-        """Why nothing was compared, or "compared"."""
-        return self.fitted_.reason
-
-    @property
-    def improvement_(self) -> float:
-        """Score over that of the mean."""
-        return self.fitted_.gain
-
-    @property
-    def improvement_error_(self) -> float:
-        """Its standard error."""
-        return self.fitted_.error
-
-    @property
-    def head_weights_(self) -> FloatArray:
-        """Weight of each position in each head."""
-        return self.fitted_.head_weights
-
-    @property
-    def weights_(self) -> FloatArray:
-        """Weight of each position."""
-        heads = self.fitted_.head_weights
-        attention = isinstance(self.fitted_.leading.pooling, QueryPooling)
-        return np.asarray(heads[:-1].mean(axis=0) if attention else heads.mean(axis=0))
-
-    @property
-    def queries_(self) -> FloatArray:
-        """Learned queries, in the space of tokens."""
-        return self._attention().full_queries
-
-    @property
-    def components_(self) -> FloatArray:
-        """Directions in which queries were learned."""
-        return self._attention().space.directions
-
-    @property
-    def token_mean_(self) -> FloatArray:
-        """Mean token of the fit."""
-        return self._attention().space.mean
-
-    def _attention(self) -> QueryPooling:
-        pooling = self.fitted_.leading.pooling
-        if not isinstance(pooling, QueryPooling):
-            raise AttributeError(f"{self.decision_} pooling has no queries")
-        return pooling
-
-    @property
-    def sink_(self) -> bool:
-        """Whether the first token is an attention sink."""
-        return self.fitted_.sink
-
-    @property
-    def sink_ratio_(self) -> float:
-        """Median norm of the first token over that of the others."""
-        return self.fitted_.sink_ratio
-
-    @property
-    def n_positions_(self) -> int:
-        """Positions of the fit."""
-        return self.fitted_.positions
-
-    @property
-    def n_features_out_(self) -> int:
-        """Features of `transform`."""
-        return len(self.fitted_.leading.pooling.feature_names(self.fitted_.d))
 
     def _learning_limit(self, source: TokenInput) -> int:
         most = source.n if self.max_samples is None else int(self.max_samples)

@@ -1,15 +1,13 @@
 """Estimators of texts: an encoder, a pooling and a linear model in one object that is fitted, saved, loaded and served.
 
-Embeddings of recent texts are kept (:class:`EmbeddingCache`), so that a cross-validation or a search encodes each text
-once. A model that was loaded computes only the layers that predict.
+Embeddings of recent texts are kept (:mod:`spikepool.texts.embedding_rows`), so that a cross-validation or a search
+encodes each text once. A model that was loaded computes only the layers that predict.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +21,14 @@ from spikepool.data.labels import label_array
 from spikepool.errors import InvalidInputError, ModelFormatError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray
-from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor, class_codes
 from spikepool.pooling.loading import load as load_pooling
 from spikepool.pooling.row_functions import EncodedRows
-from spikepool.texts.encoder_types import States, embedded_batches, tokenised
+from spikepool.texts.embedding_rows import CACHE, STREAMED, Row, cut_note, encoded_rows, padded_rows
+from spikepool.texts.encoder_types import tokenised
 from spikepool.texts.encoders import chosen_layers, find_encoder, fingerprint
-from spikepool.texts.encoding import BATCH, checked_texts, encode
+from spikepool.texts.encoding import checked_texts
 from spikepool.texts.label_notes import label_notes
 from spikepool.texts.text_model import (
     SETTINGS,
@@ -43,57 +41,8 @@ from spikepool.texts.text_model import (
     written_encoder,
 )
 
-# Texts that are encoded, or classified, at a time.
-STREAMED = 64
 # Fewest texts on which layers are chosen.
 FEWEST_TEXTS = 500
-# Bytes of embeddings that are kept between calls.
-CACHE_BYTES = 2**30
-
-Row = dict[str, States]
-
-
-class EmbeddingCache:
-    """Token embeddings of recent texts, up to a number of bytes; those used longest ago are dropped first."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._rows: OrderedDict[tuple[Any, int, str], Row] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def find(self, encoder: Any, max_tokens: int, text: str, layers: Sequence[str] | None) -> Row | None:
-        """Embeddings (T_i, d) of a text by layer, if all of `layers` are there."""
-        place = (encoder, max_tokens, text)
-        with self._lock:
-            row = self._rows.get(place)
-            if row is None or any(layer not in row for layer in layers or ()):
-                return None
-            self._rows.move_to_end(place)
-            return row
-
-    def keep(self, encoder: Any, max_tokens: int, text: str, row: Row) -> None:
-        """Add the layers of a text to what is known of it."""
-        place = (encoder, max_tokens, text)
-        with self._lock:
-            known = self._rows.pop(place, {})
-            self._rows[place] = known | row
-            self._bytes += _size(self._rows[place]) - _size(known)
-            while self._bytes > self.most:
-                self._bytes -= _size(self._rows.popitem(last=False)[1])
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._rows.clear()
-            self._bytes = 0
-
-
-def _size(row: Row) -> int:
-    return sum(states.nbytes for states in row.values())
-
-
-CACHE = EmbeddingCache(CACHE_BYTES)
 
 
 class TextModel(BaseEstimator):  # type: ignore[misc]
@@ -139,7 +88,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
             notes = cut_note(self.texts_cut(texts), len(texts), self.max_tokens)
         self.notes_ = (*chosen, *notes, *self._label_notes(y))
         self._fit_layers = names
-        tokens, mask = _padded(rows, names or list(rows[0]), np.float16)
+        tokens, mask = padded_rows(rows, names or list(rows[0]), np.float16)
         self.pooling_ = self._unfitted().fit(
             tokens if len(tokens) > 1 else next(iter(tokens.values())),
             y,
@@ -177,7 +126,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         texts = checked_texts(X)
         names = vars(self).get("_fit_layers") or (list(self.layers_) if hasattr(self._model(), "embed") else None)
         rows, _ = self._rows(texts, names)
-        tokens, mask = _padded(rows, names or list(rows[0]), np.float16)
+        tokens, mask = padded_rows(rows, names or list(rows[0]), np.float16)
         one = self.pooling_.layers_ == (None,)
         return next(iter(tokens.values())) if one else tokens, mask, tuple(tokens)
 
@@ -220,7 +169,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
             return names, ()
         some = np.sort(np.random.default_rng(0).permutation(len(texts))[: max(count, FEWEST_TEXTS)])
         rows, _ = self._rows([texts[i] for i in some], names)
-        tokens, mask = _padded(rows, names, np.float16)
+        tokens, mask = padded_rows(rows, names, np.float16)
         parts = [None if given is None else np.asarray(given)[some] for given in (y, groups, sample_weight)]
         trial = self._unfitted().fit(tokens, parts[0], mask=mask, groups=parts[1], sample_weight=parts[2])
         trial.keep_layers()
@@ -241,7 +190,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         with Progress(len(missing), "encoding texts", show=self.progress) as bar:
             for start in range(0, len(missing), STREAMED):
                 part = missing[start : start + STREAMED]
-                states, truncated = _encoded(part, model, layers, self.max_tokens)
+                states, truncated = encoded_rows(part, model, layers, self.max_tokens)
                 cut += truncated
                 for text, row in zip(part, states, strict=True):
                     rows[text] = row
@@ -264,7 +213,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         results = []
         for start in range(0, len(texts), STREAMED):
             rows, _ = self._rows([texts[i] for i in order[start : start + STREAMED]], layers)
-            tokens, mask = _padded(rows, self.layers_, np.float32)
+            tokens, mask = padded_rows(rows, self.layers_, np.float32)
             encoded = EncodedRows({names[layer]: states for layer, states in tokens.items()}, mask)
             results.append(getattr(self.pooling_, function)(encoded))
         return np.asarray(np.concatenate(results)[np.argsort(order)])
@@ -490,49 +439,3 @@ def load(folder: Any, encoder: Any = None) -> Any:
     if missing:
         raise ModelFormatError("the encoder lacks layers of the model", missing, "Pass the encoder of the fit")
     return model
-
-
-def cut_note(cut: int, count: int, max_tokens: int) -> tuple[str, ...]:
-    """How many texts were cut, if any."""
-    return (f"{cut:,} of {count:,} texts have more than {max_tokens} tokens and were cut there",) if cut else ()
-
-
-def _encoded(texts: list[str], model: Any, layers: list[str] | None, max_tokens: int) -> tuple[list[Row], int]:
-    """Embeddings (T_i, d) of each text by layer, and how many texts were cut."""
-    rows: list[Row] = [{} for _ in texts]
-    if layers is None:  # a function
-        encoded = encode(texts, model, max_tokens=max_tokens, progress=False)
-        for name, X in encoded.by_layer().items():
-            for i, length in enumerate(encoded.mask.sum(axis=1).tolist()):
-                rows[i][name] = np.asarray(X[i, :length], dtype=np.float32)
-        cut = encoded.cut
-    else:
-        wanted = tuple(layer for layer in model.layers if str(layer) in layers)
-        words = tokenised(model, texts, max_tokens)
-        for places, states in embedded_batches(model, words, wanted, BATCH):
-            for k, i in enumerate(places.tolist()):
-                rows[i] = {str(name): states[k, j, : len(words[i].ids)].copy() for j, name in enumerate(wanted)}
-        cut = sum(one.truncated for one in words)
-    for text, row in zip(texts, rows, strict=True):
-        # the sum of single-precision numbers is finite where they are, unless they are too large to be embeddings
-        if not all(np.isfinite(np.add.reduce(states, axis=None)) for states in row.values()):
-            raise InvalidInputError(
-                "the encoder gives numbers that are not finite for a text", text[:60], "Check its weights"
-            )
-    return rows, cut
-
-
-def _padded(rows: list[Row], layers: Sequence[str], dtype: Any) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-    """(n, T, d) by layer, zero beyond the tokens of a text, and the mask."""
-    lengths = np.array([len(row[layers[0]]) for row in rows])
-    T, d = int(lengths.max()), rows[0][layers[0]].shape[1]
-    require_memory(
-        len(rows) * T * d * np.dtype(dtype).itemsize * len(layers),
-        f"embeddings of {len(rows):,} texts in {len(layers)} layers",
-        "Pass fewer layers, such as layers=[-3], a smaller max_tokens, or fewer texts",
-    )
-    tokens = {layer: np.zeros((len(rows), T, d), dtype=dtype) for layer in layers}
-    for i, row in enumerate(rows):
-        for layer in layers:
-            tokens[layer][i, : lengths[i]] = row[layer]
-    return tokens, np.arange(T) < lengths[:, None]
