@@ -98,7 +98,7 @@ class SequenceModel(SequenceWorld):
         w : array_like of shape (T,) or (N, T), or str
             Weights summing to one, or ``"mean"``, ``"causal"`` or ``"optimal"`` (for R), as in every method that takes
             weights; one row per sequence where they vary. The spread of ‖w_n‖² over sequences is part
-            of the law (:func:`spikepool.theory.closed_form.predict_varying`).
+            of the law (:func:`spikepool.theory.varying_gains.predict_varying`).
         exact : bool
             Condition on a drawn token usage instead: right at any T, for any token frequencies and noise
             covariance. See :func:`spikepool.theory.given_tokens.predict_exact`.

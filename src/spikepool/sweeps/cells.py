@@ -1,7 +1,7 @@
 """Cells, the units of work of a sweep: which there are, what they hold, and how one is computed.
 
 A cell holds the predictions of one combination of fields, or simulated draws of it. Its values are arrays over the
-dimensions that :class:`spikepool.sweeps.kinds.Kind` keeps inside a cell.
+dimensions that :class:`spikepool.sweeps.kind.Kind` keeps inside a cell.
 """
 
 from __future__ import annotations
