@@ -284,7 +284,7 @@ def markdown(kind: str, before: str, after: str) -> str:
     ]
     changes = []
     for place in sorted(
-        {(row["corpus"], row.get("per_class") or 0) for row in rows}, key=lambda p: CORPORA.index(p[0])
+        {(row["corpus"], row.get("per_class") or 0) for row in rows}, key=lambda p: (CORPORA.index(p[0]), p[1])
     ):
         mine = [row for row in rows if (row["corpus"], row.get("per_class") or 0) == place]
         models = [*sorted({row["model"] for row in mine} - {before, after}), before, after]
