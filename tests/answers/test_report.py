@@ -7,12 +7,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import spikepool as sp
 from spikepool.answers import sentences
 from spikepool.answers.result import Answer
 from spikepool.kit.showing import to_json
 from spikepool.pooling.learned_report import pooling_record
+from spikepool.pooling.refitted import leading_candidate, leading_words
 from spikepool.trust.result import Span
 
 pytest.importorskip("matplotlib", reason="the plot extra is not installed")
@@ -29,10 +33,9 @@ def test_the_parts_are_those_of_the_library(digits, found):
     fitted = sp.LearnedPoolingClassifier().fit(X, y)
     assert found.choose.result.decision_ == fitted.decision_
     assert f"{100 * fitted.improvement_:+.1f} ± {100 * fitted.improvement_error_:.1f} points" in found.choose.verdict
-    features = fitted.transform(X)
-    assert found.trust.result.verdict == sp.diagnose(features, target=0.9).verdict
-    again = sp.LearnedPoolingClassifier(pooling=fitted.decision_)
-    curve = sp.forecast(X, y, estimator=again, target=0.95)
+    assert found.trust.result.verdict == sp.diagnose(X.mean(axis=1), target=0.9).verdict
+    curve = sp.forecast(X, y, estimator=leading_candidate(fitted), target=0.95)
+    assert found.plan.result.estimator == leading_words(fitted)
     np.testing.assert_allclose(found.plan.result.accuracy, curve.accuracy)
     assert f"{curve.accuracy[0]:.3f} with {curve.n[0]:,} rows" in found.plan.verdict
 
@@ -48,7 +51,12 @@ def test_a_learned_pooling_does_not_flatter_the_forecast():
     X[np.arange(n), where, 1 + y] += 1.5
     found = sp.report(X, y)
     assert found.choose.result.decision_ in ("query", "queries")
-    flattered = sp.forecast(found.choose.result.transform(X), y)
+    C = found.choose.result.transform(X)
+    ridge = found.choose.result._leading_head
+    assert ridge.name == "ridge"
+    # the same head, on features whose weights have seen all labels
+    head = make_pipeline(StandardScaler(), RidgeClassifier(alpha=ridge.penalty * n))
+    flattered = sp.forecast(C, y, estimator=head)
     assert found.plan.result.accuracy[0] < flattered.accuracy[0]
 
 

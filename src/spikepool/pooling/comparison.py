@@ -88,15 +88,21 @@ class Pooled:
     pooling: Pooling
     without: tuple[Pooling, ...]
 
-    def designs(self, task: Task) -> Callable[[int], Design]:
-        """The design without each fold, and of all rows for −1; a fixed pooling has one for all."""
+    def designs(self, task: Task, *, keep: bool = True) -> Callable[[int], Design]:
+        """The design without each fold, and of all rows for −1; a fixed pooling has one for all.
+
+        Without `keep` those of folds are made whenever they are asked for, which holds less memory.
+        """
         known: dict[int, Design] = {}
 
         def of(k: int) -> Design:
             k = k if self.without else -1
-            if k not in known:
-                known[k] = design(self.rows, self.without[k] if k >= 0 else self.pooling, task.weights)
-            return known[k]
+            if k in known:
+                return known[k]
+            made = design(self.rows, self.without[k] if k >= 0 else self.pooling, task.weights)
+            if keep or k < 0:
+                known[k] = made
+            return made
 
         if not self.without:
             of(-1)  # once, before threads ask for it
@@ -229,7 +235,7 @@ def _judged(pooled: Pooled, heads: Sequence[Head], task: Task, over: Map, *, set
 
     With `settled` the maps are worked out now, so that the rows of the layer need not be held either.
     """
-    designs = pooled.designs(task)
+    designs = pooled.designs(task, keep=not all(isinstance(head, RidgeHead) for head in heads))
     found = []
     for head in heads:
         fit = head.judge(designs, task, over)

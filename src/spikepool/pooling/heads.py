@@ -286,19 +286,18 @@ class RidgeHead(Head):
         Y, weights, folds = task.Y, task.weights, range(task.fold_count)
         if not len(folds):
             return HeadFit(np.zeros((len(Y), task.objective.classes or 1)), self, self.whole(design_of, task))
-        designs = [design_of(k) for k in folds]
-        if all(one is designs[0] for one in designs):
-            ridges = [FeatureRidge(designs[0].Z.astype(np.float64), Y, weights, task.folds, scaled=False)]
-        else:
-            ridges = [
-                FeatureRidge(one.Z.astype(np.float64), Y, weights, np.where(task.folds == k, 0, -1), scaled=False)
-                for k, one in enumerate(designs)
-            ]
-        problems = [problem for ridge in ridges for problem in ridge.problems]
+        shared = len(folds) > 1 and design_of(0) is design_of(1)
+        problems, units = [], []
+        for k in folds[:1] if shared else folds:
+            left_out = task.folds if shared else np.where(task.folds == k, 0, -1)
+            # products alone are held, not the features of each fold
+            ridge = FeatureRidge(design_of(k).Z.astype(np.float64), Y, weights, left_out, scaled=False)
+            problems += ridge.problems
+            units.append(ridge.unit)
+            del ridge
         lam = self.penalty
         fixed = None if lam is None else (lambda total: total * lam)
-        unit = float(np.mean([ridge.unit for ridge in ridges]))
-        values, a, _ = out_of_fold(problems, unit, Y, weights, task.folds, fixed)
+        values, a, _ = out_of_fold(problems, float(np.mean(units)), Y, weights, task.folds, fixed)
         chosen = RidgeHead(a / float(weights.sum()))
         scores = np.column_stack([-values, values]) if task.objective.classes == 2 else values
         return HeadFit(np.nan_to_num(scores), chosen, chosen.whole(design_of, task))
