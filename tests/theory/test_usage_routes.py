@@ -7,8 +7,7 @@ import pytest
 from problems import PROBLEMS
 
 import spikepool as sp
-from spikepool.theory import token_usage
-from spikepool.theory import token_usage as usage_pairs
+from spikepool.theory import token_usage, usage_pairs
 from spikepool.theory.given_tokens import predict_exact
 from spikepool.theory.usage_pairs import converged_pairs
 from spikepool.world.tokens import zipf_frequencies
