@@ -359,6 +359,8 @@ GIVEN: dict[str, tuple[Callable[[Path, Path], Pair], int]] = {
     "counterfactuals, tf-idf, 300 rows of 500": (lambda data, features: texts("amcd", data), 300),
     "banking77, MiniLM, 300 rows of 384": (lambda data, features: encoded("banking77", data, features), 300),
     "questions, MiniLM, 200 rows of 384": (lambda data, features: encoded("trec", data, features), 200),
+    "subjectivity, MiniLM, 200 rows of 384": (lambda data, features: encoded("subj", data, features), 200),
+    "counterfactuals, MiniLM, 300 rows of 384": (lambda data, features: encoded("amcd", data, features), 300),
     "questions, tf-idf, logistic regression": (lambda data, features: texts("trec", data), 200),
     "banking77, tf-idf, logistic regression": (lambda data, features: texts("banking77", data), 300),
 }
