@@ -91,7 +91,7 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         Layer of ``decision_``; None where X has one layer. ``layers_`` has all of them.
     prediction_ : {"mean", "single", "weighted", "untold"}
         What predicts: the mean, ``decision_`` alone, or several candidates with the weights in ``candidates_``;
-        "untold" where fewer than 32 rows of several layers could be left out, too few to tell them from the mean.
+        "untold" where fewer than 100 rows of several layers could be left out, too few to tell them from the mean.
     candidates_ : tuple of Candidate
         Every candidate with ``name``, ``layer``, ``score`` (cross-validated), ``gain`` over the mean and its standard
         ``error``, ``loss`` and ``weight``; empty unless several were compared.

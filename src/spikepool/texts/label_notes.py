@@ -1,4 +1,4 @@
-"""What a reader should know of labels: counts, few rows, classes of one row, and labels that may be misspelt."""
+"""Notes about labels: counts, few rows, classes of one row, and labels that may be misspelt."""
 
 from __future__ import annotations
 
