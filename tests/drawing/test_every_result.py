@@ -37,6 +37,7 @@ PARTS = {
         "OutlierLike",
         "NoiseEdge",
         "NullTop",
+        "Draws",
         "Sizes",
         "ProfileLoss",
         "PredictedArrays",

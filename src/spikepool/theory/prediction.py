@@ -259,8 +259,8 @@ class Prediction(Result, schema="prediction"):
             return None
         where = "at this number of sequences" if self.mu_sample == 0 else "given enough sequences"
         return (
-            f"the threshold is 0 because the class means of a sampled table differ: {where} they form an outlier "
-            "without any signal, whose alignment grows with mu"
+            f"the threshold is 0 because the class means of a sampled table differ by chance: {where} they form an "
+            "outlier without any signal, whose alignment grows with mu"
         )
 
     def _record(self) -> dict[str, Any]:
