@@ -103,8 +103,10 @@ class UsageBulk:
         left, right = self.noise.left, self.usage.signal_measure
         kept = np.ones(len(right.values), dtype=bool)
         kept[self.spikes] = False
-        g_u = -(yt[:, None] / (yt[:, None] + left.values)) @ left.coordinates[:, 0] ** 2 / z
-        g_b = -(y[:, None] / (y[:, None] + right.values[kept])) @ right.coordinates[kept, 0] ** 2 / z
+        held = left.coordinates[:, 0] != 0  # the pole of a noise spike orthogonal to u is no pole of g_u
+        with np.errstate(divide="ignore"):  # on a pole D is infinite
+            g_u = -(yt[:, None] / (yt[:, None] + left.values[held])) @ left.coordinates[held, 0] ** 2 / z
+            g_b = -(y[:, None] / (y[:, None] + right.values[kept])) @ right.coordinates[kept, 0] ** 2 / z
         return g_u, g_b, z
 
     def signal_curve(self, points: int = 96) -> tuple[FloatArray, FloatArray]:
