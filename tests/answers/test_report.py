@@ -229,7 +229,7 @@ def test_advice_names_single_components_only_where_all_are_resolved(digits):
         components = tuple(replace(c, resolved=resolved or i > 0) for i, c in enumerate(found.components))
         _, advice = sentences.trust(replace(found, components=components))
         assert ("stands for itself" in advice) == resolved
-        assert ("do not name" in advice) != resolved
+        assert ("do not interpret" in advice) != resolved
 
 
 @pytest.mark.slow
@@ -264,7 +264,7 @@ def spans_of(n, *spans):
 
 def test_one_component_is_not_a_span():
     verdict, advice = sentences.trust(spans_of(400, (1, 0.98, (0.95, 1.0), None)))
-    assert verdict.startswith("The first component is known: overlap 0.98")
+    assert verdict.startswith("The first component is reliable: overlap 0.98")
     assert "top 1" not in verdict + advice
 
 

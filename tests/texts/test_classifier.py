@@ -341,7 +341,7 @@ def test_a_report_judges_the_classifier_and_its_references_on_rows_left_out():
     for words in ("On 160 rows left out", "tuned logistic regression, mean and first token of all layers", "log loss"):
         assert words in shown
     assert ("Texts most confidently wrong" in shown) == bool(ours.mistakes)
-    for words in ("1 − R²", "scores added", "known as a span"):
+    for words in ("1 − R²", "scores added", "as a span"):
         assert words not in shown
 
 

@@ -151,7 +151,7 @@ def report(
                 features = _mean(rows, mask) if of_mean else np.asarray(pooling.transform(everything, mask=mask))
         facts = _described(features, labels if isinstance(there, slice) and not regression else None, groups)
         with stages.stage("trust"):
-            trust = _trust(features, groups, random_state, facts, plain=bool(choose.evaluations))
+            trust = _trust(features, groups, random_state, facts)
         if labels is None:
             plan = Answer(PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels.")
         else:
@@ -354,11 +354,11 @@ def _said_once(facts: Description | None, *answers: Answer) -> tuple[tuple[str, 
     return tuple(facts_by_kind[kind] for kind in KINDS if kind in facts_by_kind), trust, plan
 
 
-def _trust(features: Any, groups: Any, random_state: Any, facts: Description | None, *, plain: bool = False) -> Answer:
+def _trust(features: Any, groups: Any, random_state: Any, facts: Description | None) -> Answer:
     def ask() -> Answer:
         options = {"groups": groups, "random_state": random_state, "description": facts}
         diagnosis = diagnose(features, target=SPAN_TARGET, **options)
-        verdict, advice = sentences.trust(diagnosis, plain=plain)
+        verdict, advice = sentences.trust(diagnosis)
         drawn = ("spans", "rows") if diagnosis.verdict == "coloured" else ("spectrum",)
         pictures = tuple((lambda ax, what=what: diagnosis.plot(ax, what)) for what in drawn)
         return Answer(TRUST, verdict, advice, diagnosis, notes=tuple(diagnosis.warnings), pictures=pictures)

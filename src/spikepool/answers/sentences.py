@@ -48,10 +48,10 @@ def spectral(fitted: Any) -> tuple[str, str]:
     )
 
 
-def trust(diagnosis: Any, *, plain: bool = False) -> tuple[str, str]:
-    """Which components a diagnosis stands behind; `plain` for readers who asked for a classifier."""
+def trust(diagnosis: Any) -> tuple[str, str]:
+    """Which components a diagnosis stands behind."""
     if diagnosis.verdict == "coloured":
-        return _spans(diagnosis, "are reliable together" if plain else "are known as a span")
+        return _spans(diagnosis)
     if diagnosis.verdict == "signal":
         m, first = len(diagnosis.outliers), diagnosis.outliers[0]
         more = (
@@ -75,27 +75,26 @@ def trust(diagnosis: Any, *, plain: bool = False) -> tuple[str, str]:
     )
 
 
-def _spans(diagnosis: Any, known_together: str) -> tuple[str, str]:
+def _spans(diagnosis: Any) -> tuple[str, str]:
     known = [s for s in diagnosis.spans if s.interval[0] >= diagnosis.target]
     best = max(diagnosis.spans, key=lambda s: s.overlap)
     if known:
         k = known[-1].k
-        words = "The first component is known" if k == 1 else f"The top {k} components {known_together}"
+        words = "The first component is reliable" if k == 1 else f"The top {k} components are reliable together"
         text = f"{words}: overlap {_span(known[-1])} with the population's."
         keep = "Keep the first component" if k == 1 else f"Keep the top {k} as a whole"
     else:
-        text = f"No span is surely known to {diagnosis.target:g}; the best is the top {best.k}, overlap {_span(best)}."
+        text = f"No span is reliable at {diagnosis.target:g}; the best is the top {best.k}, overlap {_span(best)}."
         keep = "Treat principal components as exploratory"
     resolved = sum(component.resolved for component in diagnosis.components)
-    verb = "is" if resolved == 1 else "are"
-    text += f" {resolved} of the first {len(diagnosis.components)} components {verb} resolved one by one."
+    text += f" Taken singly, {resolved} of the first {len(diagnosis.components)} can be interpreted."
     planned = [s for s in diagnosis.spans if s.required_samples is not None and s.interval[0] < diagnosis.target]
     n = diagnosis.n_effective
     wider = [s for s in planned if s.required_samples[1] > n and _rough(s.required_samples[1]) != _rough(n)]
     if not wider:
         if known and 0 < resolved == len(diagnosis.components):
             return text, f"{keep.removesuffix(' as a whole')}; each of the first {resolved} stands for itself."
-        return text, f"{keep}; do not name single components that are not resolved."
+        return text, f"{keep}; do not interpret the others singly."
     span = wider[0]
     low, high = span.required_samples
     if low > n:

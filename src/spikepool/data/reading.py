@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from spikepool.data.formats import PICKLE_REMEDY, PICKLE_SUFFIXES, Named, Request, TensorEntry
 from spikepool.data.formats.npy import npy_tensors, npz_tensors, read_npy, read_npz
-from spikepool.data.formats.parquet import parquet_columns, parquet_records, read_parquet
+from spikepool.data.formats.parquet import parquet_columns, parquet_records, parquet_strings, read_parquet
 from spikepool.data.formats.records import (
     csv_columns,
     csv_objects,
@@ -46,6 +47,8 @@ class Format:
         ``(path) -> list of str``: names of the columns of a table.
     records : callable or None
         ``(path) -> iterator of dict``: records in order, a few at a time.
+    strings : callable or None
+        ``(path, rows) -> list of dict``: the first records, of columns of strings, where the format knows them.
     """
 
     name: str
@@ -53,11 +56,12 @@ class Format:
     tensors: Callable[[Path], list[TensorEntry]] | None = None
     columns: Callable[[Path], list[str]] | None = None
     records: Callable[[Path], Iterator[dict[str, Any]]] | None = None
+    strings: Callable[[Path, int], list[dict[str, Any]]] | None = None
 
 
 _ZARR = Format("Zarr", read_zarr, zarr_tensors)
 _SAFETENSORS = Format("safetensors", read_safetensors, safetensors_tensors)
-_PARQUET = Format("Parquet", read_parquet, columns=parquet_columns, records=parquet_records)
+_PARQUET = Format("Parquet", read_parquet, columns=parquet_columns, records=parquet_records, strings=parquet_strings)
 _CSV = Format("CSV", read_csv, columns=csv_columns, records=csv_objects)
 _JSON_LINES = Format("JSON lines", read_json_lines, columns=json_columns, records=json_objects)
 # Text formats may be compressed: .csv.gz.
@@ -196,6 +200,13 @@ def read_records(path: Any) -> Iterator[dict[str, Any]]:
     if form.records is None:
         raise TableFormatError(f"{place} is {form.name}, which has no records", remedy="Use CSV or Parquet")
     yield from form.records(place)
+
+
+def read_first_strings(path: Any, rows: int) -> list[dict[str, Any]]:
+    """The first records of a table; only their strings where the format knows which columns hold them."""
+    place = existing_path(path)
+    form = format_of(place)
+    return list(islice(read_records(place), rows)) if form.strings is None else form.strings(place, rows)
 
 
 def read_column_names(path: Any) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from spikepool.data.labels import as_values
 from spikepool.data.names import USUAL_NAMES
 from spikepool.data.paths import is_path
-from spikepool.data.reading import read_array, read_column_names, read_records
+from spikepool.data.reading import read_array, read_column_names, read_first_strings
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 
 TABLES = "Pass a CSV, TSV, JSON lines or Parquet file"
@@ -72,7 +71,7 @@ def wordy_columns(source: Any, rows: int = 50, words: float = 3.0) -> list[str]:
     if hasattr(source, "columns"):
         records = [dict(zip(source.columns, row, strict=True)) for row in source.head(rows).itertuples(index=False)]
     else:
-        records = list(islice(read_records(source), rows))
+        records = read_first_strings(source, rows)
     found = []
     for name in records[0] if records else ():
         values = [record.get(name) for record in records]

@@ -43,6 +43,16 @@ def parquet_records(path: Path) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
+def parquet_strings(path: Path, rows: int) -> list[dict[str, Any]]:
+    """The first records, of columns of strings alone: a column of lists may be large in a single row."""
+    file, types = _opened(path), require("pyarrow", "parquet").types
+    names = [one.name for one in file.schema_arrow if types.is_string(one.type) or types.is_large_string(one.type)]
+    refuse_doubled(file.schema_arrow.names, path.name)
+    with named_errors(path):
+        batch = next(file.iter_batches(batch_size=rows, columns=names), None) if names else None
+        return [] if batch is None else list(batch.to_pylist())
+
+
 def _opened(path: Path) -> Any:
     try:
         return require("pyarrow.parquet", "parquet").ParquetFile(path)
