@@ -17,7 +17,7 @@ from spikepool.data.labels import refuse_many_classes
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.pooling.comparison import Decision
+from spikepool.pooling.decision import Decision
 from spikepool.pooling.fitted import ClassScores
 from spikepool.pooling.heads import Head
 from spikepool.pooling.judging import Classes, Numbers, Task

@@ -17,10 +17,12 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.threads import task_threads
 from spikepool.pooling.catalogue import pooling_name
-from spikepool.pooling.comparison import Decision, Judged, Options, Rules, compare, proposals
+from spikepool.pooling.comparison import compare, proposals
+from spikepool.pooling.decision import Decision, Rules
 from spikepool.pooling.fitted import FittedPooling, Part
 from spikepool.pooling.fitted_attributes import FittedAttributes
 from spikepool.pooling.heads import Head, LinearMap, heads, of_features
+from spikepool.pooling.judged import Judged, Options
 from spikepool.pooling.judging import Objective, Task
 from spikepool.pooling.learned_input import seed_number
 from spikepool.pooling.learning_rows import (
