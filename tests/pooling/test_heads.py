@@ -8,7 +8,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import spikepool as sp
-from spikepool.answers.report import tuned_logistic
+from spikepool.answers.evaluations import tuned_logistic
 from spikepool.kit.threads import serial_map
 from spikepool.pooling.heads import Head, LogisticHead, RidgeHead, of_features, register_head, unregister_head
 from spikepool.pooling.judging import Classes, Numbers, Task

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import compress
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from spikepool import __version__
-from spikepool.answers import sentences
-from spikepool.answers.result import MOST_LABELS, Answer, DataReport
+from spikepool.answers import questions as ask
+from spikepool.answers.evaluations import evaluated
+from spikepool.answers.result import Answer, DataReport
 from spikepool.answers.text_source import text_source
 from spikepool.data.description import Caution, Description, numbered
 from spikepool.data.estimator_input import shape_of
@@ -23,24 +21,12 @@ from spikepool.data.paths import is_path
 from spikepool.data.reading import read_array, read_column, read_mask
 from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
-from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
+from spikepool.kit.arrays import AnyArray
 from spikepool.kit.progress import Stages, Told
-from spikepool.kit.threads import serial_map
-from spikepool.pooling.catalogue import poolings
-from spikepool.pooling.evaluation import Evaluation, evaluate
-from spikepool.pooling.heads import LogisticHead, of_features
-from spikepool.pooling.judging import Classes, Task
-from spikepool.pooling.learned_report import leading_candidates
 from spikepool.pooling.learning_rows import split_layers
-from spikepool.trust.diagnosis import UncenteredWarning, diagnose
 
-CHOOSE = "which pooling serves these tokens best?"
-TRUST = "which components of the features are real?"
-PLAN = "what will more labelled rows bring?"
-# Overlap of a span from which the report calls it known.
-SPAN_TARGET = 0.9
 _LISTED_CLASSES = 20
-# Facts about the rows that are stated once for all questions.
+# Facts about the rows that are stated once for all ask.
 KINDS = ("duplicates", "near-duplicates", "order", "dominating rows")
 # Time of each question, about, for the progress bar alone.
 SHARES = {"choose": 6.0, "trust": 1.0, "plan": 3.0}
@@ -130,7 +116,7 @@ def report(
         if len(shape) == 2:
             features = rows
             choose = Answer(
-                CHOOSE,
+                ask.CHOOSE,
                 "The rows are pooled already, so there is nothing to choose.",
                 "Pass tokens (n, T, d) instead of features to compare poolings.",
             )
@@ -139,31 +125,37 @@ def report(
             with stages.stage("choose"):
                 given = {name: _part(layer, there) for name, layer in stack.items()} if layered else _part(rows, there)
                 fitted = getattr(model, "pooling_", None)
-                choose = _choose(given, labels, _part(mask, there), _part(groups, there), regression, options, fitted)
+                choose = ask.choose(
+                    given, labels, _part(mask, there), _part(groups, there), regression, options, fitted
+                )
                 if source is not None and labels is not None and not regression and choose.result is not None:
                     kept_texts = source.texts if isinstance(there, slice) else list(compress(source.texts, there))
-                    choose = _evaluated(choose, given, labels, _part(mask, there), kept_texts)
+                    choose = evaluated(choose, given, labels, _part(mask, there), kept_texts)
                 pooling = choose.result
                 if layered and labels is not None and pooling is not None:
                     rows = as_array(stack[pooling.layer_])
                 everything = stack if layered else rows
-                of_mean = pooling is None or _not_diagnosed(pooling)
-                features = _mean(rows, mask) if of_mean else np.asarray(pooling.transform(everything, mask=mask))
+                of_mean = pooling is None or ask.not_diagnosed(pooling)
+                features = (
+                    ask.mean_of_tokens(rows, mask) if of_mean else np.asarray(pooling.transform(everything, mask=mask))
+                )
         facts = _described(features, labels if isinstance(there, slice) and not regression else None, groups)
         with stages.stage("trust"):
-            trust = _trust(features, groups, random_state, facts)
+            trust = ask.trust(features, groups, random_state, facts)
         if labels is None:
-            plan = Answer(PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels.")
+            plan = Answer(
+                ask.PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels."
+            )
         else:
             with stages.stage("plan"):
                 kind = {"task": "regression" if regression else "classification"}
                 inputs = (_part(rows, there), _part(features, there), labels, _part(mask, there), _part(groups, there))
                 known = facts if isinstance(there, slice) else None
-                plan = _plan(*inputs, target, pooling, {**options, **kind, "description": known})
+                plan = ask.plan(*inputs, target, pooling, {**options, **kind, "description": known})
                 if choose.evaluations and plan.result is not None:
                     plan = replace(plan, numbers=plan.result.summary(squared_error=False))
     if choose.result is None and trust.result is None and plan.result is None:
-        raise InvalidInputError(f"none of the questions can be answered: {trust.notes[0]}", shape, "Check the data")
+        raise InvalidInputError(f"none of the questions can be answered. {trust.notes[0].rstrip('.')}")
     said, trust, plan = _said_once(facts, trust, plan)
     words = _describe(shape, labels, regression)
     if source is not None:
@@ -208,127 +200,6 @@ def _describe(shape: tuple[int, ...], labels: AnyArray | None, regression: bool)
     return f"{rows}, {'a real target' if regression else f'{len(np.unique(labels))} classes'}"
 
 
-def _asked(question: str, ask: Callable[[], Answer]) -> Answer:
-    """The answer, or why there is none; warnings become notes."""
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always", UserWarning)
-        try:
-            answer = ask()
-        except SpikepoolError as err:
-            reason = " ".join(str(err).split())
-            return Answer(question, "Not answered.", reason, notes=(reason,))
-    # features are centred here, so that a dominating mean does not matter
-    shown = [w for w in raised if issubclass(w.category, UserWarning) and w.category is not UncenteredWarning]
-    messages = dict.fromkeys(str(w.message) for w in shown)
-    fresh = tuple(text for text in messages if text not in answer.notes and text not in answer.details())
-    return Answer(
-        question, answer.verdict, answer.advice, answer.result, (*answer.notes, *fresh), pictures=answer.pictures
-    )
-
-
-def _choose(
-    rows: Any, labels: Any, mask: Any, groups: Any, regression: bool, options: dict[str, Any], known: Any = None
-) -> Answer:
-    from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
-    from spikepool.pooling.spectral import SpectralPooling
-
-    def ask() -> Answer:
-        if labels is None:
-            fitted: Any = SpectralPooling().fit(rows, mask=mask)
-            verdict, advice = sentences.spectral(fitted)
-            return Answer(CHOOSE, verdict, advice, fitted, pictures=(lambda ax: _draw_weights(ax, fitted.weights_),))
-        kind = LearnedPoolingRegressor if regression else LearnedPoolingClassifier
-        fitted = known or kind(**options).fit(rows, labels, mask=mask, groups=groups)
-        verdict, advice = sentences.choose(fitted)
-        pictures: list[Callable[[Any], Any]] = []
-        if fitted.candidates_:
-            shown = leading_candidates(fitted.candidates_)
-            pictures.append(_picture("draw_candidates", shown, fitted._chosen, fitted._score_name))
-        if _not_diagnosed(fitted):
-            pictures.append(lambda ax: fitted.plot(ax, "weights"))
-        return Answer(CHOOSE, verdict, advice, fitted, pictures=tuple(pictures))
-
-    return _asked(CHOOSE, ask)
-
-
-def _picture(function: str, *given: Any) -> Callable[[Any], Any]:
-    """A picture by one of the functions that draw poolings."""
-
-    def draw(ax: Any) -> Any:
-        from spikepool.drawing import poolings
-
-        return getattr(poolings, function)(ax, *given)
-
-    return draw
-
-
-def _evaluated(answer: Answer, rows: Any, labels: AnyArray, mask: Any, texts: list[str]) -> Answer:
-    """The answer with the classifier and two tuned logistic regressions judged on the same rows left out."""
-    fitted = answer.result
-    known = getattr(fitted, "_left_out", None)
-    if known is None or len(labels) != len(texts):
-        return answer
-    learning, folds, values = known
-    here = folds >= 0
-    left_out = learning[here]
-    classes, codes = fitted.classes_, np.searchsorted(fitted.classes_, labels[learning])
-
-    def judged(p: AnyArray) -> Evaluation:
-        result = evaluate(classes, p[here], labels[left_out], [texts[i] for i in left_out])
-        rows = [{**one, "row": int(left_out[one["row"] - 1]) + 1} for one in result.mistakes]
-        return replace(result, mistakes=tuple(rows))
-
-    evaluations = {"this classifier": judged(values)}
-    layers = rows if isinstance(rows, dict) else {None: rows}
-    observed = np.ones(shape_of(layers[next(iter(layers))])[:2], dtype=bool) if mask is None else np.asarray(mask)
-    observed = observed[learning]
-    share = (observed / observed.sum(axis=1, keepdims=True)).astype(np.float32)
-    first = observed.argmax(axis=1)
-    means, firsts = [], []
-    for tokens in layers.values():
-        part = np.asarray(tokens)[learning]
-        means.append(np.einsum("ntd,nt->nd", part, share, dtype=np.float32))
-        firsts.append(part[np.arange(len(part)), first].astype(np.float32))
-    of_layer = "" if len(layers) == 1 else f" of layer {next(reversed(layers))}"
-    sides = "mean and first token" + (" of all layers" if len(layers) > 1 else "")
-    for name, C in ((f"mean{of_layer}", means[-1]), (sides, np.concatenate([*means, *firsts], axis=1))):
-        tuned = tuned_logistic(C, Classes(codes, len(classes)), folds)
-        evaluations[f"tuned logistic regression, {name}"] = judged(tuned)
-    ours = evaluations["this classifier"]
-    compared = answer.pictures[:1] if fitted.candidates_ else ()
-    pictures = [*compared, _picture("draw_calibration", ours.bins)]
-    if len(ours.labels) <= MOST_LABELS:
-        pictures.append(_picture("draw_confusion", ours.labels, ours.confusion))
-    return replace(answer, pictures=tuple(pictures), evaluations=evaluations)
-
-
-def tuned_logistic(C: FloatArray, objective: Classes, folds: IntArray) -> FloatArray:
-    """Probabilities (n, K) of rows left out, from logistic regression on features C (n, F), its penalty tuned."""
-    ones = np.ones(len(C))
-    task = Task(objective, ones, folds, np.arange(len(C)), np.where(folds >= 0, ones, 0.0))
-    whole = of_features(C, ones, scaled=True)
-    scores = LogisticHead().judge(lambda _: whole, task, serial_map).scores
-    return np.asarray(softmax(objective.weigh([scores], task.judging)[0] * scores, axis=1))
-
-
-def _not_diagnosed(pooling: Any) -> bool:
-    """Whether features have seen the labels, or are of positions and not of a sequence."""
-    spec = poolings().get(pooling.decision_)
-    return spec is not None and (spec.learned or spec.keeps_positions)
-
-
-def _draw_weights(ax: Any, weights: Any) -> Any:
-    from spikepool.drawing.predictions import draw_weights
-
-    return draw_weights(weights, ax)
-
-
-def _mean(rows: Any, mask: Any) -> AnyArray:
-    from spikepool.pooling.spectral import SpectralPooling
-
-    return np.asarray(SpectralPooling(weights="mean").fit(rows, mask=mask).transform(rows, mask=mask))
-
-
 def _described(features: Any, labels: AnyArray | None, groups: Any) -> Description | None:
     """Copies, order and outlying rows of features; None where they cannot be read."""
     if len(features) < 2:
@@ -352,48 +223,3 @@ def _said_once(facts: Description | None, *answers: Answer) -> tuple[tuple[str, 
         rest.append(replace(answer, notes=tuple(note for note in answer.notes if note not in cautions.values())))
     trust, plan = rest
     return tuple(facts_by_kind[kind] for kind in KINDS if kind in facts_by_kind), trust, plan
-
-
-def _trust(features: Any, groups: Any, random_state: Any, facts: Description | None) -> Answer:
-    def ask() -> Answer:
-        options = {"groups": groups, "random_state": random_state, "description": facts}
-        diagnosis = diagnose(features, target=SPAN_TARGET, **options)
-        verdict, advice = sentences.trust(diagnosis)
-        drawn = ("spans", "rows") if diagnosis.verdict == "coloured" else ("spectrum",)
-        pictures = tuple((lambda ax, what=what: diagnosis.plot(ax, what)) for what in drawn)
-        return Answer(TRUST, verdict, advice, diagnosis, notes=tuple(diagnosis.warnings), pictures=pictures)
-
-    return _asked(TRUST, ask)
-
-
-def _plan(
-    rows: Any,
-    features: Any,
-    labels: AnyArray,
-    mask: Any,
-    groups: Any,
-    target: float | None,
-    pooling: Any,
-    options: dict[str, Any],
-) -> Answer:
-    from spikepool.forecasting.forecast import forecast
-    from spikepool.pooling.refitted import leading_candidate, leading_words
-
-    def ask() -> Answer:
-        if pooling is not None and _not_diagnosed(pooling):
-            # weights that have seen the labels would flatter the forecast: they are learned anew at every size, and the
-            # choice that was made is handed over, so that nothing is compared twice
-            again = leading_candidate(pooling)
-            refit = {**options, "description": None}
-            curve = forecast(rows, labels, target=target, estimator=again, mask=mask, groups=groups, **refit)
-            curve = replace(curve, estimator=leading_words(pooling))
-        else:
-            curve = forecast(features, labels, target=target, groups=groups, **options)
-        verdict, advice = sentences.plan(curve)
-        chosen = getattr(pooling, "accuracy_", None)
-        if target is not None and chosen is not None and chosen >= target > curve.score[0]:
-            # the forecast is of the leading candidate alone, the chosen classifier may weigh several
-            advice = f"Use the classifier of the first answer: it has accuracy {chosen:.3f} on rows left out."
-        return Answer(PLAN, verdict, advice, curve, notes=tuple(curve.warnings), pictures=(lambda ax: curve.plot(ax),))
-
-    return _asked(PLAN, ask)
