@@ -91,6 +91,8 @@ def test_a_clause_that_ends_with_is_takes_the_value_and_arrays_show_their_shape(
     [
         (lambda: sp.SequenceModel(d=5, V=8, N=10, R=10, mu=1.0), "prefix_correlation"),
         (lambda: sp.optimal_weights(10), "prefix_correlation"),
+        (lambda: sp.optimal_weights("prefix"), "prefix_correlation"),
+        (lambda: sp.optimal_weights([np.eye(3)]), "sweep(R=spikepool.prefix_correlation"),
         (lambda: sp.SequenceModel(d=5, V=8, N=10, R=np.eye(2), Mu=1.0), "SequenceModel.__init__()"),
         (lambda: sp.ClassModel(D=5), "ClassModel.__init__()"),
         (lambda: sp.QueryModel(d=5, Mu=1.0), "QueryModel.__init__()"),

@@ -190,6 +190,10 @@ def symmetric_psd(value: ArrayLike, name: str = "R") -> FloatArray:
     remedy = f"Pass one ({'T, T' if name == 'R' else 'n, n'}) matrix"
     if name == "R":
         remedy += ", such as spikepool.prefix_correlation(T=10, L=3)"
+        if isinstance(value, str):
+            raise InvalidInputError("R must be a matrix of correlations", value, remedy)
+        if np.ndim(value) == 3:
+            remedy += "; sweep(R=spikepool.prefix_correlation, T=[10, 20], L=[2, 3]) varies it"
     matrix = finite_array(value, name, ndim=2, remedy=remedy)
     if matrix.shape[0] != matrix.shape[1]:
         raise ShapeError(f"{name} must be square", matrix, remedy)
