@@ -387,7 +387,8 @@ def test_the_table_is_printed_with_the_choice_marked(marked):
     legend = [line.split(":")[0].strip() for line in lines if line.startswith("  ")]
     assert legend[:2] == ["gain, s.e.", "loss"]
     assert sorted(legend[2:]) == sorted(name for name in names if name not in ("mean", "last", "first"))
-    lines = [line for line in lines if not line.startswith(("accuracy", "  "))]
+    assert lines[-1] == f"X is read as {X.shape[1]} tokens with {X.shape[2]} features each per row"
+    lines = [line for line in lines if not line.startswith(("accuracy", "X is read", "  "))]
     # all of them with ridge regression, the mean and the best with logistic regression first
     assert sorted(c.name for c in fitted.candidates_ if c.head == "ridge") == sorted(names)
     assert fitted.candidates_[0].label == "mean"

@@ -97,6 +97,9 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
             line += f"; tokens cut to {pooling.components} components"
         if fitted.score == fitted.score:  # not NaN: some rows were left out
             line += f"\n{self._score_name} {fitted.score:.3f} on rows left out"
+        if self.table is None:  # else X holds token ids
+            T = self.n_positions_
+            line += f"\nX is read as {T:,} tokens with {self.n_features_in_ // T:,} features each per row"
         if not fitted.candidates:
             return line
         return candidate_table(fitted.candidates, self._chosen, self._score_name) + "\n" + line
