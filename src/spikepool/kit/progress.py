@@ -25,6 +25,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 # Whether long work without a bar says how long it will take, once.
 _announcing: ContextVar[bool] = ContextVar("announcing", default=False)
 LONG_SECONDS = 10.0
+LEAST_SHARE = 0.05  # of the work that is done before its duration is estimated from it
 
 
 @contextmanager
@@ -96,8 +97,9 @@ class Progress:
         self._done += steps
         if self._heard is not None:
             self._heard(self.description, min(self._done / self.total, 1.0))
-        if self._announces and time.monotonic() - self._start > DELAY_SECONDS:
-            self._announce(time.monotonic() - self._start)
+        elapsed = time.monotonic() - self._start
+        if self._announces and elapsed > DELAY_SECONDS and self._done >= LEAST_SHARE * self.total:
+            self._announce(elapsed)
         if self._bar is not None:
             self._bar.update(steps)
 
