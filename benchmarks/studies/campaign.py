@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 import spikepool as sp
-from spikepool.world.tokens import child_seed, zipf_frequencies
+from spikepool.world.frequencies import zipf_frequencies
+from spikepool.world.seeds import child_seed
 
 DRAWS = 8
 NOISES = ("gaussian", "rademacher", "uniform", "laplace", "student-t")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import spikepool as sp
-from spikepool.world.tokens import zipf_frequencies
+from spikepool.world.frequencies import zipf_frequencies
 
 MARGIN = 0.01
 

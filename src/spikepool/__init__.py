@@ -26,7 +26,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "world.heads": ("optimal_heads", "layered_weights"),
     "model": ("SequenceModel", "ClassModel", "QueryModel"),
     "theory.prediction": ("Prediction", "Outlier"),
-    "world.tokens": ("zipf_frequencies",),
+    "world.frequencies": ("zipf_frequencies",),
     "theory.validity": ("Validity",),
     "theory.closed_form": ("predict_arrays",),
     "theory.given_tokens": ("predict_tokens",),

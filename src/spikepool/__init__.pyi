@@ -78,12 +78,12 @@ from spikepool.world.correlation import equicorrelation as equicorrelation
 from spikepool.world.correlation import markov_correlation as markov_correlation
 from spikepool.world.correlation import prefix_correlation as prefix_correlation
 from spikepool.world.correlation import spiked_correlation as spiked_correlation
+from spikepool.world.frequencies import zipf_frequencies as zipf_frequencies
 from spikepool.world.heads import HeadMix as HeadMix
 from spikepool.world.heads import layered_weights as layered_weights
 from spikepool.world.heads import optimal_heads as optimal_heads
 from spikepool.world.self_attention import self_attention as self_attention
 from spikepool.world.signs import sign_sampler as sign_sampler
-from spikepool.world.tokens import zipf_frequencies as zipf_frequencies
 from spikepool.world.weights import causal_crossover as causal_crossover
 from spikepool.world.weights import causal_weights as causal_weights
 from spikepool.world.weights import gains as gains

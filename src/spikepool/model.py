@@ -36,11 +36,11 @@ from spikepool.theory.closed_form import concentration, predict_gains
 from spikepool.theory.prediction import Outlier, Prediction
 from spikepool.theory.varying_gains import predict_varying
 from spikepool.world.class_tables import ClassWorld
+from spikepool.world.pooled_latents import pooling_weights
 from spikepool.world.query import QueryWorld
 from spikepool.world.query_fields import KERNELS
 from spikepool.world.sampling import Sample, draw_sample
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.tokens import pooling_weights
 from spikepool.world.weights import named_weights
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from spikepool.errors import DataSourceError, InvalidInputError, SpikepoolError
 from spikepool.kit import files
-from spikepool.kit.files import making_parents, publishing, read_file, write_text
+from spikepool.kit.bounded_reading import read_file
+from spikepool.kit.files import making_parents, publishing, write_text
 
 
 def test_a_file_is_replaced_when_it_is_complete(tmp_path):

@@ -17,7 +17,7 @@ from spikepool.simulation import top_pairs as solver
 from spikepool.simulation.drawn import maximal_rank, sample_grid, spectrum
 from spikepool.simulation.simulate import simulate, simulate_grid
 from spikepool.world.sampling import draw_sample
-from spikepool.world.tokens import child_seed
+from spikepool.world.seeds import child_seed
 
 R = sp.prefix_correlation(T=10, L=3)
 WEIGHTS = {"mean": sp.mean_weights(10), "causal": sp.causal_weights(10), "optimal": sp.optimal_weights(R)}

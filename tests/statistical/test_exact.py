@@ -12,7 +12,8 @@ import pytest
 
 import spikepool as sp
 from spikepool.theory.given_tokens import predict_tokens
-from spikepool.world.tokens import draw_tokens, zipf_frequencies
+from spikepool.world.frequencies import zipf_frequencies
+from spikepool.world.tokens import draw_tokens
 
 pytestmark = pytest.mark.statistical
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from problems import BY_NAME, CONSTANTS, PROBLEMS, RATES, marked
 
-from spikepool.world.tokens import child_seed
+from spikepool.world.seeds import child_seed
 
 pytestmark = pytest.mark.statistical
 

@@ -13,8 +13,9 @@ from spikepool.theory.noise import Noise
 from spikepool.theory.population_usage import group_tokens, population_usage
 from spikepool.theory.token_usage import sample_usage
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
+from spikepool.world.frequencies import zipf_frequencies
 from spikepool.world.pooling_matrix import Projection, token_matrix
-from spikepool.world.tokens import draw_tokens, zipf_frequencies
+from spikepool.world.tokens import draw_tokens
 
 R = sp.prefix_correlation(T=10, L=3)
 

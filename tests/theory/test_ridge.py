@@ -230,7 +230,8 @@ def test_exact_sum_over_test_sequences_equals_drawing_them():
     """The Fourier route of blocks against plain test draws for the same usage."""
     from spikepool.theory.ridge_given_tokens import _given_usage, token_scores
     from spikepool.world.labels import labels_of
-    from spikepool.world.tokens import child_seed, draw_tokens, seed_sequence
+    from spikepool.world.seeds import child_seed, seed_sequence
+    from spikepool.world.tokens import draw_tokens
 
     frequencies = 1 / np.arange(1, 41) ** 0.7
     small = sp.SequenceModel(d=30, V=40, N=60, R=sp.prefix_correlation(5, 2), mu=0.8, frequencies=frequencies)

@@ -10,7 +10,7 @@ import spikepool as sp
 from spikepool.theory import token_usage, usage_pairs
 from spikepool.theory.given_tokens import predict_exact
 from spikepool.theory.usage_pairs import converged_pairs
-from spikepool.world.tokens import zipf_frequencies
+from spikepool.world.frequencies import zipf_frequencies
 
 
 def small(problem):

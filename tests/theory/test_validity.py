@@ -7,7 +7,7 @@ import pytest
 
 import spikepool as sp
 from spikepool.theory.validity import mixing_share
-from spikepool.world.tokens import zipf_frequencies
+from spikepool.world.frequencies import zipf_frequencies
 
 R = sp.prefix_correlation(T=10, L=3)
 MEAN = sp.mean_weights(10)

@@ -12,7 +12,7 @@ from typing import Any
 
 from spikepool.data.table_input import table_path
 from spikepool.errors import DataSourceError, TableFormatError
-from spikepool.kit.files import read_file, regular_file
+from spikepool.kit.bounded_reading import read_file, regular_file
 
 BESIDE = ("tokenizer.json", "vocab.json", "vocab.txt")  # looked for beside a model, in this order
 LARGEST_FILE = 2**27  # bytes; the largest vocabularies in use take a fifth of it

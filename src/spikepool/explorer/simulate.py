@@ -83,7 +83,7 @@ def simulate_task(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     """
     from spikepool.simulation.drawn import spectrum
     from spikepool.simulation.simulate import simulate_draw
-    from spikepool.world.tokens import child_seed, seed_sequence
+    from spikepool.world.seeds import child_seed, seed_sequence
 
     state = parse_query(payload["query"])
     trials, seed = int(payload["trials"]), int(payload["seed"])

@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all, and files that are read whole within a bound.
+"""Files and folders that appear complete or not at all.
 
 Content is written beside its target under a temporary name and published when it is complete (:func:`publishing`). On
 any error, Ctrl-C included, only what this call has created is removed; the command line treats SIGTERM and SIGHUP in
@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from spikepool.errors import DataSourceError, InvalidInputError, SpikepoolError
+from spikepool.errors import InvalidInputError, SpikepoolError
+from spikepool.kit.bounded_reading import READ_FLAGS
 
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _REMEDIES = {
     errno.ENOSPC: "The disk is full: free some space or choose another disk",
     errno.EDQUOT: "The disk quota is used up: free some space or choose another disk",
@@ -37,45 +37,6 @@ _HERE, _NO_REPLACE, _EXCHANGE = -100, 1, 2  # AT_FDCWD, RENAME_NOREPLACE and REN
 # What file systems without hard links answer.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
 _OTHER_NAME = "Choose another name, or pass overwrite=True (--overwrite)"
-
-
-def regular_file(path: Any, most: int) -> Path:
-    """`path`, if it is a regular file of at most `most` bytes; pipes and devices are refused without being opened.
-
-    Raises
-    ------
-    DataSourceError
-    """
-    file = Path(path)
-    try:
-        found = file.stat()
-    except OSError as err:
-        raise DataSourceError(f"cannot read {file.name}: {err.strerror or err}", str(path), "Check the path") from err
-    if not stat.S_ISREG(found.st_mode):
-        raise DataSourceError(f"{file.name} is not a regular file", str(path), "Pass a file")
-    if found.st_size > most:
-        raise DataSourceError(
-            f"{file.name} has {found.st_size:,} bytes, more than the {most:,} that it may have", str(path), "Check it"
-        )
-    return file
-
-
-def read_file(path: Any, most: int) -> bytes:
-    """The content of a regular file of at most `most` bytes.
-
-    The bound holds while the file is read as well, and a file that is replaced by a pipe meanwhile does not block.
-    """
-    file = regular_file(path, most)
-    try:
-        with open(os.open(file, _READ), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise DataSourceError(f"{file.name} is not a regular file", str(path), "Pass a file")
-            content = stream.read(most + 1)
-    except OSError as err:
-        raise DataSourceError(f"cannot read {file.name}: {err.strerror or err}", str(path), "Check the path") from err
-    if len(content) > most:
-        raise DataSourceError(f"{file.name} has more than {most:,} bytes", str(path), "Check it")
-    return content
 
 
 def write_error(err: OSError, path: Any) -> SpikepoolError:
@@ -176,7 +137,7 @@ def _taken(path: Any) -> InvalidInputError:
 def _hold(path: Path) -> int | None:
     """An open descriptor of what is at `path`: while it is open, nothing new gets the same number."""
     try:
-        return os.open(path, _READ)
+        return os.open(path, READ_FLAGS)
     except OSError:  # nothing there, not readable, or a folder of Windows
         return None
 
@@ -304,7 +265,7 @@ def _sync(path: Any) -> None:
     """Wait until a file, or the names in a folder, are on the disk; Windows does so for files only."""
     if os.path.islink(path) or (os.name == "nt" and os.path.isdir(path)):
         return
-    place = os.open(path, os.O_RDWR if os.name == "nt" else _READ)
+    place = os.open(path, os.O_RDWR if os.name == "nt" else READ_FLAGS)
     try:
         os.fsync(place)
     except OSError as err:

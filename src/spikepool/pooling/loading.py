@@ -11,7 +11,7 @@ import numpy as np
 
 from spikepool.errors import MemoryBudgetError, ModelFormatError, SpikepoolError, require
 from spikepool.kit.arrays import AnyArray
-from spikepool.kit.files import read_file, regular_file
+from spikepool.kit.bounded_reading import read_file, regular_file
 from spikepool.kit.memory import require_memory
 from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.fitted import FittedPooling

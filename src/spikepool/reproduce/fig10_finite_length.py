@@ -10,7 +10,7 @@ import xarray as xr
 from spikepool.drawing import palette, plotting
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, kolmogorov_distance, mean_and_error, within
-from spikepool.world.tokens import child_seed
+from spikepool.world.seeds import child_seed
 from spikepool.world.weights import causal_weights, mean_weights
 
 if TYPE_CHECKING:

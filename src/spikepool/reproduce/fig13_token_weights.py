@@ -12,7 +12,8 @@ from spikepool.model import SequenceModel
 from spikepool.reproduce.base import Check, FigureSpec, Settings, compare, mean_and_error, within
 from spikepool.theory.token_weights import SpreadPopulation
 from spikepool.world.correlation import prefix_correlation
-from spikepool.world.tokens import child_seed, seed_sequence, zipf_frequencies
+from spikepool.world.frequencies import zipf_frequencies
+from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.weights import mean_weights
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from spikepool.simulation.top_pairs import DENSE_LIMIT, DENSE_SIDE, largest, not
 from spikepool.simulation.undrawn import TOLERANCE, UndrawnTable
 from spikepool.world.class_tables import ClassSampler, ClassWorld, class_sampler
 from spikepool.world.pooling_matrix import PoolingMatrix, Projection, token_matrix
-from spikepool.world.tokens import child_seed, seed_sequence
+from spikepool.world.seeds import child_seed, seed_sequence
 
 # Directions of the class means shorter than this, relative to the longest, are rounding.
 _RANK_TOLERANCE = 1e-12

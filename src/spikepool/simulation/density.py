@@ -24,8 +24,10 @@ from spikepool.laws.base import SpectralLaw
 from spikepool.simulation.krylov import krylov_space
 from spikepool.simulation.simulate import takes_drawn_table
 from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource
+from spikepool.world.pooled_latents import pooling_weights
+from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.tokens import child_seed, pooling_weights, seed_sequence, token_bytes
+from spikepool.world.tokens import token_bytes
 
 # Nodes below this share of the largest stand for zeros: S is singular, and they are its atom. With 40 steps such a node
 # was found at 7e-8; a spectrum that merely reaches down to zero has its lowest node at about 1/steps² of the largest.

@@ -23,9 +23,10 @@ from spikepool.kit.threads import Map, task_threads
 from spikepool.simulation import dense
 from spikepool.simulation.pooled_noise import PooledNoise
 from spikepool.simulation.top_pairs import KRYLOV_LIMIT, top_pairs
+from spikepool.world.pooled_latents import pooling_weights
 from spikepool.world.sampling import Sample, draw_sample, sample_bytes, table_dtype
+from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.tokens import child_seed, pooling_weights, seed_sequence
 
 # Fixed weights (T,) or (N, T), or a function of the drawn sample that returns them.
 Weights = ArrayLike | Callable[[Sample], ArrayLike]

@@ -21,7 +21,7 @@ from spikepool.kit.progress import Progress
 from spikepool.simulation.simulate import SimulationResult
 from spikepool.world.pooling_matrix import token_matrix
 from spikepool.world.query import QueryWorld, check_white
-from spikepool.world.tokens import child_seed, seed_sequence
+from spikepool.world.seeds import child_seed, seed_sequence
 
 
 @dataclass(frozen=True)

@@ -43,10 +43,11 @@ from spikepool.simulation.simulate import takes_drawn_table
 from spikepool.simulation.top_pairs import KRYLOV_LIMIT
 from spikepool.simulation.undrawn import UndrawnDraw, UndrawnNoise, UndrawnSource
 from spikepool.world.labels import flip_probability, flipped, label_positions, labels_of
+from spikepool.world.pooled_latents import pooled_latents, with_token_weights
 from spikepool.world.pooling_matrix import PoolingMatrix
 from spikepool.world.sampling import Sample, draw_sample
+from spikepool.world.seeds import seed_sequence
 from spikepool.world.sequences import SequenceWorld, checked_model
-from spikepool.world.tokens import pooled_latents, seed_sequence, with_token_weights
 
 # Bound on the error of beta relative to its length: the share of test sequences whose score it could turn is below it.
 _TOLERANCE = 1e-8

@@ -31,9 +31,11 @@ from spikepool.simulation import drawn
 from spikepool.simulation.drawn import Weights, check_grid, named_weights
 from spikepool.simulation.top_pairs import top_pairs_together
 from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource, apply_together
+from spikepool.world.pooled_latents import pooling_weights
 from spikepool.world.sampling import draw_sample, table_dtype
+from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.tokens import child_seed, pooling_weights, seed_sequence, token_bytes
+from spikepool.world.tokens import token_bytes
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.threads import Map, serial_map
 from spikepool.simulation.lazy_gaussian import LazyGaussian, RotatedTable
 from spikepool.simulation.pooled_noise import PooledNoise
+from spikepool.world.pooled_latents import pooled_latents, with_token_weights
 from spikepool.world.pooling_matrix import PoolingMatrix, Projection
 from spikepool.world.sampling import Sample, coloring, draw_direction, noise_seed
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.tokens import TokenSampler, pooled_latents, with_token_weights
+from spikepool.world.tokens import TokenSampler
 
 Rows = Callable[[FloatArray], FloatArray]
 

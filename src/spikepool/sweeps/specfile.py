@@ -17,7 +17,7 @@ import numpy as np
 
 from spikepool.errors import DataSourceError, InvalidInputError, SpikepoolError
 from spikepool.kit import validation as check
-from spikepool.kit.files import read_file
+from spikepool.kit.bounded_reading import read_file
 from spikepool.model import SequenceModel
 from spikepool.sweeps.kinds import KINDS
 from spikepool.sweeps.spec import SweepSpec

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.errors import ModelFormatError, require
-from spikepool.kit.files import read_file, regular_file
+from spikepool.kit.bounded_reading import read_file, regular_file
 from spikepool.pooling.onnx_export import MASKED, Graph, graph_model
 from spikepool.texts.encoder_types import LayerNames, SharedEncoder, States, Tokenised, load_tokenizer, tokenise
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.errors import ModelFormatError, require
-from spikepool.kit.files import read_file
+from spikepool.kit.bounded_reading import read_file
 
 LayerNames = tuple[int | str, ...]
 States = NDArray[np.float32]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikepool.errors import InvalidInputError, MissingDependencyError, MissingSourceError, ModelFormatError, require
-from spikepool.kit.files import regular_file
+from spikepool.kit.bounded_reading import regular_file
 from spikepool.texts.bert import LARGEST_WEIGHTS, read_config
 from spikepool.texts.encoder_types import (
     Encoder,

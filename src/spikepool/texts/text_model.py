@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spikepool.errors import ModelFormatError, SpikepoolError
-from spikepool.kit.files import read_file
+from spikepool.kit.bounded_reading import read_file
 from spikepool.pooling.saving import save
 from spikepool.texts.encoder_types import Encoder, tokenised
 from spikepool.texts.encoders import find_encoder, fingerprint

@@ -24,9 +24,11 @@ from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
 from spikepool.theory.validity import finite_size, neighbours, no_signal, small_sizes, validity_of
+from spikepool.world.frequencies import token_law
+from spikepool.world.pooled_latents import pooled_latents, pooling_weights, with_token_weights
 from spikepool.world.pooling_matrix import Projection, token_matrix
 from spikepool.world.sequences import TABLES, SequenceWorld
-from spikepool.world.tokens import draw_tokens, pooled_latents, pooling_weights, token_law, with_token_weights
+from spikepool.world.tokens import draw_tokens
 
 
 class GivenTokens:

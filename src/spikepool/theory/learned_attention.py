@@ -54,9 +54,10 @@ from spikepool.theory.ridge_given_tokens import effective_ridge
 from spikepool.theory.validity import SOUND, Validity, ridge_range, validity_of
 from spikepool.world.labels import label_law, label_positions, labels_of
 from spikepool.world.pooling_matrix import Projection, token_matrix
+from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld, checked_model
 from spikepool.world.signs import sign_blocks, sign_sampler
-from spikepool.world.tokens import child_seed, draw_tokens, seed_sequence
+from spikepool.world.tokens import draw_tokens
 
 # from weights to the loss and its gradient
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]

@@ -35,9 +35,10 @@ from spikepool.kit.memory import require_memory
 from spikepool.theory.prediction import RidgePrediction
 from spikepool.world.labels import block_label, flipped, labels_of, node_count, positive_probability
 from spikepool.world.pooling_matrix import Projection, token_matrix
+from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.signs import SignBlocks, sign_blocks, sign_patterns
-from spikepool.world.tokens import child_seed, draw_tokens, seed_sequence
+from spikepool.world.tokens import draw_tokens
 
 # Test tokens drawn at most when the average over test sequences is by Monte Carlo: bounds the memory.
 _MAX_TEST_TOKENS = 20_000_000

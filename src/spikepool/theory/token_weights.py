@@ -54,8 +54,8 @@ from spikepool.theory.validity import (
     small_sizes,
     validity_of,
 )
+from spikepool.world.frequencies import token_law
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.tokens import token_law
 
 # Distinct values of p a² that are kept one by one; beyond them neighbours in rank share a bin, the largest apart.
 _GROUPS = 100

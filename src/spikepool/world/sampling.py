@@ -21,18 +21,11 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.threads import thread_count
 from spikepool.world.attention import attention_weights
+from spikepool.world.pooled_latents import pooled_latents, pooling_weights, with_token_weights
 from spikepool.world.pooling_matrix import PoolingMatrix
+from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
-from spikepool.world.tokens import (
-    child_seed,
-    draw_tokens,
-    pooled_latents,
-    pooling_weights,
-    seed_sequence,
-    sequence_blocks,
-    token_bytes,
-    with_token_weights,
-)
+from spikepool.world.tokens import draw_tokens, sequence_blocks, token_bytes
 
 # Keys of the streams of a draw; 2 and 3 are those of the tokens (:mod:`spikepool.world.tokens`).
 _DIRECTION, _NOISE = 0, 1

@@ -1,8 +1,7 @@
-"""Seeds, token frequencies, and drawing of token ids and the latents behind them, without the table.
+"""Draw the token ids of sequences and the latents behind them, without the table.
 
 Latents and choices of tokens come from two independent streams, so that at large sizes each has its own thread and
-the numbers are the same. Ids are 32-bit integers, written once, in place. A seed is whatever numpy
-takes as one; its children belong to a key rather than to an order of calls.
+the numbers are the same. Ids are 32-bit integers, written once, in place.
 """
 
 from __future__ import annotations
@@ -12,37 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from spikepool.errors import SizeError, WeightsError
-from spikepool.kit import validation as check
+from spikepool.errors import SizeError
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.threads import thread_count
+from spikepool.world.seeds import child_seed, seed_sequence
 from spikepool.world.sequences import SequenceWorld
 from spikepool.world.signs import sign_sampler
-
-
-def seed_sequence(rng: Any) -> np.random.SeedSequence:
-    """A SeedSequence from whatever ``numpy.random.default_rng`` takes.
-
-    From what has a state of its own (a Generator, BitGenerator or RandomState) 128 bits are drawn, which advances it.
-    """
-    if isinstance(rng, np.random.SeedSequence):
-        return rng
-    if isinstance(rng, (np.random.Generator, np.random.BitGenerator, np.random.RandomState)):
-        words = check.generator(rng).integers(0, 1 << 32, size=4, dtype=np.uint64)
-        return np.random.SeedSequence(words.tolist())
-    try:
-        return np.random.SeedSequence(rng)
-    except (TypeError, ValueError) as err:
-        raise check.bad_rng(rng) from err
-
-
-def child_seed(root: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
-    """The child of `root` at `key`; unlike ``spawn`` it does not depend on how many were made before."""
-    return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *key), pool_size=root.pool_size)
-
 
 # Keys of the streams of a draw; those of direction and noise are 0 and 1 (:mod:`spikepool.world.sampling`).
 _LATENT, _TOKENS = 2, 3
@@ -150,15 +127,6 @@ def _token_picker(count: int, frequencies: FloatArray | None) -> Pick:
     return lambda g, size: np.searchsorted(cumulative, g.random(size), side="right")
 
 
-def token_law(model: SequenceWorld) -> tuple[FloatArray, FloatArray]:
-    """Probabilities (V,) of the tokens, half in each class where signs choose the class, and the token weights a."""
-    p = np.full(model.V, 1 / model.V) if model.frequencies is None else model.frequencies.copy()
-    if model.latent == "signs":
-        for first in (0, 1):
-            p[first::2] /= 2 * p[first::2].sum()
-    return p, np.ones(model.V) if model.token_weights is None else model.token_weights
-
-
 def token_bytes(model: SequenceWorld) -> int:
     """Memory of the tokens and the latents of a draw."""
     latent = 1 if model.latent == "signs" else 8
@@ -170,62 +138,3 @@ def sequence_blocks(N: int, width: int) -> Iterator[slice]:
     step = max(1, _BLOCK_ELEMENTS // width)
     for start in range(0, N, step):
         yield slice(start, min(start + step, N))
-
-
-def pooling_weights(w: ArrayLike, model: SequenceWorld) -> FloatArray:
-    """Weights checked against a model: (T,), or (N, T) with one row for each sequence; unit sums."""
-    array = check.finite_array(w, "weights")
-    if array.ndim != 2:
-        return check.weight_vector(array, model.T)
-    if array.shape != (model.N, model.T):
-        raise WeightsError(
-            f"per-sequence weights must have shape (N, T) = ({model.N}, {model.T})",
-            array,
-            "Pass one row for each sequence, or one vector of length T",
-        )
-    check.moderate_weights(array)
-    error = np.abs(array.sum(axis=1) - 1)
-    if np.any(error > check.IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(array).sum(axis=1))):
-        worst = int(error.argmax())
-        raise WeightsError(
-            f"weights must sum to one in each sequence; the sum of row {worst} is",
-            float(array[worst].sum()),
-            "Divide each row by its sum",
-        )
-    return array
-
-
-def with_token_weights(w: FloatArray, model: SequenceWorld, tokens: NDArray[Any]) -> FloatArray:
-    """Weights (N, T) of the positions times those of the tokens there; `w` itself without token weights."""
-    return w if model.token_weights is None else w * model.token_weights[tokens]
-
-
-def pooled_latents(latent: NDArray[Any], w: FloatArray) -> FloatArray:
-    """Pooled latent ``b_n = sum_t w_nt xi_nt`` of each sequence, (N,), for weights (T,) or (N, T)."""
-    parts = [np.sum(latent[rows] * (w if w.ndim == 1 else w[rows]), axis=1) for rows in sequence_blocks(*latent.shape)]
-    return np.concatenate(parts)
-
-
-def zipf_frequencies(V: int, s: float = 1.0) -> NDArray[np.float64]:
-    """Zipf's law, ``f_v ∝ (rank of v)^(−s)``, with unit sum.
-
-    Tokens 2k and 2k+1, one of each class, share the rank k+1, so that both classes are used equally often.
-
-    Parameters
-    ----------
-    V : int
-        Size of the vocabulary, even.
-    s : float
-        Exponent, at least 0; 0 gives uniform frequencies, natural language is near 1.
-
-    Examples
-    --------
-    >>> from spikepool.world.tokens import zipf_frequencies
-    >>> zipf_frequencies(6, 1.0).round(3)
-    array([0.273, 0.273, 0.136, 0.136, 0.091, 0.091])
-    """
-    V = check.vocabulary_size(V)
-    exponent = check.non_negative(s, "s")
-    require_memory(24 * V, f"frequencies of {V} tokens", "Lower V")
-    f = (np.arange(V) // 2 + 1.0) ** -exponent
-    return np.asarray(f / f.sum())

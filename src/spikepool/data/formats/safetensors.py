@@ -23,7 +23,7 @@ from spikepool.data.formats import PICKLE_REMEDY, Named, Request, TensorEntry
 from spikepool.data.names import choose_name, choose_tensor
 from spikepool.data.paths import require_whole
 from spikepool.errors import TableFormatError, UnsafeFormatError
-from spikepool.kit.files import read_file, regular_file
+from spikepool.kit.bounded_reading import read_file, regular_file
 
 Decode = Callable[[NDArray[Any]], NDArray[np.float32]]
 
