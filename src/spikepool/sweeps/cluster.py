@@ -1,4 +1,4 @@
-"""Where cells are computed: processes on this machine, or any Dask scheduler."""
+"""Dask clients: of new processes on this machine, or of a scheduler that is running already."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from spikepool.errors import require
 from spikepool.sweeps.cells import Cell, variables
 from spikepool.sweeps.kind import Values
 from spikepool.sweeps.spec import SweepSpec
+from spikepool.sweeps.spec_text import spec_to_json
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,7 +58,7 @@ def attributes(spec: SweepSpec, version: str) -> dict[str, Any]:
     """Attributes of the dataset."""
     return {
         "title": "spikepool sweep",
-        "spec": spec.to_json(functions=True),
+        "spec": spec_to_json(spec, functions=True),
         "seed": spec.seed,
         **({"route": _ROUTES[spec.table_drawn]} if "table_drawn" in spec.kind.options else {}),
         "version": version,

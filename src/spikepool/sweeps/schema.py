@@ -15,6 +15,7 @@ from spikepool.errors import require
 from spikepool.sweeps.cells import Cell, variables
 from spikepool.sweeps.dataset import attributes, coordinates
 from spikepool.sweeps.spec import SweepSpec
+from spikepool.sweeps.spec_text import spec_to_json
 
 SCHEMA_VERSION = 2
 ROOT = "zarr.json"  # the root's metadata, written last: a folder that has it is a complete store
@@ -48,7 +49,7 @@ def skeleton(spec: SweepSpec) -> Mapping[str, bytes]:
     """
     zarr = require("zarr", "sweeps")
     checksum = zarr.codecs.Crc32cCodec()
-    text = spec.to_json()
+    text = spec_to_json(spec)
     described = attributes(spec, __version__) | {
         "spec": text,
         "schema_version": SCHEMA_VERSION,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from spikepool.errors import InvalidInputError, ShapeError, SizeError, WeightsError
+from spikepool.errors import InvalidInputError, SizeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.sweeps.kind import Kind
-from spikepool.sweeps.kinds import KINDS, Model, kind_of
+from spikepool.sweeps.kinds import Model, kind_of
+from spikepool.sweeps.spec_axes import Axis, canonical_axes
 from spikepool.sweeps.spec_values import (
     TOGETHER,
     canonical_correlation,
@@ -24,17 +22,11 @@ from spikepool.sweeps.spec_values import (
     correlation_name,
     correlation_parameters,
     first_value,
-    frozen_weights,
-    function_of_model,
     is_sequence,
-    labelled,
-    plain_value,
-    scalar,
 )
+from spikepool.sweeps.spec_weights import Weights, canonical_weights
 from spikepool.world.correlation import named_correlation
-from spikepool.world.weights import NAMED_WEIGHTS, named_weights
-
-Weights = str | FloatArray | tuple[FloatArray, ...]
+from spikepool.world.weights import named_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +50,7 @@ class SweepSpec:
 
     model: Model
     weights: Mapping[str, Weights]
-    axes: Mapping[str, Mapping[str, Any] | tuple[Any, ...]]
+    axes: Mapping[str, Axis]
     trials: int = 20
     seed: int = 0
     k: int | None = None
@@ -81,10 +73,9 @@ class SweepSpec:
                 raise InvalidInputError(f"a sweep of a {kind.name} does not take {option}", given, "Leave it out")
         if self.correlation is not None:
             put("correlation", canonical_correlation(kind, self.correlation, self.axes))
-        put("axes", {name: self._axis(name, values) for name, values in self.axes.items()})
-        self._refuse_twice()
+        put("axes", canonical_axes(kind, self.axes, self.correlation))
         put("model", _replaced(self.model, self._fields(tuple(self.axes), [0] * len(self.axes))))
-        put("weights", self._named_weights(self.weights) if "weights" in kind.options else {})
+        put("weights", canonical_weights(self.weights, self.models, self.mus) if "weights" in kind.options else {})
         put("table_drawn", kind.route(self.models, self.table_drawn))
         if self.k is None:
             put("k", max(map(kind.usual_pairs, self.models)))
@@ -191,176 +182,6 @@ class SweepSpec:
         if isinstance(value, str):
             return named_weights(value, self.models[place].R)
         return value[place] if isinstance(value, tuple) else value
-
-    # -- checking what was given ---------------------------------------------------------------------------
-
-    def _known_field(self, name: str) -> None:
-        known = (*self.kind.fields, *(correlation_parameters(self.correlation) if self.correlation else ()))
-        if name not in known or (name == "R" and self.correlation):
-            remedy = f"Choose among {', '.join(known)}"
-            raise InvalidInputError(f"not a field of {self.kind.name}", name, remedy)
-
-    def _axis(self, name: str, values: Any) -> Mapping[str, Any] | tuple[Any, ...]:
-        """The values of one axis in canonical form: at least one, no two the same."""
-        if name == TOGETHER:
-            return self._together(values)
-        self._known_field(name)
-        if isinstance(values, Mapping) or name in self.kind.arrays:
-            if not isinstance(values, Mapping) or not all(isinstance(label, str) for label in values):
-                raise InvalidInputError(
-                    f"{name} varies over arrays and needs a label for each",
-                    values,
-                    f'Pass {name}={{"label": array, ...}}',
-                )
-            first_value(name, values)
-            return {label: labelled(value, f"{name}[{label!r}]") for label, value in values.items()}
-        if not is_sequence(values) or (isinstance(values, np.ndarray) and values.ndim != 1):
-            raise ShapeError(f"the axis {name} must be a flat sequence of values", values, "Pass a list")
-        first_value(name, values)
-        canonical = tuple(scalar(name, value) for value in values)
-        if len(set(canonical)) < len(canonical):
-            raise InvalidInputError(f"the axis {name} has a value twice", list(canonical), "Drop the repetition")
-        return canonical
-
-    def _together(self, values: Any) -> Mapping[str, Any]:
-        """Fields that vary together: a mapping of label to fields, the same fields under every label."""
-        check_combinations(values)
-        names = set(next(iter(values.values())))
-        alone = {
-            *self.kind.arrays,
-            *self.kind.inside,
-            *(correlation_parameters(self.correlation) if self.correlation else ()),
-        }
-        for fields in values.values():
-            if set(fields) != names or not names or names & alone:
-                raise InvalidInputError(
-                    "every combination must set the same fields, none of them mu or an array",
-                    dict(fields),
-                    "Match them",
-                )
-        for name in names:
-            self._known_field(name)
-        return {
-            str(label): {name: scalar(name, value) for name, value in fields.items()}
-            for label, fields in values.items()
-        }
-
-    def _refuse_twice(self) -> None:
-        """Raise where a field has a separate axis and varies together with others."""
-        axes: Any = self.axes
-        twice = set(axes) & set(next(iter(axes[TOGETHER].values()))) if TOGETHER in axes else set()
-        if twice:
-            raise InvalidInputError("a field varies twice", sorted(twice), "Drop one of the two")
-
-    def _named_weights(self, weights: Any) -> dict[str, Weights]:
-        if is_sequence(weights) and all(isinstance(name, str) for name in weights):
-            weights = {name: name for name in weights}
-        if not isinstance(weights, Mapping) or not weights:
-            raise WeightsError(
-                "weights must be named", weights, 'Pass {"name": w, ...} or names such as ["mean", "causal"]'
-            )
-        result: dict[str, Weights] = {}
-        for name, value in weights.items():
-            if not isinstance(name, str) or not name:
-                raise WeightsError("the name of weights must be a non-empty string", name, "Rename them")
-            if isinstance(value, str):
-                result[name] = check.choice(value, f"weights {name!r}", tuple(NAMED_WEIGHTS))
-            elif callable(value):
-                result[name] = self._evaluated(name, value)
-            elif isinstance(value, Mapping) and set(value) == {"combinations"}:  # as written in a store
-                result[name] = tuple(frozen_weights(w, name) for w in value["combinations"])
-            elif isinstance(value, tuple) and value and np.ndim(value[0]) == 1:
-                result[name] = tuple(frozen_weights(w, name) for w in value)
-            else:
-                result[name] = frozen_weights(value, name)
-        return result
-
-    def _evaluated(self, name: str, function: Callable[..., Any]) -> Weights:
-        """The weights that a function gives: one array if it is the same everywhere, else one per combination."""
-        call = function_of_model(function)
-        found = []
-        for model in self.models:
-            w = frozen_weights(call(model), name)
-            for mu in self.mus[1:]:
-                if not np.array_equal(w, call(model.replace(mu=mu))):
-                    raise WeightsError(
-                        f"the weights {name!r} change with mu, but all mu of a sweep share their weights",
-                        mu,
-                        "Sweep one mu at a time",
-                    )
-            found.append(w)
-        return found[0] if all(np.array_equal(w, found[0]) for w in found) else tuple(found)
-
-    # -- as text -------------------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings (and functions, if there are any); equal for equal sweeps.
-
-        Fields that vary appear in ``axes`` only, in the order of the dimensions.
-        """
-        written = {
-            "kind": self.kind.name,
-            "model": {
-                name: plain_value(getattr(self.model, name)) for name in self.kind.fields if self._is_written(name)
-            },
-            "weights": {
-                name: {"combinations": plain_value(value)} if isinstance(value, tuple) else plain_value(value)
-                for name, value in self.weights.items()
-            },
-            "axes": {name: plain_value(values) for name, values in self.axes.items()},
-            "trials": self.trials,
-            "seed": self.seed,
-            "k": self.k,
-            "exact": self.exact,
-            "table_drawn": self.table_drawn,
-        }
-        return written | ({"correlation": dict(self.correlation)} if self.correlation else {})
-
-    def _is_written(self, name: str) -> bool:
-        """Whether a field of the model is part of the text; stores from before there were token weights lack these."""
-        if name in self.axes or (name == "R" and self.correlation):
-            return False
-        return name != "token_weights" or getattr(self.model, name) is not None
-
-    def to_json(self, *, functions: bool = False) -> str:
-        """The spec as JSON; floats are written so that they read back bit for bit.
-
-        A function as kernel has no text that reads back: it is an error, or with `functions` given by its name.
-        """
-
-        def name(value: Any) -> str:
-            if functions and callable(value):
-                return f"function {getattr(value, '__qualname__', value)}"
-            raise InvalidInputError(
-                "a sweep over a function as kernel cannot be continued later", value, "Use a named kernel, or no store"
-            )
-
-        return json.dumps(self.to_dict(), allow_nan=False, default=name)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
-        """The inverse of :meth:`to_dict`."""
-        # specs that do not say are from when every model was a SequenceModel and every table was drawn
-        rest = {"kind": "SequenceModel", "table_drawn": True, "correlation": None, **data}
-        axes, fields = rest.pop("axes"), dict(rest.pop("model"))
-        parameters = dict(rest["correlation"] or {})
-        known = correlation_parameters(parameters) if parameters else ()
-        for name, values in axes.items():
-            first = next(iter(values.values() if isinstance(values, Mapping) else values))
-            if name in known:
-                parameters[name] = first
-            else:
-                fields |= first if name == TOGETHER else {name: first}
-        if parameters:
-            fields["R"] = named_correlation(parameters.pop("kind"), **parameters)
-        kind = KINDS[rest.pop("kind")]
-        options = {} if kind.options else {"table_drawn": None}
-        return cls(model=kind.model(**fields), axes=axes, **(rest | options))
-
-    @classmethod
-    def from_json(cls, text: str) -> SweepSpec:
-        """The inverse of :meth:`to_json`."""
-        return cls.from_dict(json.loads(text))
 
     @classmethod
     def from_fields(cls, model: Any, weights: Any, fields: Mapping[str, Any], **options: Any) -> SweepSpec:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit import validation as check
-from spikepool.kit.arrays import FloatArray
 from spikepool.sweeps.kind import Kind
 from spikepool.world.correlation import NAMED_CORRELATIONS
 
@@ -65,13 +64,6 @@ def labelled(value: Any, where: str) -> Any:
     return check.finite_array(value, where).copy()
 
 
-def frozen_weights(value: Any, name: str) -> FloatArray:
-    """A checked copy of weights that cannot be changed."""
-    w = check.weight_vector(value, None, f"weights {name!r}").copy()
-    w.setflags(write=False)
-    return w
-
-
 def plain_value(value: Any) -> Any:
     """A value as lists, numbers and strings."""
     if isinstance(value, Mapping):
@@ -79,17 +71,6 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, tuple):
         return [plain_value(item) for item in value]
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def function_of_model(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """`function` as one of the model: by the name of its first parameter it gets the model, T, or R."""
-    try:
-        first = next(iter(inspect.signature(function).parameters), "R")
-    except ValueError:  # built in
-        first = "R"
-    if first in ("model", "self"):
-        return function
-    return lambda model: function(model.T if first == "T" else model.R)
 
 
 def correlation_name(function: Any) -> str:

@@ -26,6 +26,7 @@ from spikepool.sweeps.kind import Values
 from spikepool.sweeps.schema import ROOT
 from spikepool.sweeps.spec import SweepSpec
 from spikepool.sweeps.spec_differences import differences
+from spikepool.sweeps.spec_text import spec_from_json, spec_to_dict
 
 # What of an array's metadata decides how chunks are read; the rest may change with the version of Zarr.
 _DECISIVE = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs", "fill_value", "dimension_names")
@@ -59,7 +60,7 @@ class Store:
         self.path = path
         self.version = version
         # read back from text by every driver, so that all have the same bits
-        self.spec = SweepSpec.from_json(spec_text)
+        self.spec = spec_from_json(spec_text)
         self.variables = variables(self.spec)
         self._arrays: dict[str, Any] = {}
         self._skeleton: Mapping[str, bytes] | None = None  # files that the spec alone decides; slow to make
@@ -115,7 +116,7 @@ class Store:
             store._skeleton = expected
             return store
         store = cls.open(path)
-        different = differences(store.spec.to_dict(), spec.to_dict())
+        different = differences(spec_to_dict(store.spec), spec_to_dict(spec))
         if different:
             raise SpecMismatchError(
                 f"the store {path} was made from another spec: {'; '.join(different)}",
