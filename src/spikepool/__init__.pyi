@@ -57,7 +57,6 @@ from spikepool.texts.encoding import EncodedTexts as EncodedTexts
 from spikepool.texts.encoding import encode as encode
 from spikepool.theory.attention_gains import AttentionGains as AttentionGains
 from spikepool.theory.attention_gains import attention_gains as attention_gains
-from spikepool.theory.attention_gains import average_correlation as average_correlation
 from spikepool.theory.attention_gains import predict_attention as predict_attention
 from spikepool.theory.closed_form import predict_arrays as predict_arrays
 from spikepool.theory.given_tokens import predict_tokens as predict_tokens
@@ -74,6 +73,7 @@ from spikepool.trust.diagnosis import Diagnosis as Diagnosis
 from spikepool.trust.diagnosis import diagnose as diagnose
 from spikepool.world.attention import attention_matrix as attention_matrix
 from spikepool.world.attention import attention_weights as attention_weights
+from spikepool.world.correlation import average_correlation as average_correlation
 from spikepool.world.correlation import equicorrelation as equicorrelation
 from spikepool.world.correlation import markov_correlation as markov_correlation
 from spikepool.world.correlation import prefix_correlation as prefix_correlation

@@ -5,7 +5,8 @@ import pytest
 from references import prefix_signs
 
 import spikepool as sp
-from spikepool.theory.attention_gains import attention_gains, average_correlation, predict_attention
+from spikepool.theory.attention_gains import attention_gains, predict_attention
+from spikepool.world.correlation import average_correlation
 from worlds import draw_table, draw_tokens, mean_and_error, pool, top_pair
 
 pytestmark = pytest.mark.statistical

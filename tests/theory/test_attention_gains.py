@@ -6,7 +6,8 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
 import spikepool as sp
-from spikepool.theory.attention_gains import attention_gains, average_correlation, predict_attention, softmax_square
+from spikepool.theory.attention_gains import attention_gains, predict_attention, softmax_square
+from spikepool.world.correlation import average_correlation
 
 
 @pytest.mark.parametrize("tau", [0.05, 1.0, 4.0, 20.0])

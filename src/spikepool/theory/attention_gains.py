@@ -1,6 +1,6 @@
-"""Data-dependent attention (open problem iii of the paper) and correlations that vary by sequence (open problem ii).
+"""Data-dependent attention at the scaling tau/sqrt(d) (open problem iii of the paper).
 
-**Attention at the tau/sqrt(d) scaling.** The scores tau <x_t, x_s>/sqrt(d) of distinct tokens tend to independent
+The scores tau <x_t, x_s>/sqrt(d) of distinct tokens tend to independent
 N(0, tau²) variables, one for each pair s < t, independent of the signs: the signal adds mu² tau/sqrt(d), which
 :func:`predict_attention` takes into account. The weights w = A'1/T of a sequence stay random, and S depends on them
 through
@@ -26,11 +26,6 @@ and, with X = exp(tau g) and ``1/S² = ∫ s exp(−sS) ds``, Q_k is a single in
     Q_k = k ∫ s E[X² exp(−sX)] (E exp(−sX))^{k−1} ds.
 
 Both integrals are done by the trapezoidal rule in log s and g, which converges exponentially here.
-
-**Correlation that varies by sequence.** If sequence n has signs of correlation R^(n), the pooled latents a_n = w'xi_n
-enter S through the rank-one term ``h a'`` alone, whose right vector matters by its squared norm,
-``‖a‖²/N → w' mean(R^(n)) w``. So only the average of R^(n) enters, whatever its law; a stack (n, T, T) is accepted here
-and averaged.
 """
 
 from __future__ import annotations
@@ -42,7 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from spikepool.errors import DomainError, ShapeError
+from spikepool.errors import DomainError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.showing import Result, Table
@@ -50,6 +45,7 @@ from spikepool.theory.closed_form import require_plain
 from spikepool.theory.prediction import Prediction
 from spikepool.theory.varying_gains import predict_varying
 from spikepool.world.attention import score_exponent
+from spikepool.world.correlation import average_correlation
 from spikepool.world.sequences import SequenceWorld, checked_model
 from spikepool.world.tokens import latent_sampler
 from spikepool.world.weights import causal_weights
@@ -110,18 +106,6 @@ class AttentionGains(Result, schema="gains"):
         from spikepool.drawing.predictions import draw_gains
 
         return draw_gains((self.alpha, self.kappa), (self.alpha_error, self.kappa_error), ax)
-
-
-def average_correlation(R: ArrayLike) -> FloatArray:
-    """The positional correlation that matters when it varies by sequence: the average of a stack (n, T, T)."""
-    array = check.finite_array(R, "R")
-    if array.ndim == 3:
-        if array.shape[1] != array.shape[2]:
-            raise ShapeError("R must be a stack of square matrices", array, "Pass (n, T, T)")
-        for matrix in array:
-            check.symmetric_psd(matrix, "R")
-        array = array.mean(axis=0)
-    return check.symmetric_psd(array, "R")
 
 
 def softmax_square(tau: float, k: ArrayLike) -> Any:

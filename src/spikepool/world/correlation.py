@@ -136,3 +136,20 @@ def _correlation(rho: float) -> float:
     if not -1 <= value <= 1:
         raise DomainError("rho must lie in [-1, 1]", rho, "Pass a correlation coefficient")
     return value
+
+
+def average_correlation(R: ArrayLike) -> FloatArray:
+    """The positional correlation that matters when it varies by sequence: the average of a stack (n, T, T).
+
+    If sequence n has signs of correlation R^(n), the pooled latents a_n = w'xi_n enter S through the rank-one term
+    ``h a'`` alone, whose right vector matters by its squared norm, ``‖a‖²/N → w' mean(R^(n)) w``. So only the average
+    of R^(n) enters, whatever its law (open problem ii of the paper).
+    """
+    array = check.finite_array(R, "R")
+    if array.ndim == 3:
+        if array.shape[1] != array.shape[2]:
+            raise ShapeError("R must be a stack of square matrices", array, "Pass (n, T, T)")
+        for matrix in array:
+            check.symmetric_psd(matrix, "R")
+        array = array.mean(axis=0)
+    return check.symmetric_psd(array, "R")
