@@ -22,6 +22,8 @@ def test_equal_rows_are_found_by_their_values():
     assert Description(rows(60)).caution("duplicates") is None
     round_numbers = np.random.default_rng(0).integers(0, 3, (4000, 6)).astype(float)
     found, _ = numbered(row_hashes(round_numbers))
+    parts = row_hashes(x[:, :5], 0, 12) + row_hashes(x[:, 5:], 5, 12)
+    assert np.array_equal(parts, row_hashes(x))
     assert np.array_equal(found, numbered(np.unique(round_numbers, axis=0, return_inverse=True)[1].ravel())[0])
 
 

@@ -7,9 +7,10 @@ import pytest
 
 import spikepool as sp
 from spikepool.data import tokens
+from spikepool.data.description import numbered
 from spikepool.data.tokens import TokenForm, TokenInput
 from spikepool.kit.threads import task_threads
-from spikepool.pooling.learning_rows import LearningRows
+from spikepool.pooling.learning_rows import LearningRows, row_copies
 
 
 def sequences(n, T, d, dtype, seed=0):
@@ -71,3 +72,17 @@ def test_threads_are_limited_where_memory_asks_for_it():
     with task_threads(large=True, most=1) as run:
         assert run.__name__ == "serial_map"
         assert run(lambda i: i * i, 4) == [0, 1, 4, 9]
+
+
+def test_copies_are_found_whatever_the_lengths_of_their_neighbours(monkeypatch):
+    """Rows are read in pieces, in order of length and without padding: their hashes do not depend on the piece."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 9, 3))
+    mask = np.arange(9) < rng.integers(1, 10, 60)[:, None]
+    X[50:], mask[50:] = X[:10], mask[:10]
+    mask[3, 0] = mask[53, 0] = False  # a hole in front
+    mask[54] = np.roll(mask[4], -1) if mask[4].sum() < 9 else mask[4]
+    monkeypatch.setattr("spikepool.data.tokens.PIECE_BYTES", 7 * 9 * 3 * 8)
+    found = row_copies(TokenInput(X, mask, TokenForm(9, 3, None)))
+    dense = np.concatenate([np.where(mask[..., None], X, 0).reshape(60, -1), mask], axis=1)
+    assert np.array_equal(found, numbered(np.unique(dense, axis=0, return_inverse=True)[1].ravel())[0])

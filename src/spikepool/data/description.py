@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 
 # A row has a near copy when the nearest row is closer, in squared distance, than this part of the m-th nearest.
 NEAR_RATIO = 0.15
@@ -145,11 +145,15 @@ def _multipliers(width: int) -> NDArray[np.uint64]:
     return np.random.default_rng(0).integers(1, 1 << 63, size=(2, width), dtype=np.uint64) * 2 + 1
 
 
-def row_hashes(x: FloatArray) -> NDArray[np.uint64]:
-    """64-bit hashes of rows (n, ...): equal for equal rows, and for others with probability 2^-64 a pair."""
+def row_hashes(x: AnyArray, first: int = 0, width: int | None = None) -> NDArray[np.uint64]:
+    """64-bit hashes of rows (n, ...): equal for equal rows, and for others with probability 2^-64 a pair.
+
+    With `first` and `width` x holds the columns from `first` on of rows of so many columns: hashes of parts add up to
+    that of the row, and columns of zeros add nothing.
+    """
     x = np.ascontiguousarray(x, dtype=np.float64).reshape(len(x), -1)
     bits = (x + 0.0).view(np.uint64)  # + 0.0 makes −0 and 0 the same
-    multipliers = _multipliers(x.shape[1])
+    multipliers = _multipliers(width or x.shape[1])[:, first : first + x.shape[1]]
     # products wrap modulo 2^64; mixing high bits down first, since floats that are round numbers end in zeros
     mixed = (bits ^ (bits >> np.uint64(29))) * multipliers[0]
     mixed ^= mixed >> np.uint64(32)

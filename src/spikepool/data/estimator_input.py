@@ -171,11 +171,11 @@ def feature_names(prefix: str, d: int, names: NDArray[Any] | None) -> NDArray[np
     return np.asarray([f"{prefix}{i}" for i in range(d)], dtype=object)
 
 
-def refuse_empty_rows(observed: NDArray[np.bool_], start: int, empty: str) -> None:
-    """Raise for rows without any observed token, naming them, unless zeros were asked for."""
+def refuse_empty_rows(observed: NDArray[np.bool_], rows: NDArray[np.intp], empty: str) -> None:
+    """Raise for rows without any observed token, by their numbers, unless zeros were asked for."""
     if empty == "zero":
         return
-    hidden = np.flatnonzero(~observed.any(axis=1)) + start
+    hidden = rows[~observed.any(axis=1)]
     if hidden.size:
         shown = ", ".join(map(str, hidden[:10])) + (", ..." if hidden.size > 10 else "")
         raise InvalidInputError(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spikepool.data.in_memory import as_array
 from spikepool.errors import DomainError, InvalidInputError, NonFiniteError, RaggedError, ShapeError, TokenError
-from spikepool.kit.arrays import BoolArray, FloatArray
+from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
 
@@ -93,7 +93,7 @@ class TokenBlock:
     def __len__(self) -> int:
         return len(self.values)
 
-    def dense(self, rows: slice = slice(None), columns: slice = slice(None)) -> FloatArray:
+    def dense(self, rows: slice | IntArray = slice(None), columns: slice = slice(None)) -> FloatArray:
         """Tokens of the rows, (m, T, d)."""
         values, observed = self.values[rows, columns], self.observed[rows, columns]
         if self.table is None:
@@ -104,19 +104,21 @@ class TokenBlock:
             x[~observed] = 0.0
         return x
 
-    def pieces(self, *, trimmed: bool = False) -> Iterator[tuple[int, slice, Block]]:
-        """The block, dense, in pieces of at most ``PIECE_BYTES`` (or one row), each with its first row and positions.
+    def pieces(self, *, trimmed: bool = False) -> Iterator[tuple[IntArray, slice, Block]]:
+        """The block, dense, in pieces of at most ``PIECE_BYTES`` (or one row), each with its rows and positions.
 
         With `trimmed` a piece begins at the first position that one of its rows has observed, and ends at the last.
+        Rows then come in the order of their numbers of tokens, so that few positions of a piece are empty.
         """
         d = self.values.shape[2] if self.table is None else self.table.shape[1]
         step = max(1, PIECE_BYTES // (8 * self.observed.shape[1] * d))
+        order = np.argsort(self.observed.sum(axis=1), kind="stable") if trimmed else np.arange(len(self))
         for first in range(0, len(self), step):
-            rows, columns = slice(first, first + step), slice(None)
+            rows, columns = order[first : first + step], slice(0, self.observed.shape[1])
             if trimmed:
                 seen = np.flatnonzero(self.observed[rows].any(axis=0))
                 columns = slice(seen[0], seen[-1] + 1) if len(seen) else slice(0, 1)
-            yield first, columns, (self.dense(rows, columns), self.observed[rows, columns])
+            yield rows, columns, (self.dense(rows, columns), self.observed[rows, columns])
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,9 +174,9 @@ class TokenForm:
         return observed
 
 
-# ((x, observed), number of the first row) -> (rows, width). A function with a true attribute ``trims`` does not need
-# the positions that no row of a piece has observed.
-RowFunction = Callable[[Block, int], FloatArray]
+# ((x, observed), numbers of the rows) -> (rows, width). A function with a true attribute ``trims`` does not need the
+# positions that no row of a piece has observed.
+RowFunction = Callable[[Block, IntArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +211,12 @@ class TokenInput:
         """Number of features of a token."""
         return self.form.d
 
+    def observed(self) -> BoolArray:
+        """Where there are tokens, (n, T); without reading them."""
+        if self.form.table is not None:
+            return self.form.check_ids_in_table(self.source, self.mask)
+        return np.ones((self.n, self.T), dtype=bool) if self.mask is None else self.mask
+
     def token_blocks(self) -> Iterator[tuple[int, TokenBlock]]:
         """First row and content of blocks in order of rows."""
         step = self.form.rows_per_block()
@@ -217,7 +225,7 @@ class TokenInput:
             yield start, self.form.token_block(self.source[start : start + step], mask, start)
 
     def blocks(self, *, trimmed: bool = False) -> Iterator[Block]:
-        """Small dense pieces in order of rows, on request without positions that no row of a piece has observed."""
+        """Small dense pieces, on request without positions that no row of a piece has observed."""
         for _, block in self.token_blocks():
             for _, _, piece in block.pieces(trimmed=trimmed):
                 yield piece
@@ -227,16 +235,20 @@ class TokenInput:
         return TokenInput(np.asarray(self.source[rows]), None if self.mask is None else self.mask[rows], self.form)
 
     def map_blocks(self, function: RowFunction, label: str, show: bool | None) -> Iterator[tuple[int, FloatArray]]:
-        """First row of each block and ``function((x, observed), first_row)`` of its pieces, one below the other.
+        """First row of each block and ``function((x, observed), rows)`` of its pieces, in order of rows.
 
         `label` and `show` are those of the progress bar; see :class:`spikepool.kit.progress.Progress`.
         """
         trimmed = bool(getattr(function, "trims", False))
         with Progress(-(-self.n // self.form.rows_per_block()), label, show=show) as bar:
             for start, block in self.token_blocks():
-                pieces = block.pieces(trimmed=trimmed)
-                parts = [function(piece, start + within) for within, _, piece in pieces]
-                yield start, parts[0] if len(parts) == 1 else np.concatenate(parts)
+                out: FloatArray | None = None
+                for rows, _, piece in block.pieces(trimmed=trimmed):
+                    part = function(piece, start + rows)
+                    out = np.empty((len(block), *part.shape[1:])) if out is None else out
+                    out[rows] = part
+                assert out is not None
+                yield start, out
                 bar.advance()
 
     def map_rows(self, function: RowFunction, width: int, label: str, show: bool | None) -> FloatArray:

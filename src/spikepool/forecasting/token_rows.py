@@ -64,13 +64,16 @@ class OverTokens(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if self.given.groups is not None:
             more["groups"] = self.given.groups[rows]
         self.fitted_ = clone(self.estimator).fit(self.given.tokens[rows], y, **more)
+        self._asked: tuple[Any, Any] = (None, None)
         if hasattr(self.fitted_, "classes_"):
             self.classes_ = self.fitted_.classes_
         return self
 
     def _answer(self, name: str, X: FloatArray) -> Any:
         rows = X[:, 0].astype(np.intp)
-        return getattr(self.fitted_, name)(self.given.tokens[rows], **self.given.masked(rows))
+        if not np.array_equal(rows, self._asked[0]):  # labels, scores and probabilities are asked of the same rows
+            self._asked = rows, self.given.tokens[rows]
+        return getattr(self.fitted_, name)(self._asked[1], **self.given.masked(rows))
 
     def predict(self, X: FloatArray) -> Any:
         """What the fitted clone predicts."""

@@ -283,13 +283,11 @@ class LearnedPooling(TransformerMixin, Portable, FittedAttributes):  # type: ign
 
     def _with_tokens(self, rows: IntArray, part: TokenInput) -> tuple[IntArray, TokenInput]:
         """Without the rows in which nothing is observed, or an error that names them."""
-        keep = np.concatenate([observed.any(axis=1) for _, observed in part.blocks()])
+        keep = np.asarray(part.observed().any(axis=1))
         if keep.all():
             return rows, part
         if self.empty == "error":
-            hidden = np.ones((int(rows.max()) + 1, 1), dtype=bool)
-            hidden[rows[~keep]] = False
-            refuse_empty_rows(hidden, 0, self.empty)
+            refuse_empty_rows(keep[:, None], rows, self.empty)
         if not keep.any():
             raise InvalidInputError("no token is observed in any row", remedy="Pass a mask that shows some tokens")
         return rows[keep], part.take(np.flatnonzero(keep))
@@ -329,7 +327,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedAttributes):  # type: ign
         wanted = tuple(dict.fromkeys(part.layer for part in parts))
         if isinstance(X, EncodedRows):
             each = [
-                ScoreRows(tuple(p for p in parts if p.layer == layer), self.empty)(X.block(layer), 0)
+                ScoreRows(tuple(p for p in parts if p.layer == layer), self.empty)(X.block(layer), X.rows)
                 for layer in wanted
             ]
             return np.asarray(sum(each[1:], each[0]))
@@ -347,7 +345,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedAttributes):  # type: ign
         check_is_fitted(self, "fitted_")
         pooling = FeatureRows(self.fitted_.leading.pooling, self.empty)
         if isinstance(X, EncodedRows):
-            return pooling(X.block(self.layer_), 0)
+            return pooling(X.block(self.layer_), X.rows)
         source = self._source(X, mask)
         return source.map_rows(pooling, self.n_features_out_, "pooling", self.progress)
 

@@ -74,7 +74,7 @@ class LearningRows:
         z = np.zeros((source.n, source.T, space.directions.shape[1]), dtype=working_type(source))
         for start, block in source.token_blocks():
             for within, columns, (x, part) in block.pieces(trimmed=True):
-                here = (slice(start + within, start + within + len(x)), columns)
+                here = (start + within, columns)
                 observed[here], usable[here] = part, space.usable(x, part)
                 z[here] = space.coordinates(x, usable[here])
         return z, observed, usable
@@ -105,7 +105,7 @@ class LearningRows:
         trimmed = not isinstance(pooling, FunctionPooling)
         for first, block in self.source.token_blocks():
             for within, columns, (x, observed) in block.pieces(trimmed=trimmed):
-                rows = slice(first + within, first + within + len(x))
+                rows = first + within
                 if isinstance(pooling, QueryPooling) and pooling.space is self.space:
                     part = pooling.features(x, observed, (self.z[rows, columns], self.usable[rows, columns]))
                 else:
@@ -129,8 +129,14 @@ class LearningRows:
 
     def average_weights(self, pooling: Pooling) -> FloatArray:
         """Average weight of each position over the rows, (heads, T)."""
-        total = sum(pooling.weights(x, observed).sum(axis=0) for x, observed in self.source.blocks())
-        return np.asarray(total) / self.source.n
+        total: FloatArray | None = None
+        for _, block in self.source.token_blocks():
+            for _, columns, (x, observed) in block.pieces(trimmed=not isinstance(pooling, FunctionPooling)):
+                part = pooling.weights(x, observed).sum(axis=0)
+                total = np.zeros((len(part), self.source.T)) if total is None else total
+                total[:, columns] += part
+        assert total is not None
+        return total / self.source.n
 
 
 def working_type(source: TokenInput) -> Any:
@@ -141,8 +147,13 @@ def working_type(source: TokenInput) -> Any:
 
 def row_copies(source: TokenInput) -> IntArray:
     """Equal numbers for rows that hold the same tokens, (n,)."""
-    rows = (np.concatenate([x.reshape(len(x), -1), observed], axis=1) for x, observed in source.blocks())
-    return numbered(np.concatenate([row_hashes(part) for part in rows]))[0]
+    T, d, hashes = source.T, source.d, np.zeros(source.n, dtype=np.uint64)
+    width = T * (d + 1)  # the tokens, then where they are
+    for first, block in source.token_blocks():
+        for within, columns, (x, observed) in block.pieces(trimmed=True):
+            where = row_hashes(observed, T * d + columns.start, width)
+            hashes[first + within] = row_hashes(x, columns.start * d, width) + where
+    return numbered(hashes)[0]
 
 
 def row_bytes(source: TokenInput) -> int:

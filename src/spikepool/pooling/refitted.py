@@ -10,15 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.kit.arrays import IntArray
+from spikepool.kit.arrays import FloatArray, IntArray
 from spikepool.pooling.learned import LearnedPoolingClassifier, LearnedPoolingRegressor
 
 
 class _Refitted:
-    """No row is left out."""
+    """No row is left out; scores are kept, since labels and probabilities are asked of the same rows."""
+
+    _known: tuple[Any, Any] = (None, None)
 
     def _folds(self, strata: IntArray, *_: Any) -> IntArray:
+        self._known = None, None
         return np.full(len(strata), -1, dtype=np.intp)
+
+    def _predict_scores(self, X: Any, mask: Any) -> FloatArray:
+        if self._known[0] is not X:
+            self._known = X, super()._predict_scores(X, mask)  # type: ignore[misc]
+        return self._known[1]  # type: ignore[no-any-return]
 
 
 class RefittedClassifier(_Refitted, LearnedPoolingClassifier):

@@ -9,7 +9,7 @@ import numpy as np
 
 from spikepool.data.estimator_input import refuse_empty_rows
 from spikepool.data.tokens import Block
-from spikepool.kit.arrays import BoolArray, FloatArray
+from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.pooling.fitted import Part
 from spikepool.pooling.registry import FunctionPooling, Pooling
 from spikepool.pooling.sequence import SequencePooling
@@ -21,6 +21,11 @@ class EncodedRows:
 
     tokens: dict[Any, FloatArray]
     observed: BoolArray
+
+    @property
+    def rows(self) -> IntArray:
+        """Their numbers."""
+        return np.arange(len(self.observed))
 
     def block(self, layer: Any) -> Block:
         """Tokens of a layer, and the mask."""
@@ -39,10 +44,10 @@ class FeatureRows:
         """Whether padding may be cut off: a function of others may look at it."""
         return not isinstance(self.pooling, FunctionPooling)
 
-    def __call__(self, block: Block, start: int) -> FloatArray:
-        """(b, F) for a block whose first row is number `start`; zeros for a row without tokens."""
+    def __call__(self, block: Block, rows: IntArray) -> FloatArray:
+        """(b, F) for a block with these numbers of rows; zeros for a row without tokens."""
         x, observed = block
-        refuse_empty_rows(observed, start, self.empty)
+        refuse_empty_rows(observed, rows, self.empty)
         features = self.pooling.features(x, observed)
         nothing = ~observed.any(axis=1)
         if nothing.any():
@@ -62,10 +67,10 @@ class ScoreRows:
         """Whether padding may be cut off."""
         return all(FeatureRows(part.pooling, self.empty).trims for part in self.parts)
 
-    def __call__(self, block: Block, start: int) -> FloatArray:
-        """(b, k) for a block whose first row is number `start`."""
+    def __call__(self, block: Block, rows: IntArray) -> FloatArray:
+        """(b, k) for a block with these numbers of rows."""
         features = [
-            part.weight * part.linear(FeatureRows(part.pooling, self.empty)(block, start)) for part in self.parts
+            part.weight * part.linear(FeatureRows(part.pooling, self.empty)(block, rows)) for part in self.parts
         ]
         return np.asarray(sum(features[1:], features[0]))
 
@@ -77,7 +82,7 @@ class WeightRows:
     pooling: Pooling
     importance: FloatArray | None = None
 
-    def __call__(self, block: Block, start: int) -> FloatArray:
+    def __call__(self, block: Block, rows: IntArray) -> FloatArray:
         """(b, heads·T)."""
         if self.importance is None or not isinstance(self.pooling, SequencePooling):
             return self.pooling.weights(*block).reshape(len(block[0]), -1)

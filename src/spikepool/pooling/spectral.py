@@ -17,7 +17,7 @@ from spikepool.data.estimator_input import EMPTY, feature_names, read_tokens, re
 from spikepool.data.tokens import Block, TokenForm, TokenInput, relative_labels, row_weights
 from spikepool.errors import InvalidInputError, ShapeError, WeightsError
 from spikepool.kit import validation as check
-from spikepool.kit.arrays import BoolArray, FloatArray
+from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.kit.progress import Progress
 from spikepool.kit.showing import html_text
 from spikepool.kit.threads import single_threaded_blas
@@ -55,7 +55,7 @@ class ProbeRows:
         """Check all rows, and keep some of them."""
         with Progress(-(-source.n // source.form.rows_per_block()), "tokens", show=show) as bar:
             for first, block in source.token_blocks():
-                refuse_empty_rows(block.observed, first, self._empty)
+                refuse_empty_rows(block.observed, first + np.arange(len(block)), self._empty)
                 if self._stride:
                     kept = slice(-first % self._stride, None, self._stride)
                     self.x.append(block.dense(kept).astype(np.float32))
@@ -97,10 +97,10 @@ class PooledRows:
     bins: int | None
     empty: str
 
-    def __call__(self, block: Block, start: int) -> FloatArray:
-        """Pooled features (b, d) of a block whose first row is number `start`."""
+    def __call__(self, block: Block, rows: IntArray) -> FloatArray:
+        """Pooled features (b, d) of a block with these numbers of rows."""
         x, observed = block
-        refuse_empty_rows(observed, start, self.empty)
+        refuse_empty_rows(observed, rows, self.empty)
         if not observed.all() and self.weights.min() < 0:
             raise WeightsError(
                 "weights of both signs cannot be renormalised over the observed positions",
