@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 import spikepool as sp
 from spikepool.answers import sentences
 from spikepool.answers.result import Answer
-from spikepool.kit.showing import to_json
+from spikepool.kit.results import to_json
 from spikepool.pooling.learned_report import pooling_record
 from spikepool.pooling.refitted import leading_candidate, leading_words
 from spikepool.trust.result import Span

@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 import spikepool as sp
-from spikepool.kit.showing import plain
+from spikepool.kit.results import plain
 
 SMALL = ["--d", "60", "--V", "96", "--N", "120"]
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 import spikepool as sp
-from spikepool.kit.showing import Result
+from spikepool.kit.results import Result
 from spikepool.theory.heads import predict_heads
 
 matplotlib.use("Agg")

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.kit.showing import html_page, html_table, number, plain
+from spikepool.kit.pages import html_page, html_table
+from spikepool.kit.results import plain
+from spikepool.kit.text import number
 from spikepool.theory.ridge import ridge_prediction
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="the plot extra is not installed")

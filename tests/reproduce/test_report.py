@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 
 from spikepool.drawing.plotting import new_figure, plot_theory  # noqa: E402
 from spikepool.errors import MissingDependencyError, SizeError  # noqa: E402
-from spikepool.kit.showing import plain  # noqa: E402
+from spikepool.kit.results import plain  # noqa: E402
 from spikepool.reproduce.base import FigureSpec, Settings, compare  # noqa: E402
 from spikepool.reproduce.errata import PublishedRow, published_rows, row_variables  # noqa: E402
 from spikepool.reproduce.report import make_report, save_dataset  # noqa: E402

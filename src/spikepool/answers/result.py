@@ -14,7 +14,8 @@ from typing import Any
 from spikepool.data.targets import check_target
 from spikepool.errors import InvalidInputError
 from spikepool.kit.files import write_text
-from spikepool.kit.showing import Result, html_page, html_table, html_text, plain, to_json
+from spikepool.kit.pages import html_page, html_table, html_text
+from spikepool.kit.results import Result, plain, to_json
 from spikepool.pooling.evaluation import Evaluation
 from spikepool.pooling.learned_report import candidate_html, pooling_record
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from spikepool.kit.showing import number
+from spikepool.kit.text import number
 from spikepool.pooling.catalogue import poolings
 from spikepool.pooling.learned_report import verdict
 

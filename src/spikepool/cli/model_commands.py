@@ -10,7 +10,8 @@ from spikepool.cli import options as opt
 from spikepool.cli.bundles import bundled
 from spikepool.cli.model_options import ModelOptions
 from spikepool.cli.output import checked_out, print_json, print_table, write_out
-from spikepool.kit.showing import html_table, number
+from spikepool.kit.pages import html_table
+from spikepool.kit.text import number
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from spikepool.kit.showing import SCHEMA_VERSION, html_page, one_line, to_json
+from spikepool.kit.pages import html_page
+from spikepool.kit.results import SCHEMA_VERSION, to_json
+from spikepool.kit.text import one_line
 
 WIDTH = 180  # columns of a table that does not go to a terminal
 MOST_ROWS = 2000  # lines of a table on standard output

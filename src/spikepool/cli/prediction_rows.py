@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from spikepool.errors import InvalidInputError
-from spikepool.kit.showing import plain
+from spikepool.kit.results import plain
 
 
 def added_names(names: list[str], fitted: Any, every: bool) -> list[str]:

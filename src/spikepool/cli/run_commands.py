@@ -9,7 +9,8 @@ import typer
 
 from spikepool.cli import options as opt
 from spikepool.cli.output import checked_out, print_json, print_table, write_out
-from spikepool.kit.showing import html_table, number
+from spikepool.kit.pages import html_table
+from spikepool.kit.text import number
 
 Scheduler = Annotated[
     str | None, typer.Option("--scheduler", help="Address of a Dask scheduler, such as tcp://127.0.0.1:8786.")

@@ -8,7 +8,7 @@ import typer
 
 from spikepool.cli import options as opt
 from spikepool.cli.output import checked_out, print_json, print_table, write_out
-from spikepool.kit.showing import html_text
+from spikepool.kit.pages import html_text
 
 if TYPE_CHECKING:
     from spikepool.tables import TableSpectrum

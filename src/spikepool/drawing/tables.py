@@ -11,7 +11,7 @@ from spikepool.drawing.palette import TABLE_EDGE as EDGE
 from spikepool.drawing.palette import TABLE_LAW as LAW
 from spikepool.drawing.palette import TABLE_OUTLIER as OUTLIER
 from spikepool.errors import require
-from spikepool.kit.showing import plot_text
+from spikepool.kit.text import plot_text
 
 
 def draw(fit: Any) -> Any:

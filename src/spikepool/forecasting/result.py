@@ -12,7 +12,9 @@ from spikepool.errors import ShapeError
 from spikepool.forecasting.sizes import ASKED, FURTHEST, MULTIPLES, crossing
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray, IntArray
-from spikepool.kit.showing import Result, html_table, html_text, plain, text_table
+from spikepool.kit.pages import html_table, html_text
+from spikepool.kit.results import Result, plain
+from spikepool.kit.text import text_table
 
 Rows = tuple[int | None, int | None, int | None]
 # Level of the band that rows for a target are read from.

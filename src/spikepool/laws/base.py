@@ -17,7 +17,8 @@ from spikepool.errors import DomainError, NonFiniteError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import ComplexArray, FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.kit.showing import html_table, number
+from spikepool.kit.pages import html_table
+from spikepool.kit.text import number
 from spikepool.laws._transforms import FreeTransforms
 
 # A Stieltjes transform closer than this to an atom is beyond the largest double: the point counts as on the atom.

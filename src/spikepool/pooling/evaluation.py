@@ -10,7 +10,7 @@ import numpy as np
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
-from spikepool.kit.showing import Result
+from spikepool.kit.results import Result
 
 # Bins of confidence in the calibration error.
 BINS = 15

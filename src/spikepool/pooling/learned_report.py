@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import html_table
+from spikepool.kit.pages import html_table
 from spikepool.pooling.fitted import Candidate, FittedPooling
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import registered

@@ -18,8 +18,8 @@ from spikepool.data.tokens import Block, TokenForm, TokenInput, relative_labels,
 from spikepool.errors import InvalidInputError, ShapeError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
+from spikepool.kit.pages import html_text
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import html_text
 from spikepool.kit.threads import single_threaded_blas
 from spikepool.pooling.positional import Evidence, antisymmetry, leading_gram, weigh
 from spikepool.pooling.token_space import is_sink, places, sink_signs

@@ -21,9 +21,10 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import Result, Table, mean_table, record
+from spikepool.kit.results import Result, Table, record
 from spikepool.kit.threads import Map, task_threads
 from spikepool.simulation.lazy_gaussian import RotatedTable
+from spikepool.simulation.mean_table import mean_table
 from spikepool.simulation.top_pairs import DENSE_LIMIT, DENSE_SIDE, largest, not_separated, stack
 from spikepool.simulation.undrawn import TOLERANCE, UndrawnTable
 from spikepool.world.class_tables import ClassSampler, ClassWorld, class_sampler

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.kit.showing import Result, Table
+from spikepool.kit.results import Result, Table
 from spikepool.kit.threads import task_threads
 from spikepool.laws.base import SpectralLaw
 from spikepool.simulation.krylov import krylov_space

@@ -24,11 +24,12 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import Result, Table, mean_table
+from spikepool.kit.results import Result, Table
 from spikepool.kit.statistics import standard_error
 from spikepool.kit.threads import Map, task_threads
 from spikepool.simulation import drawn
 from spikepool.simulation.drawn import Weights, check_grid, named_weights
+from spikepool.simulation.mean_table import mean_table
 from spikepool.simulation.top_pairs import top_pairs_together
 from spikepool.simulation.undrawn import UndrawnNoise, UndrawnSource, apply_together
 from spikepool.world.pooled_latents import pooling_weights

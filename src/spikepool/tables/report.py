@@ -5,7 +5,9 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from spikepool.kit.showing import html_table, number, plain, record
+from spikepool.kit.pages import html_table
+from spikepool.kit.results import plain, record
+from spikepool.kit.text import number
 from spikepool.laws.bulk_edge import USUAL_SHARE
 
 NEAR = 0.8  # share of the margin from which a rejected count is worth mentioning

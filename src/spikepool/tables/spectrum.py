@@ -17,7 +17,7 @@ from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
-from spikepool.kit.showing import one_line
+from spikepool.kit.text import one_line
 from spikepool.laws.bulk_edge import FEWEST, MARGIN, USUAL_SHARE, BulkEdge, find_edge, require_eigenvalues
 from spikepool.tables import nulls, report
 from spikepool.tables.gram import InfluentialRow, Moments, half_moments, heaviest, scan_rows, token_names

@@ -40,7 +40,7 @@ from scipy.special import softmax
 from spikepool.errors import DomainError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import Result, Table
+from spikepool.kit.results import Result, Table
 from spikepool.theory.closed_form import require_plain
 from spikepool.theory.prediction import Prediction
 from spikepool.theory.varying_gains import predict_varying

@@ -33,7 +33,8 @@ from numpy.typing import ArrayLike
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import Result, Table, number, record
+from spikepool.kit.results import Result, Table, record
+from spikepool.kit.text import number
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes

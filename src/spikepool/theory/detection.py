@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from spikepool.kit import validation as check
-from spikepool.kit.showing import Result, Table
+from spikepool.kit.results import Result, Table
 from spikepool.laws.measures import EXACT_SIZE
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_plain

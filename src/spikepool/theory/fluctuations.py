@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import DomainError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import Result, Table
+from spikepool.kit.results import Result, Table
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains
 from spikepool.theory.validity import (

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from spikepool.errors import ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import Result, Table
+from spikepool.kit.results import Result, Table
 from spikepool.theory.closed_form import predict_arrays, predict_gains, require_plain
 from spikepool.theory.prediction import Prediction
 from spikepool.world.heads import optimal_heads

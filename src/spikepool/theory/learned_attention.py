@@ -48,7 +48,7 @@ from spikepool.errors import ConvergenceError, InvalidInputError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.kit.showing import Result, Table
+from spikepool.kit.results import Result, Table
 from spikepool.theory.ridge import noise_integrals, ridge_prediction
 from spikepool.theory.ridge_given_tokens import effective_ridge
 from spikepool.theory.validity import SOUND, Validity, ridge_range, validity_of

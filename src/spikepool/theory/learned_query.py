@@ -35,7 +35,7 @@ from scipy.special import ndtr
 from spikepool.errors import InvalidInputError, UnreachableError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import Result, Table, record
+from spikepool.kit.results import Result, Table, record
 from spikepool.theory.query_spectrum import top_alignment
 from spikepool.theory.validity import SOUND, Validity, near_threshold, small_sizes, validity_of
 from spikepool.world.query import QueryWorld, check_white

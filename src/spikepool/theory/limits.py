@@ -39,7 +39,7 @@ from scipy.optimize import brentq
 
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import Result, Table
+from spikepool.kit.results import Result, Table
 from spikepool.theory.query_usage import sequence_draws
 from spikepool.world.query import QueryWorld, check_white
 from spikepool.world.relevance import Relevance

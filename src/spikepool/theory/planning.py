@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from spikepool.errors import UnreachableError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import Result, number, record
+from spikepool.kit.results import Result, record
+from spikepool.kit.text import number
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_isotropic, require_plain, top_alignment
 from spikepool.theory.token_weights import SpreadPopulation, spread_alignment

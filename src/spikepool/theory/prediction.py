@@ -21,7 +21,8 @@ from scipy.special import ndtr, ndtri
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit import validation as check
-from spikepool.kit.showing import Result, Table, number, record
+from spikepool.kit.results import Result, Table, record
+from spikepool.kit.text import number
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.laws.tracy_widom import edge_amplitude, tracy_widom_isf, tracy_widom_sf

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from spikepool.kit.showing import Result
+from spikepool.kit.results import Result
 
 # An excess within this many d^(-1/3) of the critical one, relatively, is near the threshold. Prefix model, mean
 # weights, d = 200, 160 draws: the mean alignment is .04 above its limit at 0.8, .004 at 1.6; the alignment's deviation

@@ -11,7 +11,8 @@ import numpy as np
 from spikepool.data.description import Caution
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
-from spikepool.kit.showing import Result, html_table, html_text, plain
+from spikepool.kit.pages import html_table, html_text
+from spikepool.kit.results import Result, plain
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.trust.isotropic import DiagnosedOutlier
 from spikepool.trust.planning import Curve

@@ -28,7 +28,7 @@ from spikepool.errors import NoOptimumError, ShapeError, WeightsError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.memory import require_memory
-from spikepool.kit.showing import Result, Table
+from spikepool.kit.results import Result, Table
 
 # Directions of the heads' span with a singular value below this (relative) are taken for linear dependence,
 # eigenvalues closer than this (relative) for one repeated eigenvalue.

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from spikepool.errors import InvalidInputError
-from spikepool.kit.showing import html_table, number, one_line, plain, plot_text, to_json
+from spikepool.kit.pages import html_table
+from spikepool.kit.results import plain, to_json
+from spikepool.kit.text import number, one_line, plot_text
 
 
 @pytest.mark.parametrize(
