@@ -8,6 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 import spikepool as sp
 from spikepool.trust.bulk_fit import edge_factor, fit_bulk
+from spikepool.trust.falling import falling_level
 from spikepool.trust.memory_rows import MemoryRows, spectrum
 from spikepool.trust.regimes import (
     counts_tokens,
@@ -201,6 +202,40 @@ def test_few_rows_show_a_signal_and_not_falling_variances(n, d):
             verdicts[name].append(read_isotropic(MemoryRows(x)).verdict)
     assert verdicts["signal"].count("signal") >= 10
     assert "signal" not in verdicts["falling"]
+
+
+def test_a_signal_of_pooled_tokens_is_found_in_fewer_rows_than_features():
+    """Without V: a strong signal in most of twelve draws; falling variances never, a frequent word in one at most."""
+    model, w = sp.SequenceModel(300, 480, 150, sp.prefix_correlation(T=10, L=3), mu=3.0), sp.mean_weights(10)
+    verdicts = {"signal": [], "falling": [], "word": []}
+    for seed in range(12):
+        rng = np.random.default_rng([5, seed])
+        drawn = {
+            "signal": model.sample(rng=seed).pooled(w).T,
+            "falling": rng.standard_normal((150, 300)) * np.arange(1.0, 301) ** -0.25,
+            "word": pooled_noise(rng, 300, 480, 150, 10, frequent(480, 1, 53)),
+        }
+        for name, x in drawn.items():
+            verdicts[name].append(read_isotropic(MemoryRows(x)).verdict)
+    assert verdicts["signal"].count("signal") >= 9
+    assert "signal" not in verdicts["falling"]
+    assert verdicts["word"].count("signal") <= 1
+
+
+@pytest.mark.parametrize("shape", ["power", "lognormal"])
+def test_level_of_falling_variances_is_small_for_a_gap_alone(shape):
+    """Of twenty spectra of falling variances two at most at the level .05; all with a gap at .001."""
+    n, d, levels, apart = 100, 200, [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        deviates = np.sort(rng.standard_normal(d))[::-1]
+        variances = np.arange(1.0, d + 1) ** -0.5 if shape == "power" else np.exp(0.6 * deviates)
+        x = rng.standard_normal((n, d)) * np.sqrt(variances)
+        levels.append(falling_level(spectrum(x - x.mean(axis=0))[0], n, 3))
+        x[:, 0] *= 8
+        apart.append(falling_level(spectrum(x - x.mean(axis=0))[0], n, 1))
+    assert np.sum(np.array(levels) < 0.05) <= 2
+    assert max(apart) < 0.001
 
 
 def test_outliers_leave_the_bulk_of_fewer_rows_and_dimensions():

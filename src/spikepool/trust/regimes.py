@@ -18,11 +18,17 @@ from scipy.stats import chi2, kurtosistest, norm
 from spikepool.kit.arrays import FloatArray
 from spikepool.kit.statistics import SIGNIFICANCE
 from spikepool.trust.bulk_fit import BulkFit, fit_bulk, fit_word
+from spikepool.trust.falling import falling_level
 from spikepool.trust.memory_rows import MemoryRows
 
 # Eigenvalues that are not zero below which a fitted vocabulary explains any spectrum, unequal variances as well as
-# pooled noise. With fewer rows than features a vocabulary and a few outliers explain falling variances at any number.
+# pooled noise. With fewer rows than features a vocabulary and a few outliers explain falling variances at any number,
+# unless the outliers stand apart from the rest.
 _TELLING_FEATURES = 40
+# Outliers that stand apart may still be frequent words, whose skewness fewer rows than these hardly show. They are
+# called a signal where nothing hints at it: where the p-value of the test exceeds one half.
+_TELLING_ROWS = 150
+_NO_HINT = 0.5
 # Outliers all within this many margins of the edge are looked at together with so many components inside: of several
 # words that are about as frequent some may lie beyond it and some not. Not where vocabulary and weights are known.
 _NEAR_MARGINS = 6.0
@@ -52,6 +58,13 @@ def _equal_bulk_level(rows: MemoryRows) -> float:
     if rows.n > rows.d:
         return equal_variances_level(rows.values, rows.n)
     return vocabulary_level(fit_bulk(rows.values, rows.d / (rows.n - 1), 0.0), rows.values)
+
+
+def _stand_apart(rows: MemoryRows, fit: BulkFit, word: str) -> bool:
+    """Whether outliers of fewer rows than features, over a good fit, are more than the first of falling variances."""
+    if word != "good" or not fit.n_outliers or not _TELLING_ROWS <= rows.n <= rows.d:
+        return False
+    return falling_level(rows.values, rows.n, fit.n_outliers) < SIGNIFICANCE
 
 
 def _standardised(scores: FloatArray) -> FloatArray:
@@ -88,7 +101,7 @@ def heavy_tails_level(scores: FloatArray) -> float:
     return min(float(np.min(found)) * float(scores.shape[1]), 1.0)
 
 
-def counts_tokens(scores: FloatArray, inside: int = 0) -> bool:
+def counts_tokens(scores: FloatArray, inside: int = 0, significance: float = SIGNIFICANCE) -> bool:
     """Whether scores (n, m) along outliers look like counts of tokens: skewed, or heavy-tailed.
 
     The last `inside` of them lie inside the bulk: of several words that are about as frequent some may lie beyond the
@@ -98,7 +111,7 @@ def counts_tokens(scores: FloatArray, inside: int = 0) -> bool:
     levels = [heavy_tails_level(y), joint_skewness_level(y)]
     if inside:
         levels.append(joint_skewness_level(scores, inside))
-    return bool(min(levels) < SIGNIFICANCE / len(levels))
+    return bool(min(levels) < significance / len(levels))
 
 
 @dataclass(frozen=True)
@@ -139,7 +152,8 @@ def read_isotropic(rows: MemoryRows, delta: float | None = None, factor: float |
         # without the word: "poor fit" is a verdict on the simulation, which may well explain these rows
         return IsotropicReading(fit, 0, None, f"not the bulk of isotropic noise (distance {fit.distance:.2f})")
     few = nonzero < _TELLING_FEATURES or (fit.n_outliers > 0 and rows.n <= rows.d)
-    if delta is None and few and _equal_bulk_level(rows) < SIGNIFICANCE:
+    unclear = delta is None and few and _equal_bulk_level(rows) < SIGNIFICANCE
+    if unclear and not _stand_apart(rows, fit, word):
         seen = f"{rows.n} rows of {rows.d} features"
         reason = f"the spectrum of {seen} cannot tell pooled noise from unequal variances without V"
         return IsotropicReading(fit, 0, None, reason)
@@ -157,7 +171,7 @@ def read_isotropic(rows: MemoryRows, delta: float | None = None, factor: float |
         return IsotropicReading(fit, 0, "no signal", reason, unequal)
     near = factor is None and rows.values[0] <= fit.edge + _NEAR_MARGINS * fit.margin
     scores = rows.scores(count + (_INSIDE_COMPONENTS if near else 0))
-    if counts_tokens(scores, scores.shape[1] - count):
+    if counts_tokens(scores, scores.shape[1] - count, _NO_HINT if unclear else SIGNIFICANCE):
         reason = (
             f"{count} eigenvalue(s) beyond an isotropic bulk, scored like counts of frequent tokens or a rare class"
         )
