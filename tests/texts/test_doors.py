@@ -215,6 +215,16 @@ def test_labels_that_may_be_misspelt_and_classes_of_one_row_are_named():
     assert "only 6 labelled rows" in label_notes([1, 2, 3, 1, 2, 3])[0]
 
 
+def test_doubtful_labels_are_warned_of():
+    texts, labels = corpus(6)
+    with pytest.warns(UserWarning, match="only 6 labelled rows"):
+        sp.TextClassifier(ToyEncoder()).fit(texts, labels)
+    texts, labels = corpus(40)
+    with pytest.warns(UserWarning, match="did you mean .rain."):
+        model = sp.TextClassifier(ToyEncoder()).fit(texts, ["rian", *labels[1:]])
+    assert any("did you mean" in note for note in model.notes_)
+
+
 def test_an_evaluation_names_unknown_labels_and_the_best_threshold():
     from spikepool.pooling.evaluation import evaluate
 

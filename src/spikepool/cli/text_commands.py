@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -156,7 +157,9 @@ def fit_texts(
     else:
         pooling = LearnedPoolingClassifier(random_state=seed)
         model = TextClassifier(pooling=pooling, class_weight=class_weight, **settings)
-    model.fit(texts, labels, groups=groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # they are printed as notes
+        model.fit(texts, labels, groups=groups)
 
     def answer(target: float | None = None) -> Any:
         return report(texts, labels, groups=groups, task=task, target=target, random_state=seed, model=model)

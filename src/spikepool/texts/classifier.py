@@ -7,6 +7,7 @@ encodes each text once. A model that was loaded computes only the layers that pr
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,10 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
         rows, notes = self._rows(texts, names)
         if names is not None:  # texts that were encoded before are counted too
             notes = cut_note(self.texts_cut(texts), len(texts), self.max_tokens)
-        self.notes_ = (*chosen, *notes, *self._label_notes(y))
+        doubts = self._label_notes(y)
+        for doubt in doubts:
+            warnings.warn(doubt, UserWarning, stacklevel=2)
+        self.notes_ = (*chosen, *notes, *doubts)
         self._fit_layers = names
         tokens, mask = padded_rows(rows, names or list(rows[0]), np.float16)
         self.pooling_ = self._unfitted().fit(
@@ -107,7 +111,7 @@ class TextModel(BaseEstimator):  # type: ignore[misc]
             raise ShapeError(f"y has {len(labels):,} labels for {n:,} texts", remedy="Pass one label per text")
 
     def _label_notes(self, y: Any) -> tuple[str, ...]:
-        """What a reader should know of the labels."""
+        """What speaks against the labels."""
         return ()
 
     def texts_cut(self, X: Any) -> int:
