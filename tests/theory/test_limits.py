@@ -79,7 +79,7 @@ def test_one_kind_of_column_is_the_usual_spike():
 
 @pytest.mark.slow
 def test_the_kernel_optimal_reaches_the_best_pooling():
-    for setting, mu, nu, m in SETTINGS[:3]:
+    for setting, mu, nu, m in SETTINGS:
         model = model_of(setting, mu=mu, nu=nu, overlap=m)
         found = model.replace(kernel="optimal").predict().alignment
         assert found == pytest.approx(model.limits().alignment_pooling, abs=0.004)
