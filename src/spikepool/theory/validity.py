@@ -56,10 +56,14 @@ class Draws(NamedTuple):
 
 
 class Shift(NamedTuple):
-    """A change of the mean alignment over draws against its limit, and what causes it."""
+    """A change of the mean alignment over draws against its limit, and what causes it.
+
+    One that is `at_most` is a bound from a fit: the change is between 0 and that.
+    """
 
     cause: str
     change: float
+    at_most: bool = False
 
 
 class Caution(str):
@@ -153,6 +157,7 @@ def few_tokens(
     return Shift(
         f"the closed form is for weights spread over many tokens and these have {1 / kappa:.3g} effective ones",
         -min(0.5, 0.12 * c * (threshold / mu) ** 2 * slope),
+        at_most=True,
     )
 
 
@@ -177,6 +182,7 @@ def rare_tokens(spread: float, gamma: float, slope: float, height: float = 1.0) 
         f"the token weights boost rare tokens so far that single occurrences count (the noise of a sequence varies by "
         f"{math.sqrt(spread):.2g} of its mean)",
         -min(0.5, 0.25 * spread * (1 + gamma) * slope * min(1.0, 2 / height) ** 2),
+        at_most=True,
     )
 
 
@@ -234,13 +240,16 @@ def mean_of_draws(
             where = "below its threshold or beside a larger outlier" if limit < WORTH else "near its threshold"
             cause = f"the signal is {where}"
         shifts.append(Shift(cause, draws.mean - limit))
-    mean = min(1.0, max(0.0, limit + sum(shift.change for shift in shifts)))
+    # with and without the bounds: whichever lies further from the limit
+    sure = [shift for shift in shifts if not shift.at_most]
+    means = [min(1.0, max(0.0, limit + sum(shift.change for shift in some))) for some in (sure, shifts)]
+    mean, counted = max(zip(means, (sure, shifts), strict=True), key=lambda one: abs(one[0] - limit))
     off = mean - limit
     if abs(off) <= WORTH + SCATTER_SHARE * (0.0 if draws is None else draws.scatter):
         return None
-    largest = max(shift.change * off for shift in shifts)
-    named = [shift for shift in shifts if 3 * shift.change * off >= largest]
-    closed = any("closed form" in shift.cause or "token weights" in shift.cause for shift in named)
+    largest = max(shift.change * off for shift in counted)
+    named = [shift for shift in counted if 3 * shift.change * off >= largest]
+    closed = any(shift.at_most for shift in named)
     return Caution(
         f"{'; and '.join(shift.cause for shift in named)}: at d = {d} the mean alignment over draws is about "
         f"{mean:.2g} instead of {limit:.2g}{'; use exact=True' if closed else ''}",
