@@ -4,7 +4,7 @@
 
 Random models with position weights and random models with token frequencies and token weights are drawn, each predicted
 in closed form and given the tokens of one draw, and simulated in plain numpy: tokens, signs and the table are drawn
-here, and the top eigenvector comes from a dense `eigh`. A *miss* is an alignment further than 3 standard errors plus
+here, and the top eigenvector comes from a `eigh`. A *miss* is an alignment further than 3 standard errors plus
 .01 from the mean of the draws. A flag is *right* where the prediction is a miss; flags whose error exceeds .01 by the
 mean of the draws alone are counted too. One line per model is kept, so that a run that is stopped goes on where it
 was.
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from scipy.linalg import eigh
 
 import spikepool as sp
 from spikepool.world.frequencies import zipf_frequencies
@@ -115,15 +117,15 @@ def alignment(rng: np.random.Generator, model: Any, w: np.ndarray, ids: np.ndarr
     Z[0] += model.mu * s
     if model.token_weights is not None:
         Z = Z * np.asarray(model.token_weights)
-    W = np.zeros((V, len(ids)))
-    np.add.at(W, (ids, np.arange(len(ids))[:, None]), np.broadcast_to(w, ids.shape))
-    C = Z @ W
+    N, T = ids.shape
+    W = sparse.csr_array((np.tile(w, N), ids.ravel(), np.arange(0, N * T + 1, T)), shape=(N, V))
+    C = (W @ Z.T).T
     if model.centered:
         C -= C.mean(axis=1, keepdims=True)
-    if d <= len(ids):
-        return float(np.linalg.eigh(C @ C.T)[1][0, -1] ** 2)
-    values, vectors = np.linalg.eigh(C.T @ C)
-    return float((C[0] @ vectors[:, -1]) ** 2 / values[-1])
+    if d <= N:
+        return float(eigh(C @ C.T, subset_by_index=[d - 1, d - 1])[1][0, 0] ** 2)
+    values, vectors = eigh(C.T @ C, subset_by_index=[N - 1, N - 1])
+    return float((C[0] @ vectors[:, 0]) ** 2 / values[0])
 
 
 def draw(rng: np.random.Generator, model: Any, w: np.ndarray, kind: str, draws: int, fixed: Any = None) -> np.ndarray:

@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from scipy.linalg import eigh
 
 import spikepool as sp
 
@@ -77,7 +78,8 @@ def posterior_weights(spec, h, strength):
         weight = np.exp(log - log.max(axis=1, keepdims=True))
         weight /= weight.sum(axis=1, keepdims=True)
         p = weight @ rows
-        R = np.stack([(rows * x[:, None]).T @ rows for x in weight]) if optimal else None
+        pairs = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+        R = (weight @ pairs).reshape(-1, spec["T"], spec["T"]) if optimal else None
     if not optimal:
         return p / np.sqrt(1 + mu**2 * (p**2).sum(axis=1, keepdims=True))
     values, vectors = np.linalg.eigh(R)
@@ -95,17 +97,16 @@ def stack_weights(stack, h):
     """Weights of a stack, from the tokens themselves: unit vectors go through the layers with the scores."""
     beta, layers, rho, causal, pool = (stack[k] for k in ("beta", "layers", "residual", "causal", "pool"))
     T = h.shape[1]
-    out = np.empty_like(h)
-    for n in range(len(h)):
-        W = np.eye(T)
-        for _ in range(layers):
-            x = W @ h[n]
-            S = beta * np.outer(x, x)
-            S = np.where(np.arange(T)[None, :] > np.arange(T)[:, None], -np.inf, S) if causal else S
-            W = rho * W + (1 - rho) * softmax(S) @ W
-        last = {"mean": np.full(T, 1 / T), "last": np.eye(T)[-1], "query": softmax(beta * (W @ h[n]))}[pool]
-        out[n] = last @ W
-    return out
+    W = np.broadcast_to(np.eye(T), (len(h), T, T))
+    ahead = np.arange(T)[None, :] > np.arange(T)[:, None]
+    for _ in range(layers):
+        x = (W @ h[:, :, None])[:, :, 0]
+        S = beta * x[:, :, None] * x[:, None, :]
+        S = np.where(ahead, -np.inf, S) if causal else S
+        W = rho * W + (1 - rho) * softmax(S) @ W
+    last = {"mean": np.full((1, T), 1 / T), "last": np.eye(T)[-1:]}
+    pooled = last[pool] if pool in last else softmax(beta * (W @ h[:, :, None])[:, :, 0])
+    return np.einsum("nt,nts->ns", np.broadcast_to(pooled, h.shape), W)
 
 
 def weights(spec, h):
@@ -163,8 +164,8 @@ def draw(rng, spec):
     C = np.einsum("nt,ntd->nd", weights(spec, X @ q), X, optimize=True)
     C -= C.mean(axis=0)
     C -= np.outer(C @ q, q)
-    values, vectors = np.linalg.eigh(C.T @ C / N)
-    return values[-1], vectors[0, -1] ** 2
+    values, vectors = eigh(C.T @ C / N, subset_by_index=[d - 1, d - 1])
+    return values[0], vectors[0, 0] ** 2
 
 
 # -- models ----------------------------------------------------------------------------------------------------------
@@ -226,7 +227,8 @@ def run(seed, trials):
     mean, error = rows.mean(axis=0), rows.std(axis=0, ddof=1) / np.sqrt(trials)
     return {
         "seed": seed, **spec, "predicted": p.alignment, "simulated": float(mean[1]), "error": float(error[1]),
-        "deviation": float(rows[:, 1].std(ddof=1)), "eigenvalue": p.eigenvalue, "simulated_eigenvalue": float(mean[0]),
+        "deviation": float(rows[:, 1].std(ddof=1)), "finite": p.finite_size_alignment,
+        "expected": p.validity.error, "eigenvalue": p.eigenvalue, "simulated_eigenvalue": float(mean[0]),
         "eigenvalue_error": float(error[0]), "mu_sample": p.mu_sample, "edge": p.edge,
         "outliers": [(o.kind, o.eigenvalue, o.alignment) for o in p.outliers], "reasons": list(p.validity.reasons),
         "miss": bool(abs(p.alignment - mean[1]) > 3 * error[1] + 0.01),

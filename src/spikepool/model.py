@@ -32,7 +32,7 @@ from spikepool.theory import (
 )
 from spikepool.theory import query as query_theory
 from spikepool.theory import ridge as ridge_theory
-from spikepool.theory.closed_form import concentration, predict_gains
+from spikepool.theory.closed_form import Positions, predict_gains
 from spikepool.theory.prediction import Outlier, Prediction
 from spikepool.theory.varying_gains import predict_varying
 from spikepool.world.class_tables import ClassWorld
@@ -115,7 +115,7 @@ class SequenceModel(SequenceWorld):
             )
         weights = check.weight_vector(w, self.T)
         alpha, kappa = max(float(weights @ self.R @ weights), 0.0), float(weights @ weights)
-        prediction = predict_gains(self, alpha, kappa, concentration(weights))
+        prediction = predict_gains(self, alpha, kappa, Positions.of(weights, self.R))
         return dataclasses.replace(prediction, null=functools.partial(detection.null_top, self, weights))
 
     def predict_gains(self, alpha: float, kappa: float) -> Prediction:

@@ -85,7 +85,7 @@ def test_help_of_sweep_shows_its_sections(run):
 
 
 def test_a_prediction_outside_its_range_says_so(run):
-    steep = ("-w", "0.9,0.1,0,0,0,0,0,0,0,0", "--mu", 1.1, *SMALL)
+    steep = ("-w", "0.9,0.1,0,0,0,0,0,0,0,0", "--mu", 1.5, *SMALL)
     code, said, _ = run("predict", *steep)
     assert code == 0
     text = " ".join(said.split())

@@ -38,6 +38,8 @@ PARTS = {
         "NoiseEdge",
         "NullTop",
         "Draws",
+        "Shift",
+        "Positions",
         "Sizes",
         "ProfileLoss",
         "PredictedArrays",

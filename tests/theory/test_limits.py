@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 import spikepool as sp
-from content_oracle import Setting, configurations, draw_tokens, enumerate_posterior, mean_and_error
+from content_oracle import Setting, configurations, draw_relevance, draw_tokens, enumerate_posterior, mean_and_error
 from spikepool.theory.limits import column_alignment
 
 DECAY = tuple(float(x) for x in 0.5 * np.exp(-np.arange(9) / 4) + 0.02)
@@ -68,6 +68,27 @@ def test_without_scores_the_limits_are_closed():
     assert limits.mu_pairs == pytest.approx((gamma / (first**2 + (T - 1) * rest**2)) ** 0.25, rel=1e-9)
 
 
+@pytest.mark.parametrize(("setting", "mu", "nu", "m"), SETTINGS)
+def test_thresholds_by_enumeration(setting, mu, nu, m):
+    """mu⁴ (N/d) E[lambda²] = 1 for the best pooling and mu⁴ (N/d) E[tr R²] = 1 for pairs, R of scores drawn here.
+
+    Relative standard errors of a mean of squares count a quarter in a threshold; another seed of the library's own
+    draws gives theirs.
+    """
+    n, s = 6000, nu * m
+    rng = np.random.default_rng(5)
+    r = draw_relevance(rng, setting, n)
+    h = rng.standard_normal(r.shape) + s * r
+    values = np.linalg.eigvalsh(enumerate_posterior(setting, s * h - s**2 / 2)[2])
+    model = model_of(setting, mu=mu, nu=nu, overlap=m)
+    found, again = model.limits(), model.limits(rng=1)
+    for name, squares in (("mu_pooling", values[:, -1] ** 2), ("mu_pairs", (values**2).sum(axis=1))):
+        expected = ((D - 1) / N / squares.mean()) ** 0.25
+        error = expected / 4 * squares.std(ddof=1) / squares.mean() / np.sqrt(n)
+        mine, other = getattr(found, name), getattr(again, name)
+        assert abs(mine - expected) <= 3 * np.hypot(error, mine - other) + 1e-9, (name, mine, other, expected, error)
+
+
 def test_one_kind_of_column_is_the_usual_spike():
     """All lambda equal: PCA of columns of one noise, (1 − g/t²)/(1 + g/t) at strength t = mu² lambda."""
     mu, value, gamma = 1.4, 0.8, 0.3
@@ -79,7 +100,7 @@ def test_one_kind_of_column_is_the_usual_spike():
 
 @pytest.mark.slow
 def test_the_kernel_optimal_reaches_the_best_pooling():
-    for setting, mu, nu, m in SETTINGS[:3]:
+    for setting, mu, nu, m in SETTINGS:
         model = model_of(setting, mu=mu, nu=nu, overlap=m)
         found = model.replace(kernel="optimal").predict().alignment
         assert found == pytest.approx(model.limits().alignment_pooling, abs=0.004)

@@ -40,6 +40,11 @@ SETTINGS = [
     (Setting("chain", 10, 3, 3.0), 0.8, 1.0, 1.0),
     (Setting("chain", 9, 2, 5.0), 1.1, 1.4, 0.7),
     (Setting("scattered", 10, 2, None, DECAY), 1.2, 1.1, 1.0),
+    (Setting("scattered", 9, 2, None, (0.5,) * 3 + (0.06,) * 6), 1.3, 0.9, 1.0),
+    (Setting("scattered", 10, 2, None, tuple(0.04 * t for t in range(1, 11))), 1.2, 1.4, 0.8),
+    (Setting("scattered", 8, 2, None, (0.05, 0.6) * 4), 1.1, 1.2, 1.0),
+    (Setting("scattered", 10, 1, None, (0.1,) * 10), 2.2, 1.6, 1.0),
+    (Setting("scattered", 9, 2, None, (0.3, 0.02, 0.02) * 3), 1.8, 1.3, 0.9),
 ]
 
 

@@ -100,7 +100,7 @@ def test_command_line_prints_it(command, capsys):
     pytest.importorskip("typer")
     from spikepool.cli import main
 
-    size = ["--d", "100", "--V", "180", "--N", "80", "--T", "1", "--mu", "1.5", "--weights", "mean"]
+    size = ["--d", "100", "--V", "180", "--N", "80", "--T", "1", "--mu", "1.7", "--weights", "mean"]
     with pytest.raises(SystemExit) as stopped:
         main([*command, *size])
     assert stopped.value.code in (0, None)

@@ -75,7 +75,8 @@ def test_one_relevant_token_is_softmax_at_slope_nu():
 
 
 @pytest.mark.parametrize(
-    ("T", "L", "nu", "m"), [(12, 3, 1.1, 1.0), (30, 5, 0.6, 0.7), (9, 1, 2.0, 0.9), (8, 8, 1.0, 1.0)]
+    ("T", "L", "nu", "m"),
+    [(12, 3, 1.1, 1.0), (30, 5, 0.6, 0.7), (9, 1, 2.0, 0.9), (8, 8, 1.0, 1.0), (40, 8, 0.5, 1.0), (7, 6, 1.6, 0.8)],
 )
 def test_two_layers_are_the_span_posterior(T, L, nu, m):
     """A window of L and the default slope: L times the weights are the posterior probabilities, to 1e-10."""

@@ -14,7 +14,7 @@ from spikepool.simulation.drawn import maximal_rank, usual_pairs
 from spikepool.simulation.simulate import simulate_draw, takes_drawn_table
 from spikepool.sweeps.kind import COMMON, SIGNAL, THRESHOLDS, Asked, Kind, Values, common_numbers, describe
 from spikepool.sweeps.seeds import cell_key, prediction_seed, trial_seed
-from spikepool.theory.closed_form import concentration, is_plain, predict_gains, predict_strengths
+from spikepool.theory.closed_form import Positions, is_plain, predict_gains, predict_strengths
 from spikepool.theory.given_tokens import prepare_tokens
 from spikepool.world.tokens import draw_tokens
 
@@ -112,9 +112,9 @@ def _prepared(spec: Asked, model: SequenceModel) -> Callable[[FloatArray], Calla
     def closed(w: FloatArray) -> Callable[[float], Prediction]:
         alpha, kappa = model.gains(w)
         if is_plain(model):  # all mu at once
-            predictions = predict_strengths(model, alpha, kappa, spec.mus, concentration(w))
+            predictions = predict_strengths(model, alpha, kappa, spec.mus, Positions.of(w, model.R))
             return dict(zip(spec.mus, predictions, strict=True)).__getitem__
-        return lambda mu: predict_gains(model.replace(mu=mu), alpha, kappa, concentration(w))
+        return lambda mu: predict_gains(model.replace(mu=mu), alpha, kappa, Positions.of(w, model.R))
 
     return closed
 

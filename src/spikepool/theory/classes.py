@@ -47,6 +47,7 @@ from spikepool.theory.validity import (
     neighbours,
     repelling,
     small_sizes,
+    too_high,
     validity_of,
 )
 from spikepool.world.class_tables import ClassWorld
@@ -197,7 +198,7 @@ def _validity(
     rarest = int(np.argmin(world.shares))
     seen = world.N * (1 - (1 - world.shares[rarest]) ** int(np.count_nonzero(w)))
     return validity_of(
-        few_tokens(kappa, math.sqrt(float(theta[0])), math.sqrt(threshold)),
+        too_high(few_tokens(kappa, math.sqrt(float(theta[0])), math.sqrt(threshold))),
         near_threshold(nearest, critical, world.d),
         neighbours(outliers, world.d, world.N),
         repelling(outliers, world.d, world.N),

@@ -26,12 +26,14 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import beside, closed_threshold
+from spikepool.theory.finite_size import beside, closed_threshold, over_gains
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_weights import predict_spread
 from spikepool.theory.validity import (
+    Draws,
     few_tokens,
-    finite_size,
+    mean_of_draws,
+    mixing,
     neighbours,
     no_signal,
     small_sizes,
@@ -155,26 +157,53 @@ def predict_arrays(
     return _closed(**arrays, class_means=sampled, vocabulary_mean=sampled and not centered)
 
 
-def predict_gains(world: SequenceWorld, alpha: float, kappa: float, concentration: float | None = None) -> Prediction:
+class Positions(NamedTuple):
+    """What the range of the closed form needs to know of position weights besides their gains.
+
+    Attributes
+    ----------
+    concentration : float
+        Share sum w⁴/kappa² of the noise gain in single positions: one over their number for equal weights.
+    gain_variance : float
+        Var(a²)/E[a²]² of the pooled sign a = w'xi of a sequence.
+    """
+
+    concentration: float
+    gain_variance: float
+
+    @classmethod
+    def of(cls, w: FloatArray, R: FloatArray) -> Positions:
+        """Those of weights `w` and signs of correlation `R`.
+
+        The variance is ``2(1 − v'Rv/alpha²)`` with v = w ∘ Rw: that of :func:`fluctuations.latent_kurtosis` where R is
+        made of blocks, without draws where it is not.
+        """
+        alpha, v = float(w @ R @ w), w * (R @ w)
+        variance = max(0.0, 2 * (1 - float(v @ R @ v) / alpha**2)) if alpha > 0 else 0.0
+        return cls(float(np.sum(w**4) / (w @ w) ** 2), variance)
+
+    @classmethod
+    def of_gains(cls, alpha: float, kappa: float) -> Positions:
+        """Those of equal weights, alpha − kappa of whose gain is that of one sign."""
+        shared = max(0.0, 1 - kappa / alpha) if alpha > 0 else 1.0
+        return cls(kappa, 2 * (1 - shared**2))
+
+
+def predict_gains(world: SequenceWorld, alpha: float, kappa: float, positions: Positions | None = None) -> Prediction:
     """Bulk and outliers of S for weights with signal gain `alpha` and noise gain `kappa`; see the module's formulas.
 
-    `concentration` is sum w⁴/kappa², which only the caution for few effective tokens needs; kappa, its value for equal
-    weights, when not given.
+    `positions` matter to the validity alone; when not given they are those of equal weights.
     """
     alpha, kappa = check.non_negative(alpha, "alpha"), check.positive(kappa, "kappa")
     require_isotropic(world)
     if world.frequencies is not None or world.token_weights is not None:
-        return predict_spread(world, alpha, kappa, concentration)
-    return predict_strengths(world, alpha, kappa, (world.mu,), concentration)[0]
-
-
-def concentration(w: FloatArray) -> float:
-    """Share sum w⁴/(sum w²)² of the noise gain in single positions: one over their number for equal weights."""
-    return float(np.sum(w**4) / (w @ w) ** 2)
+        places = Positions.of_gains(alpha, kappa) if positions is None else positions
+        return predict_spread(world, alpha, kappa, *places)
+    return predict_strengths(world, alpha, kappa, (world.mu,), positions)[0]
 
 
 def predict_strengths(
-    world: SequenceWorld, alpha: float, kappa: float, mus: Sequence[float], concentration: float | None = None
+    world: SequenceWorld, alpha: float, kappa: float, mus: Sequence[float], positions: Positions | None = None
 ) -> list[Prediction]:
     """The predictions of :func:`predict_gains` at several signal strengths, for little more than the price of one.
 
@@ -189,7 +218,15 @@ def predict_strengths(
         float(values.flat[0]) for values in (closed.edge, closed.mu_sample, closed.mu_population)
     )
     sizes, small = Sizes(d, V, N, world.centered), small_sizes(d=d, V=V, N=N)
+    places = Positions.of_gains(alpha, kappa) if positions is None else positions
     crossing = closed_threshold(alpha / kappa, world.delta, world.gamma, critical, world.class_mean_power)
+
+    def draws(mu: float) -> Draws:
+        def limit(at: float) -> float:
+            return float(_world_closed(world, alpha, kappa, mu=at).alignment)
+
+        return over_gains(limit, mu, world.class_mean_power, places.gain_variance / N, crossing, d)
+
     predictions = []
     for j, mu in enumerate(mus):
         power = mu**2 + world.class_mean_power
@@ -200,12 +237,12 @@ def predict_strengths(
         outliers = tuple(sorted(found, key=lambda outlier: outlier.eigenvalue, reverse=True))
         leads = not outliers or outliers[0].kind == "signal"
         alignment = float(closed.alignment[j])
-        finite = crossing.draws(alignment, mu, d) if leads and mu > 0 and crossing is not None else None
+        finite = draws(mu) if leads and mu > 0 else None
         if outliers and outliers[0].kind == "mean":
             left = world.mean_strength / kappa - world.class_mean_power * alpha / kappa
             finite = beside(alpha / kappa / left, mu, d) if left > 0 else None
         x = theta / kappa - world.delta
-        few = (kappa if concentration is None else concentration) > 0.1 and x > critical
+        few = places.concentration > 0.1 and x > critical
         slope = purity * float(spikes.alignment_slope(x, world.delta, world.gamma)) * theta / kappa if few else 0.0
         predictions.append(
             Prediction(
@@ -220,9 +257,14 @@ def predict_strengths(
                 mu_sample=mu_sample,
                 validity=validity_of(
                     no_signal(mu, outliers),
-                    few_tokens(kappa, mu, mu_sample, slope, 0.0 if finite is None else finite.scatter, concentration),
-                    finite_size(alignment, finite, d),
-                    neighbours(outliers, d, N, edge),
+                    mean_of_draws(
+                        alignment,
+                        finite,
+                        d,
+                        few_tokens(kappa, mu, mu_sample, slope, places.concentration),
+                        mixing(outliers, d, N, edge),
+                    ),
+                    neighbours(outliers, d, N, edge, top=False),
                     small,
                 ),
                 sizes=sizes,

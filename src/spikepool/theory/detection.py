@@ -39,6 +39,7 @@ from spikepool.theory.validity import (
     few_tokens,
     near_threshold,
     small_sizes,
+    too_high,
     validity_of,
 )
 from spikepool.world.sequences import SequenceWorld, checked_model
@@ -188,7 +189,7 @@ def detection_power(model: SequenceWorld, w: ArrayLike, level: float = 0.05) -> 
             model.d,
             NEAR_FLUCTUATIONS,
         ),
-        few_tokens(kappa, model.mu, prediction.mu_sample),
+        too_high(few_tokens(kappa, model.mu, prediction.mu_sample)),
         small_sizes(d=model.d, V=model.V, N=model.N),
     )
     return DetectionPower(level, critical, top, _trace_power(model, w, alpha, kappa, level), validity)

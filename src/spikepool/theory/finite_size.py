@@ -97,6 +97,15 @@ class Threshold:
         return min(1.0, (1 + ((1 - R + self.turn * R) / (1 - R) ** 2 - 1) * crossed) / d)
 
 
+def leads(top: OutlierLike | None, edge: float, d: int) -> bool:
+    """Whether the top eigenvector is the signal's, in the limit or by chance.
+
+    It is, unless another outlier is clear of the edge: by more than the d^{-2/3} over which the top of the bulk
+    scatters.
+    """
+    return top is None or getattr(top, "kind", "") == "signal" or top.eigenvalue <= edge * (1 + d ** (-2 / 3))
+
+
 def top_draws(
     top: OutlierLike | None,
     edge: float,
@@ -107,8 +116,7 @@ def top_draws(
 ) -> Draws | None:
     """Alignments of the top eigenvector over draws in d dimensions; None where the limit is all that is known.
 
-    The signal leads, in the limit or by chance, unless another outlier is clear of the edge: by more than the d^{-2/3}
-    over which the top of the bulk scatters. Far above the edge its limit holds.
+    Far above the edge the signal's limit holds.
 
     Parameters
     ----------
@@ -126,12 +134,50 @@ def top_draws(
     alignment = 0.0 if top is None else top.alignment
     if mu == 0:
         return None
-    if top is not None and getattr(top, "kind", "") != "signal" and top.eigenvalue > edge * (1 + d ** (-2 / 3)):
+    if not leads(top, edge, d):
         return beside(strength(), mu, d, alignment)
     if crossing is None or (top is not None and top.eigenvalue >= 2 * edge):
         return None
+    return _of_top(crossing, alignment, mu, d)
+
+
+def _of_top(crossing: Threshold, alignment: float, mu: float, d: int) -> Draws:
+    """The crossover, for a top eigenvector that may hold something of u also below the threshold."""
     mean, scatter = crossing.draws(alignment, mu, d)
     return Draws(mean if mu**2 >= crossing.square else max(mean, alignment), scatter)
+
+
+def over_gains(
+    limit: Callable[[float], float], mu: float, class_power: float, variance: float, crossing: Threshold | None, d: int
+) -> Draws:
+    """Alignments of draws whose signal gain scatters: the mean of those at one deviation below and above its mean.
+
+    Parameters
+    ----------
+    limit : callable
+        Alignment in the limit at a strength of the signal.
+    mu, d
+        Strength of the signal and dimension.
+    class_power : float
+        zeta, the power of the class means of a sampled table. They are pooled with the signal, so that the gain
+        multiplies mu² + zeta.
+    variance : float
+        Relative variance of the gain: Var(a²)/(N E[a²]²) for the pooled signs a of N sequences.
+    crossing : Threshold or None
+        That of the signal; without one the alignments are those of the limit.
+    """
+    power, deviation = mu**2 + class_power, min(0.5, math.sqrt(variance))
+    found = []
+    for factor in (1 - deviation, 1 + deviation):
+        square = max(0.0, factor * power - class_power)
+        at = math.sqrt(square)
+        # the class means stay where they are: the share of u in their sum with the signal is that at mu
+        share = mu**2 / power * (square + class_power) / square if square > 0 else 0.0
+        alignment = min(1.0, share * limit(at)) if square > 0 else 0.0
+        found.append(Draws(alignment, 0.0) if crossing is None else _of_top(crossing, alignment, at, d))
+    low, high = found
+    scatter = math.sqrt((low.scatter**2 + high.scatter**2) / 2 + ((high.mean - low.mean) / 2) ** 2)
+    return Draws((low.mean + high.mean) / 2, scatter)
 
 
 def beside(D: float, mu: float, d: int, alignment: float = 0.0) -> Draws | None:

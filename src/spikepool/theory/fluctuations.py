@@ -47,6 +47,7 @@ from spikepool.theory.validity import (
     near_threshold,
     neighbours,
     small_sizes,
+    too_high,
     validity_of,
 )
 from spikepool.world.sequences import SequenceWorld
@@ -297,7 +298,7 @@ def fluctuations(model: SequenceWorld, w: ArrayLike) -> Fluctuations:
         math.sqrt(alignment_variance),
         math.sqrt(strength_variance),
         validity_of(
-            few_tokens(kappa, mu, 0.0),
+            too_high(few_tokens(kappa, mu, 0.0)),
             near_threshold(excess, float(spikes.critical_excess(delta, gamma)), d, NEAR_FLUCTUATIONS),
             neighbours(predict_gains(model, alpha, kappa).outliers, d, N),
             small_sizes(d=d, V=V, N=N),

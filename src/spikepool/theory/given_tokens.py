@@ -23,7 +23,7 @@ from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
-from spikepool.theory.validity import finite_size, neighbours, no_signal, small_sizes, validity_of
+from spikepool.theory.validity import mean_of_draws, mixing, neighbours, no_signal, small_sizes, validity_of
 from spikepool.world.frequencies import token_law
 from spikepool.world.pooled_latents import pooled_latents, pooling_weights, with_token_weights
 from spikepool.world.pooling_matrix import Projection, token_matrix
@@ -101,8 +101,9 @@ class GivenTokens:
             mu_sample=sample.threshold,
             validity=validity_of(
                 no_signal(mu, outliers),
-                finite_size(alignment, finite, d),
-                neighbours(outliers, d, None, sample.edge),  # right vectors are known: they do not overlap by chance
+                # right vectors are known: they do not overlap by chance
+                mean_of_draws(alignment, finite, d, mixing(outliers, d, None, sample.edge)),
+                neighbours(outliers, d, None, sample.edge, top=False),
                 small_sizes(d=d, V=self._sample.usage.V, **self._sequences()),
             ),
             sizes=self.sizes,

@@ -52,7 +52,7 @@ from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.query_population import QueryPopulation
 from spikepool.theory.query_spectrum import token_spectra
 from spikepool.theory.query_validity import finite_cause, finite_draws, single_sequences, uncertain_mean
-from spikepool.theory.validity import finite_size, neighbours, small_sizes, validity_of
+from spikepool.theory.validity import mean_of_draws, mixing, neighbours, small_sizes, validity_of
 from spikepool.world.query import QueryWorld
 
 
@@ -127,8 +127,15 @@ def predict_query(world: QueryWorld, *, rng: int = 0) -> QueryPrediction:
         mu_population=limit.threshold,
         mu_sample=threshold,
         validity=validity_of(
-            finite_size(alignment, draws, world.d, finite_cause(world, first)),
-            neighbours(visible, world.d, None if world.V is not None else world.N, bulk.edge),
+            mean_of_draws(
+                alignment,
+                draws,
+                world.d,
+                # with a finite vocabulary it is part of each draw of the tokens
+                mixing(visible, world.d, world.N, bulk.edge) if world.V is None else None,
+                cause=finite_cause(world, first),
+            ),
+            neighbours(visible, world.d, world.N if world.V is None else None, bulk.edge, top=False),
             uncertain_mean(tops) if world.V is not None else single_sequences(world, first, rng),
             small_sizes(d=world.d, N=world.N, **({} if world.V is None else {"V": world.V})),
         ),

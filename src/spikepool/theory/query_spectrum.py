@@ -18,7 +18,7 @@ from spikepool.theory.noise import Noise
 from spikepool.theory.query_usage import query_usage, token_draws
 from spikepool.theory.token_usage import Usage
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
-from spikepool.theory.validity import Draws
+from spikepool.theory.validity import Draws, mixing_loss
 from spikepool.world.query import QueryWorld
 
 
@@ -103,24 +103,36 @@ class QuerySpectrum:
     def draws(self) -> Draws | None:
         """Alignments of draws in d dimensions given this usage.
 
-        To the crossover of :func:`spikepool.theory.finite_size.top_draws` two terms come for tokens that never repeat:
-        the signal gain scatters over N sequences, and the alignment bends in it (:meth:`bend`); signal and key overlap
-        by chance (:meth:`key_loss`).
+        To the crossover of :func:`spikepool.theory.finite_size.top_draws` come, for tokens that never repeat, two
+        terms: the signal gain scatters over N sequences, and the alignment bends in it (:meth:`bend`); signal and key
+        overlap by chance (:meth:`key_loss`). With a finite vocabulary the usage is that of one draw of the tokens,
+        whose frequent tokens make outliers that mix with the signal's.
         """
-        name, outlier, alignment = max(self.named, key=lambda one: one[1].eigenvalue, default=("", None, 0.0))
-        top = None if outlier is None else _Top(name, outlier.eigenvalue, alignment)
-        world, bulk = self.world, self.bulk
+        tops = sorted((_Top(name, o.eigenvalue, a) for name, o, a in self.named), key=lambda one: -one.eigenvalue)
+        outlier = max((o for _, o, _ in self.named), key=lambda o: o.eigenvalue, default=None)
+        top, world, bulk = (tops[0] if tops else None), self.world, self.bulk
 
         def strength() -> float:
             assert outlier is not None
             return bulk.strength(outlier.parameter)
 
         found = top_draws(top, bulk.edge, world.mu, world.d, bulk.crossing, strength)
-        if outlier is None or name != "signal" or world.V is not None:
+        if top is None or outlier is None:
+            return found
+        if world.V is not None:
+            mean, scatter = (top.alignment, 0.0) if found is None else found
+            return Draws(max(0.0, mean - self.mixing), scatter)
+        if top.kind != "signal":
             return found
         bend, deviation = self.bend
-        mean, scatter = (alignment, deviation) if found is None else found
-        return Draws(max(0.0, mean + bend - alignment * self.key_loss(outlier)), scatter)
+        mean, scatter = (top.alignment, deviation) if found is None else found
+        return Draws(max(0.0, mean + bend - top.alignment * self.key_loss(outlier)), scatter)
+
+    @cached_property
+    def mixing(self) -> float:
+        """What the largest outlier loses of its alignment by mixing with the others."""
+        tops = sorted((_Top(name, o.eigenvalue, a) for name, o, a in self.named), key=lambda one: -one.eigenvalue)
+        return mixing_loss(tops, 0, self.world.d, None, self.bulk.edge)[0] if len(tops) > 1 else 0.0
 
     @cached_property
     def bend(self) -> tuple[float, float]:
@@ -268,7 +280,7 @@ def _own_outlier(usage: Usage, noise: Noise, strength: float) -> GeneralOutlier 
     return next((outlier for kind, outlier in pairs if kind == "signal"), None)
 
 
-def token_spectra(world: QueryWorld, rng: int, *, uncertainty: float = 0.008, most: int = 32) -> list[QuerySpectrum]:
+def token_spectra(world: QueryWorld, rng: int, *, uncertainty: float = 0.004, most: int = 64) -> list[QuerySpectrum]:
     """One spectrum per draw of the tokens: as many as their mean alignment needs for this standard error.
 
     A draw costs about N² operations, which limits their number where N is large.
@@ -276,7 +288,7 @@ def token_spectra(world: QueryWorld, rng: int, *, uncertainty: float = 0.008, mo
     spectra = [QuerySpectrum(world, rng, draw=i) for i in range(token_draws(world))]
     if len(spectra) > 2:
         scatter = float(np.std([one.top for one in spectra], ddof=1))
-        wanted = min(most, 4_000_000 // world.N**2, int((scatter / uncertainty) ** 2))
+        wanted = min(most, 8_000_000 // world.N**2, int((scatter / uncertainty) ** 2))
         spectra += [QuerySpectrum(world, rng, draw=i) for i in range(len(spectra), wanted)]
     return spectra
 

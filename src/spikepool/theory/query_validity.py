@@ -8,11 +8,8 @@ import numpy as np
 
 from spikepool.kit.arrays import FloatArray
 from spikepool.theory.query_spectrum import QuerySpectrum
-from spikepool.theory.validity import Caution, Draws
+from spikepool.theory.validity import WORTH, Caution, Draws
 from spikepool.world.query import QueryWorld
-
-# Uncertainty of a mean over draws that is worth a reason.
-_UNCERTAIN = 0.02
 
 
 def finite_draws(spectra: Sequence[QuerySpectrum]) -> Draws | None:
@@ -27,7 +24,7 @@ def finite_draws(spectra: Sequence[QuerySpectrum]) -> Draws | None:
 
 def uncertain_mean(tops: FloatArray) -> Caution | None:
     """Why the mean over draws of the tokens is uncertain."""
-    if len(tops) < 2 or (error := float(tops.std(ddof=1) / np.sqrt(len(tops)))) <= _UNCERTAIN:
+    if len(tops) < 2 or (error := float(tops.std(ddof=1) / np.sqrt(len(tops)))) <= WORTH:
         return None
     return Caution(
         f"the alignment scatters by {tops.std(ddof=1):.2g} over draws of the tokens; its mean over {len(tops)} draws "
@@ -38,8 +35,11 @@ def uncertain_mean(tops: FloatArray) -> Caution | None:
 
 def finite_cause(world: QueryWorld, spectrum: QuerySpectrum) -> str | None:
     """What changes the mean of draws most, where it is not the threshold."""
+    if world.V is not None:
+        mixed = abs(spectrum.mixing) > WORTH
+        return "outliers of frequent tokens lie so close to the largest that they mix" if mixed else None
     signal = next((outlier for name, outlier, _ in spectrum.named if name == "signal"), None)
-    if signal is None or world.V is not None:
+    if signal is None:
         return None
     bend, loss = abs(spectrum.bend[0]), spectrum.top * spectrum.key_loss(signal)
     found = spectrum.bulk.crossing
@@ -58,7 +58,7 @@ def single_sequences(world: QueryWorld, spectrum: QuerySpectrum, rng: int) -> Ca
         return None
     drawn = np.array([QuerySpectrum(world, rng, draw=i).top for i in range(1, 5)])
     error = abs(float(drawn.mean()) - spectrum.top)
-    if error <= max(_UNCERTAIN, 0.75 * float(drawn.std(ddof=1))):  # 1.5 standard errors of a mean of four
+    if error <= max(2 * WORTH, 0.75 * float(drawn.std(ddof=1))):  # 1.5 standard errors of a mean of four
         return None
     return Caution(
         f"{count} outlier{'s are' if count > 1 else ' is'} made of single sequences whose attention falls on one "

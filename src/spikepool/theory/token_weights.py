@@ -40,14 +40,16 @@ from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import Threshold, numerical_threshold, top_draws
+from spikepool.theory.finite_size import Threshold, leads, numerical_threshold, over_gains, top_draws
 from spikepool.theory.isolated import isolated
 from spikepool.theory.population_usage import group_tokens
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.usage_spectrum import Kind
 from spikepool.theory.validity import (
+    Draws,
     few_tokens,
-    finite_size,
+    mean_of_draws,
+    mixing,
     neighbours,
     no_signal,
     rare_tokens,
@@ -244,8 +246,12 @@ def _class_centred(
     return q - Q @ (Q.T @ q), np.column_stack([U - Q @ (Q.T @ U), Q, DQ]), wide
 
 
-def predict_spread(world: SequenceWorld, alpha: float, kappa: float, concentration: float | None = None) -> Prediction:
+def predict_spread(
+    world: SequenceWorld, alpha: float, kappa: float, concentration: float, gain_variance: float
+) -> Prediction:
     """Bulk, outliers and thresholds for token frequencies and token weights; see the module's formulas.
+
+    `concentration` and `gain_variance` are those of :class:`spikepool.theory.closed_form.Positions`.
 
     The prediction's `alpha` and `kappa` are those of the weighted tokens: alpha ā² + kappa Var(a) and kappa A_2.
     """
@@ -277,11 +283,14 @@ def predict_spread(world: SequenceWorld, alpha: float, kappa: float, concentrati
         return population.gain_at(theta) / theta
 
     near = mu > 0 and 0 < mu_sample < math.inf and height < 2
-    finite = top_draws(
-        placed[0] if placed else None, edge, mu, d, population.crossing(gamma) if near else None, strength
-    )
-    scatter = 0.0 if finite is None else finite.scatter
-    concentration = kappa if concentration is None else concentration
+    crossing = population.crossing(gamma) if near else None
+    if mu > 0 and leads(placed[0] if placed else None, edge, d):
+        variance = (gain_variance + concentration * population.weight_spread) / world.N
+        finite: Draws | None = over_gains(
+            lambda at: spread_alignment(population, at, gamma), mu, world.class_mean_power, variance, crossing, d
+        )
+    else:
+        finite = top_draws(placed[0] if placed else None, edge, mu, d, crossing, strength)
     # a token that occurs NT/V times on average has as few occurrences to average over as a sequence has positions
     spread = (concentration + world.V / (world.N * world.T)) * population.weight_spread
     slope = population.slope(mu, gamma, alignment) if spread > 0.02 or concentration > 0.1 else 0.0
@@ -297,10 +306,15 @@ def predict_spread(world: SequenceWorld, alpha: float, kappa: float, concentrati
         mu_sample=mu_sample,
         validity=validity_of(
             no_signal(mu, placed),
-            few_tokens(kappa, mu, mu_sample, slope, scatter, concentration) if mu_sample > 0 else None,
-            rare_tokens(spread, gamma, slope, height, scatter) if alignment > 0 else None,
-            finite_size(alignment, finite, d),
-            neighbours(placed, d, world.N, edge),
+            mean_of_draws(
+                alignment,
+                finite,
+                d,
+                few_tokens(kappa, mu, mu_sample, slope, concentration) if mu_sample > 0 else None,
+                rare_tokens(spread, gamma, slope, height) if alignment > 0 else None,
+                mixing(placed, d, world.N, edge),
+            ),
+            neighbours(placed, d, world.N, edge, top=False),
             small_sizes(d=d, V=world.V, N=world.N),
         ),
         sizes=Sizes(d, world.V, world.N, world.centered),

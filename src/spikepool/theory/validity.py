@@ -23,13 +23,12 @@ from spikepool.kit.results import Result
 NEAR = 1.0
 NEAR_FLUCTUATIONS = 2.5
 # Expected error of an alignment that is worth a reason, and the share of the scatter of single draws that comes on top:
-# an error is worth a reason where a mean over 900 draws shows it, at three standard errors, to be larger than .01.
+# an error is worth a reason where a mean over 3,600 draws shows it, at three standard errors, to be larger than .01.
 WORTH = 0.01
-SCATTER_SHARE = 0.1
-# The same for outliers that mix, whose alignments scatter by more than they lose.
-_MIXED = 0.01
+SCATTER_SHARE = 0.05
 # Outliers that are looked at for mixing, from the largest on.
 _NEIGHBOURS = 8
+_MIX = "two outliers lie so close that they mix: in a draw each eigenvector holds about"
 # Sizes below which terms of order 1/d are no longer small.
 SMALL = 40
 # Gauss-Hermite quadrature of means over a standard normal variable.
@@ -54,6 +53,17 @@ class Draws(NamedTuple):
 
     mean: float
     scatter: float
+
+
+class Shift(NamedTuple):
+    """A change of the mean alignment over draws against its limit, and what causes it.
+
+    One that is `at_most` is a bound from a fit: the change is between 0 and that.
+    """
+
+    cause: str
+    change: float
+    at_most: bool = False
 
 
 class Caution(str):
@@ -122,14 +132,9 @@ def validity_of(*reasons: str | None) -> Validity:
 
 
 def few_tokens(
-    kappa: float,
-    mu: float,
-    threshold: float,
-    slope: float = 0.6,
-    scatter: float = 0.0,
-    concentration: float | None = None,
-) -> Caution | None:
-    """Why the closed form of the spectrum is an approximation for these weights.
+    kappa: float, mu: float, threshold: float, slope: float = 0.6, concentration: float | None = None
+) -> Shift | None:
+    """What the closed form of the spectrum leaves out for these weights.
 
     With 1/kappa effective tokens the threshold is higher than the closed form says, by about
     ``0.12 c (threshold/mu)²`` of mu², c = sum w⁴/kappa², and the alignment above it is too high by the slope times that
@@ -143,26 +148,21 @@ def few_tokens(
         Strength of the signal and its threshold in the closed form.
     slope : float
         Derivative of the alignment by log mu².
-    scatter : float
-        Deviation of the alignment of single draws.
     concentration : float, optional
         c; kappa, which it is for equal weights, when not given.
     """
     if not (kappa > 0 and mu > 0 and math.isfinite(threshold)) or mu <= threshold:
         return None
     c = kappa if concentration is None else concentration
-    error = min(0.5, 0.12 * c * (threshold / mu) ** 2 * slope)
-    if error <= WORTH + SCATTER_SHARE * scatter:
-        return None
-    return Caution(
-        f"the closed form is for weights spread over many tokens and these have {1 / kappa:.3g} effective ones: the "
-        f"alignment may be too high by {error:.2g}; use exact=True",
-        error,
+    return Shift(
+        f"the closed form is for weights spread over many tokens and these have {1 / kappa:.3g} effective ones",
+        -min(0.5, 0.12 * c * (threshold / mu) ** 2 * slope),
+        at_most=True,
     )
 
 
-def rare_tokens(spread: float, gamma: float, slope: float, height: float = 1.0, scatter: float = 0.0) -> Caution | None:
-    """Why the closed form is an approximation for these token weights: single occurrences of rare tokens count.
+def rare_tokens(spread: float, gamma: float, slope: float, height: float = 1.0) -> Shift | None:
+    """What the closed form leaves out for these token weights: single occurrences of rare tokens count.
 
     Parameters
     ----------
@@ -177,16 +177,21 @@ def rare_tokens(spread: float, gamma: float, slope: float, height: float = 1.0, 
     height : float
         Eigenvalue of the top outlier over the edge of the bulk. Far beyond two the loss of alignment is that of the
         table, which the closed form has right.
-    scatter : float
-        Deviation of the alignment of single draws.
     """
-    error = min(0.5, 0.25 * spread * (1 + gamma) * slope * min(1.0, 2 / height) ** 2)
-    if error <= WORTH + SCATTER_SHARE * scatter:
+    return Shift(
+        f"the token weights boost rare tokens so far that single occurrences count (the noise of a sequence varies by "
+        f"{math.sqrt(spread):.2g} of its mean)",
+        -min(0.5, 0.25 * spread * (1 + gamma) * slope * min(1.0, 2 / height) ** 2),
+        at_most=True,
+    )
+
+
+def too_high(shift: Shift | None) -> Caution | None:
+    """The caution of a shift that stands alone, where it is worth one."""
+    if shift is None or -shift.change <= WORTH:
         return None
     return Caution(
-        f"the token weights boost rare tokens so far that single occurrences count (the noise of a sequence varies by "
-        f"{math.sqrt(spread):.2g} of its mean): the alignment may be too high by {error:.2g}; use exact=True",
-        error,
+        f"{shift.cause}: the alignment may be too high by {-shift.change:.2g}; use exact=True", -shift.change
     )
 
 
@@ -211,29 +216,44 @@ def near_threshold(excess: float, critical: float, d: int, width: float = NEAR) 
     )
 
 
-def finite_size(limit: float, draws: Draws | None, d: int, cause: str | None = None) -> Caution | None:
-    """Why draws in d dimensions have another mean alignment than the limit; see :mod:`spikepool.theory.finite_size`.
+def mean_of_draws(
+    limit: float, draws: Draws | None, d: int, *left_out: Shift | None, cause: str | None = None
+) -> Caution | None:
+    """Why draws in d dimensions have another mean alignment than the limit: everything that moves it, added up.
 
     Parameters
     ----------
     limit : float
         The predicted alignment, of d → ∞.
     draws : Draws or None
-        Those at this d; None where they are not known.
+        Those at this d (:mod:`spikepool.theory.finite_size`); None where they are not known.
     d : int
         Dimension.
+    left_out : Shift or None
+        What else the limit leaves out.
     cause : str, optional
-        Why, where it is not the threshold.
+        Why the draws differ, where it is not the threshold.
     """
-    if draws is None or abs(draws.mean - limit) <= WORTH + SCATTER_SHARE * draws.scatter:
+    shifts = [shift for shift in left_out if shift is not None]
+    if draws is not None:
+        if cause is None:
+            where = "below its threshold or beside a larger outlier" if limit < WORTH else "near its threshold"
+            cause = f"the signal is {where}"
+        shifts.append(Shift(cause, draws.mean - limit))
+    # with and without the bounds: whichever lies further from the limit
+    sure = [shift for shift in shifts if not shift.at_most]
+    means = [min(1.0, max(0.0, limit + sum(shift.change for shift in some))) for some in (sure, shifts)]
+    mean, counted = max(zip(means, (sure, shifts), strict=True), key=lambda one: abs(one[0] - limit))
+    off = mean - limit
+    if abs(off) <= WORTH + SCATTER_SHARE * (0.0 if draws is None else draws.scatter):
         return None
-    mean = draws.mean
-    if cause is None:
-        where = "below its threshold or beside a larger outlier" if limit < WORTH else "near its threshold"
-        cause = f"the signal is {where}"
+    largest = max(shift.change * off for shift in counted)
+    named = [shift for shift in counted if 3 * shift.change * off >= largest]
+    closed = any(shift.at_most for shift in named)
     return Caution(
-        f"{cause}: at d = {d} the mean alignment over draws is about {mean:.2g} instead of {limit:.2g}",
-        abs(mean - limit),
+        f"{'; and '.join(shift.cause for shift in named)}: at d = {d} the mean alignment over draws is about "
+        f"{mean:.2g} instead of {limit:.2g}{'; use exact=True' if closed else ''}",
+        abs(off),
     )
 
 
@@ -255,34 +275,52 @@ def mixing_share(gap: float, eigenvalue: float, d: int, N: int | None = None) ->
     return float(_NORMAL_WEIGHTS @ (1 - gap / np.sqrt(gap**2 + 4 * c**2 + 1e-300)) / 2)
 
 
+def mixing_loss(
+    outliers: Sequence[OutlierLike], i: int, d: int, N: int | None = None, edge: float | None = None
+) -> tuple[float, float]:
+    """What outlier `i` loses of its alignment to the others by mixing with them, and the largest share of one of them.
+
+    An outlier next to the `edge` of the bulk holds little of its own spike, about ``sqrt(1 − (edge/eigenvalue)²)`` of
+    it, and is coupled the less to its neighbour.
+    """
+    own = [1.0 if edge is None else math.sqrt(max(0.0, 1 - (edge / o.eigenvalue) ** 2)) for o in outliers]
+    one, worst, loss = outliers[i], 0.0, 0.0
+    for j, other in enumerate(outliers[:_NEIGHBOURS]):
+        if j == i:
+            continue
+        coupled = math.sqrt(one.eigenvalue * other.eigenvalue * own[i] * own[j])
+        share = mixing_share(abs(one.eigenvalue - other.eigenvalue), coupled, d, N)
+        loss += share * (one.alignment - other.alignment)
+        worst = max(worst, share)
+    return loss, worst
+
+
+def mixing(outliers: Sequence[OutlierLike], d: int, N: int | None = None, edge: float | None = None) -> Shift | None:
+    """What the alignment of the largest outlier changes by, in a draw, because it mixes with the others."""
+    if len(outliers) < 2:
+        return None
+    loss, worst = mixing_loss(outliers, 0, d, N, edge)
+    return Shift(f"{_MIX} {100 * worst:.2g} % of its neighbour", -loss)
+
+
 def neighbours(
-    outliers: Sequence[OutlierLike], d: int, N: int | None = None, edge: float | None = None
+    outliers: Sequence[OutlierLike], d: int, N: int | None = None, edge: float | None = None, *, top: bool = True
 ) -> Caution | None:
     """Why the alignments of outliers hold together but not one by one: they lie so close that they mix.
 
-    Only what the top outlier and the signal's lose to the others counts. An outlier next to the `edge` of the bulk
-    holds little of its own spike, about ``sqrt(1 − (edge/eigenvalue)²)`` of it, and is coupled the less to its
-    neighbour.
+    Only what the signal's outliers lose to the others counts, and the largest one where `top` is set; see
+    :func:`mixing_loss`.
     """
-    own = [1.0 if edge is None else math.sqrt(max(0.0, 1 - (edge / o.eigenvalue) ** 2)) for o in outliers]
-    worst, loss = 0.0, 0.0
-    for i, one in enumerate(outliers):
-        if i > 0 and getattr(one, "kind", "signal") != "signal":
-            continue
-        change = 0.0
-        for j, other in enumerate(outliers[:_NEIGHBOURS]):
-            if j == i:
-                continue
-            coupled = math.sqrt(one.eigenvalue * other.eigenvalue * own[i] * own[j])
-            share = mixing_share(abs(one.eigenvalue - other.eigenvalue), coupled, d, N)
-            change += share * (one.alignment - other.alignment)
-            worst = max(worst, share)
-        loss = max(loss, abs(change))
-    if loss < _MIXED:
+    places = range(0 if top else 1, len(outliers))
+    concerned = [i for i in places if i == 0 or getattr(outliers[i], "kind", "signal") == "signal"]
+    lost = [mixing_loss(outliers, i, d, N, edge) for i in concerned]
+    loss = max((abs(loss) for loss, _ in lost), default=0.0)
+    if loss < WORTH:
         return None
+    worst = max(share for _, share in lost)
     return Caution(
-        f"two outliers lie so close that they mix: in a draw each eigenvector holds about {100 * worst:.2g} % of "
-        f"its neighbour; their alignments hold as a sum, and one by one they are off by about {loss:.2g}",
+        f"{_MIX} {100 * worst:.2g} % of its neighbour; their alignments hold as a sum, and one by one they are off by "
+        f"about {loss:.2g}",
         loss,
     )
 

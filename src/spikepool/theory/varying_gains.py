@@ -18,7 +18,15 @@ from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_plain
 from spikepool.theory.general_spikes import GeneralSpikes, Measure
 from spikepool.theory.prediction import Outlier, Prediction
-from spikepool.theory.validity import few_tokens, near_threshold, neighbours, no_signal, small_sizes, validity_of
+from spikepool.theory.validity import (
+    few_tokens,
+    near_threshold,
+    neighbours,
+    no_signal,
+    small_sizes,
+    too_high,
+    validity_of,
+)
 from spikepool.world.sequences import SequenceWorld
 
 
@@ -84,7 +92,7 @@ def predict_varying(world: SequenceWorld, alpha: ArrayLike, kappa: ArrayLike) ->
         mu_sample=mu_sample,
         validity=validity_of(
             no_signal(world.mu, placed),
-            few_tokens(mean.kappa, world.mu, mu_sample),
+            too_high(few_tokens(mean.kappa, world.mu, mu_sample)),
             near_threshold(world.mu**2 + zeta2, needed**2, d),
             neighbours(placed, d, world.N, edge),
             small_sizes(d=d, V=world.V, N=world.N),
