@@ -5,9 +5,10 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from spikepool.errors import InvalidInputError
-from spikepool.pooling.query import PooledRidgeLoss, softmax_weights, start_queries
+from spikepool.pooling.places import places, rule_weights, without_first
+from spikepool.pooling.query import start_queries
+from spikepool.pooling.query_loss import PooledRidgeLoss, softmax_weights
 from spikepool.pooling.rules import token_covariances
-from spikepool.pooling.token_space import places, rule_weights, without_first
 
 
 def problem(n=40, T=6, p=3, k=2, heads=2, rho=0.01, seed=0):

@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import spikepool as sp
 from spikepool.answers.evaluations import tuned_logistic
 from spikepool.kit.threads import serial_map
-from spikepool.pooling.heads import Head, LogisticHead, RidgeHead, of_features, register_head, unregister_head
+from spikepool.pooling.design import of_features
+from spikepool.pooling.heads import Head, LogisticHead, RidgeHead, register_head, unregister_head
 from spikepool.pooling.judging import Classes, Numbers, Task
 
 
@@ -44,7 +45,7 @@ def test_logistic_scores_are_those_of_scikit_learn_on_standardised_features(labe
         plain = LogisticRegression(C=inverse, tol=1e-8, max_iter=5000).fit(S[train], codes[train])
         np.testing.assert_allclose(found.scores[~train], plain.decision_function(S[~train]), atol=1e-2)
     plain = LogisticRegression(C=2.0 * np.sqrt(3) / C.shape[1], tol=1e-8, max_iter=5000).fit(S, codes)
-    np.testing.assert_allclose(found.linear()(C), plain.decision_function(S), atol=1e-2)
+    np.testing.assert_allclose(found.head.whole(design, given)(C), plain.decision_function(S), atol=1e-2)
 
 
 def test_ridge_values_are_those_of_scikit_learn(labelled):
@@ -61,7 +62,7 @@ def test_ridge_values_are_those_of_scikit_learn(labelled):
         plain = Ridge(0.5 * weights[train].sum(), solver="svd").fit(S[train], y[train], sample_weight=weights[train])
         np.testing.assert_allclose(found.scores[~train, 0], plain.predict(S[~train]), atol=1e-5)
     plain = Ridge(0.5 * weights.sum(), solver="svd").fit(S, y, sample_weight=weights)
-    np.testing.assert_allclose(found.linear()(C)[:, 0], plain.predict(S), atol=1e-5)
+    np.testing.assert_allclose(found.head.whole(design, given)(C)[:, 0], plain.predict(S), atol=1e-5)
     # without a penalty of one's own, the one of least squared error on the rows left out
     chosen = RidgeHead().judge(lambda _: design, given, serial_map)
     errors = [

@@ -17,7 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import spikepool as sp
 from spikepool.pooling.catalogue import candidate_names
-from spikepool.pooling.heads import LogisticHead, of_features
+from spikepool.pooling.design import of_features
+from spikepool.pooling.heads import LogisticHead
 
 SPLICE = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "splice.csv.gz"
 
@@ -428,3 +429,15 @@ def test_pipelines_grid_search_pickle_and_frames(prefix):
         search.fit(ids, y, mask=mask)
     assert search.best_params_["pooling"] == "positions"
     assert search.best_estimator_.weights_.shape == (8,)
+
+
+@pytest.mark.slow
+def test_the_mean_stays_where_labels_are_random():
+    """Weights that were found count against the likelihood; without that half of these draws leave the mean."""
+    left = 0
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        n, T, d, K = [(60, 6, 8, 2), (100, 5, 20, 3), (200, 8, 16, 2)][seed % 3]
+        X, y = rng.normal(size=(n, T, d)), rng.integers(0, K, n)
+        left += sp.LearnedPoolingClassifier().fit(X, y).prediction_ != "mean"
+    assert left <= 6

@@ -9,16 +9,8 @@ import spikepool as sp
 from spikepool.data import tokens as token_data
 from spikepool.data.tokens import TokenForm, TokenInput, relative_labels
 from spikepool.pooling import positional
-from spikepool.pooling.positional import (
-    N_FOLDS,
-    Antisymmetry,
-    PositionalGram,
-    antisymmetry,
-    best_nonnegative,
-    leading_gram,
-    shrink,
-    weigh,
-)
+from spikepool.pooling.positional import N_FOLDS, PositionalGram, best_nonnegative, leading_gram, shrink
+from spikepool.pooling.positional_gain import Antisymmetry, antisymmetry, weigh
 from spikepool.pooling.spectral import ProbeRows, probe_stride
 
 OFF = ~np.eye(10, dtype=bool)

@@ -13,8 +13,9 @@ from spikepool.answers.result import MOST_LABELS, Answer
 from spikepool.data.estimator_input import shape_of
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.kit.threads import serial_map
+from spikepool.pooling.design import of_features
 from spikepool.pooling.evaluation import Evaluation, evaluate
-from spikepool.pooling.heads import LogisticHead, of_features
+from spikepool.pooling.heads import LogisticHead
 from spikepool.pooling.judging import Classes, Task
 
 

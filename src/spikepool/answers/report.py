@@ -23,7 +23,7 @@ from spikepool.errors import InvalidInputError, ShapeError, SpikepoolError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray
 from spikepool.kit.progress import Stages, Told
-from spikepool.pooling.learning_rows import split_layers
+from spikepool.pooling.layers import split_layers
 
 _LISTED_CLASSES = 20
 # Facts about the rows that are stated once for all ask.

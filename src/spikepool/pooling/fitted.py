@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spikepool.kit.arrays import AnyArray, FloatArray
-from spikepool.pooling.heads import LinearMap
+from spikepool.pooling.design import LinearMap
 from spikepool.pooling.registry import Pooling, saved
 
 

@@ -13,8 +13,24 @@ from spikepool.pooling.learned_report import FittedReport
 from spikepool.pooling.query import QueryPooling
 
 
+def fitted_field(name: str, meaning: str) -> Any:
+    """A read-only view of a field of ``fitted_``."""
+    return property(lambda self: getattr(self.fitted_, name), doc=meaning)
+
+
 class FittedAttributes(FittedReport):
     """Read-only views of ``fitted_``."""
+
+    layers_: tuple[Any, ...] = fitted_field("layers", "Layers that must be passed.")
+    prediction_: str = fitted_field("prediction", "What predicts.")
+    candidates_: tuple[Candidate, ...] = fitted_field("candidates", "What was compared.")
+    reason_: str = fitted_field("reason", 'Why nothing was compared, or "compared".')
+    improvement_: float = fitted_field("gain", "Score over that of the mean.")
+    improvement_error_: float = fitted_field("error", "Its standard error.")
+    head_weights_: FloatArray = fitted_field("head_weights", "Weight of each position in each head.")
+    sink_: bool = fitted_field("sink", "Whether the first token is an attention sink.")
+    sink_ratio_: float = fitted_field("sink_ratio", "Median norm of the first token over that of the others.")
+    n_positions_: int = fitted_field("positions", "Positions of the fit.")
 
     def keep_layers(self) -> None:
         """Forget the layers that do not predict: they need not be passed any more."""
@@ -30,41 +46,6 @@ class FittedAttributes(FittedReport):
     def layer_(self) -> Any:
         """Layer of `transform`; None where X has one."""
         return self.fitted_.leading.layer
-
-    @property
-    def layers_(self) -> tuple[Any, ...]:
-        """Layers that must be passed."""
-        return self.fitted_.layers
-
-    @property
-    def prediction_(self) -> str:
-        """What predicts."""
-        return self.fitted_.prediction
-
-    @property
-    def candidates_(self) -> tuple[Candidate, ...]:
-        """What was compared."""
-        return self.fitted_.candidates
-
-    @property
-    def reason_(self) -> str:
-        """Why nothing was compared, or "compared"."""
-        return self.fitted_.reason
-
-    @property
-    def improvement_(self) -> float:
-        """Score over that of the mean."""
-        return self.fitted_.gain
-
-    @property
-    def improvement_error_(self) -> float:
-        """Its standard error."""
-        return self.fitted_.error
-
-    @property
-    def head_weights_(self) -> FloatArray:
-        """Weight of each position in each head."""
-        return self.fitted_.head_weights
 
     @property
     def weights_(self) -> FloatArray:
@@ -93,21 +74,6 @@ class FittedAttributes(FittedReport):
         if not isinstance(pooling, QueryPooling):
             raise AttributeError(f"{self.decision_} pooling has no queries")
         return pooling
-
-    @property
-    def sink_(self) -> bool:
-        """Whether the first token is an attention sink."""
-        return self.fitted_.sink
-
-    @property
-    def sink_ratio_(self) -> float:
-        """Median norm of the first token over that of the others."""
-        return self.fitted_.sink_ratio
-
-    @property
-    def n_positions_(self) -> int:
-        """Positions of the fit."""
-        return self.fitted_.positions
 
     @property
     def n_features_out_(self) -> int:

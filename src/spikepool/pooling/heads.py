@@ -1,13 +1,8 @@
 """Heads: linear models on the features of a pooling, with scores of rows that they have not seen.
 
 A head gives scores f(x) = coef'x + intercept, one for each class or one predicted number. Every head sees the same
-features: centred, each of unit variance (those of a sequence of positions keep their relative scales), and rotated to
-at most as many columns as there are rows,
-
-    Z Z' = S S',    S the centred and scaled features (n, F),    Z (n, min(n, F)),
-
-which changes no prediction of a model that penalises ‖coef‖². What was fitted to Z is carried back to the features as
-they are (:class:`LinearMap`). A head of one's own is a class with a `name` and a method `fit`; see `register_head`.
+features (:mod:`spikepool.pooling.design`). A head of one's own is a class with a `name` and a method `fit`; see
+`register_head`.
 """
 
 from __future__ import annotations
@@ -18,103 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from spikepool.errors import InvalidInputError
 from spikepool.kit.arrays import AnyArray, FloatArray
 from spikepool.kit.threads import Map
+from spikepool.pooling.design import Design, LinearMap
 from spikepool.pooling.judging import Task, indicators
-from spikepool.pooling.learning_rows import LearningRows, working_type
-from spikepool.pooling.registry import Pooling, saved
-from spikepool.pooling.sequence import SequencePooling
-from spikepool.ridge.folds import FeatureRidge, Standardised, out_of_fold
+from spikepool.ridge.folds import FoldRidge, out_of_fold
 
 # Score of a class that the training rows of a fold do not have.
 UNSEEN = -30.0
-# Added to products of rows in units of their rounding error, or a power of ten more.
-ROUNDING = 8.0
-
-
-@saved
-@dataclass(frozen=True, eq=False)
-class LinearMap:
-    """coef (F, k) on the features as they are, and intercept (k,)."""
-
-    coef: FloatArray
-    intercept: FloatArray
-
-    def __call__(self, C: FloatArray) -> FloatArray:
-        """Scores (n, k) of features (n, F)."""
-        return np.asarray(C @ self.coef + self.intercept)
-
-
-@dataclass(frozen=True, eq=False)
-class Design:
-    """Features of some rows as heads see them, and the way back to features as they are.
-
-    Attributes
-    ----------
-    Z : array (n, r)
-        Centred and scaled features, rotated where there are more of them than rows.
-    back : callable
-        Coefficients (r, k) on Z and intercept (k,) as a :class:`LinearMap`.
-    """
-
-    Z: FloatArray
-    back: Callable[[FloatArray, FloatArray], LinearMap]
-
-
-def design(rows: LearningRows, pooling: Pooling, weights: FloatArray) -> Design:
-    """The design of a pooling on the learning rows."""
-    if isinstance(pooling, SequencePooling) and pooling.size > rows.source.n:
-        return _of_products(rows, pooling, weights)
-    C = rows.features(pooling, working_type(rows.source))
-    return of_features(C, weights, scaled=not isinstance(pooling, SequencePooling))
-
-
-def of_features(C: FloatArray, weights: FloatArray, *, scaled: bool) -> Design:
-    """The design of features C (n, F), which are used up."""
-    standard = Standardised.of(C, weights, scaled=scaled)
-    S = standard(C)
-    n, F = S.shape
-    Z = S if n >= F else _root((S @ S.T).astype(np.float64), S.dtype)
-
-    def back(coef: FloatArray, intercept: FloatArray) -> LinearMap:
-        if Z is not S:
-            coef = np.asarray(S.T @ solve_triangular(Z, coef, trans="T", lower=True).astype(S.dtype), dtype=np.float64)
-        coef = coef / standard.scale[:, None]
-        return LinearMap(coef, intercept - standard.centre @ coef)
-
-    return Design(Z, back)
-
-
-def _of_products(rows: LearningRows, pooling: SequencePooling, weights: FloatArray) -> Design:
-    """The design of a sequence of positions with more features than rows, which are never held together."""
-    share = weights / weights.sum()
-    K = pooling.products(rows)
-    mean = K @ share
-    K -= mean[:, None]
-    K -= mean - share @ mean
-    Z = _root(K, working_type(rows.source))
-
-    def back(coef: FloatArray, intercept: FloatArray) -> LinearMap:
-        alpha = solve_triangular(Z, coef, trans="T", lower=True)
-        full, centre = pooling.coefficients(rows, alpha - share[:, None] * alpha.sum(axis=0))
-        return LinearMap(full, intercept - centre @ full)
-
-    return Design(Z, back)
-
-
-def _root(gram: FloatArray, dtype: Any) -> FloatArray:
-    """L, lower triangular, with L L' = gram plus as much of the identity as the rounding of `dtype` takes."""
-    added = max(ROUNDING * float(np.finfo(dtype).eps) * float(np.trace(gram)) / len(gram), 1e-30)
-    while True:
-        try:
-            return np.asarray(cholesky(gram + added * np.eye(len(gram)), lower=True))
-        except LinAlgError:
-            added *= 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +36,11 @@ class HeadFit:
     scores : array (n, k)
         Of each row, from a fit without its fold; zeros where a row was never left out.
     head : Head
-        The head with what it chose, such as its penalty, for a fit to other rows.
-    linear : callable
-        The map fitted to all rows, worked out when asked for.
+        The head with what it chose, such as its penalty, for a fit to all rows or to others.
     """
 
     scores: FloatArray
     head: Head
-    linear: Callable[[], LinearMap]
 
 
 class Head:
@@ -163,7 +70,7 @@ class Head:
         raise NotImplementedError
 
     def judge(self, design_of: Callable[[int], Design], task: Task, over: Map) -> HeadFit:
-        """Scores of the rows of each fold from a fit to the others, and the fit to all.
+        """Scores of the rows of each fold from a fit to the others.
 
         `design_of(k)` is the design of a pooling that was learned without fold k, that of all rows for −1.
         """
@@ -177,16 +84,11 @@ class Head:
         scores = np.zeros((len(target), count or 1))
         for k, part in enumerate(over(one, task.fold_count)):
             scores[task.folds == k] = part
-        return HeadFit(scores, self, self.whole(design_of, task))
+        return HeadFit(scores, self)
 
-    def whole(self, design_of: Callable[[int], Design], task: Task) -> Callable[[], LinearMap]:
-        """The map fitted to all rows, worked out when asked for."""
-
-        def linear() -> LinearMap:
-            whole = design_of(-1)
-            return whole.back(*self.fit(whole.Z, task.objective.target, task.weights, task.objective.classes))
-
-        return linear
+    def whole(self, whole: Design, task: Task) -> LinearMap:
+        """The map fitted to all rows."""
+        return whole.back(*self.fit(whole.Z, task.objective.target, task.weights, task.objective.classes))
 
 
 @dataclass(frozen=True)
@@ -274,33 +176,30 @@ class RidgeHead(Head):
         self, Z: FloatArray, target: AnyArray, weights: FloatArray, classes: int | None
     ) -> tuple[FloatArray, FloatArray]:
         """See :meth:`Head.fit`; with a penalty of 1 where none is given and no row can be left out."""
-        Y = indicators(target, classes)
-        ridge = FeatureRidge(Z.astype(np.float64), Y, weights, np.full(len(Z), -1), scaled=False)
-        found = ridge.fit((1.0 if self.penalty is None else self.penalty) * float(weights.sum()))
+        ridge = FoldRidge(Z, indicators(target, classes), weights, np.full(len(Z), -1))
+        found = ridge.whole.solve((1.0 if self.penalty is None else self.penalty) * float(weights.sum()))
         if classes == 2:
-            return np.column_stack([-found.coef, found.coef]), np.r_[-found.intercept, found.intercept]
-        return found.coef, found.intercept
+            found = np.column_stack([-found, found])
+        return found[:-1], found[-1]
 
     def judge(self, design_of: Callable[[int], Design], task: Task, over: Map) -> HeadFit:
         """See :meth:`Head.judge`; one penalty serves all folds and the fit to all rows."""
         Y, weights, folds = task.Y, task.weights, range(task.fold_count)
         if not len(folds):
-            return HeadFit(np.zeros((len(Y), task.objective.classes or 1)), self, self.whole(design_of, task))
+            return HeadFit(np.zeros((len(Y), task.objective.classes or 1)), self)
         shared = len(folds) > 1 and design_of(0) is design_of(1)
         problems, units = [], []
         for k in folds[:1] if shared else folds:
             left_out = task.folds if shared else np.where(task.folds == k, 0, -1)
             # products alone are held, not the features of each fold
-            ridge = FeatureRidge(design_of(k).Z.astype(np.float64), Y, weights, left_out, scaled=False)
+            ridge = FoldRidge(design_of(k).Z, Y, weights, left_out)
             problems += ridge.problems
             units.append(ridge.unit)
             del ridge
-        lam = self.penalty
-        fixed = None if lam is None else (lambda total: total * lam)
-        values, a, _ = out_of_fold(problems, float(np.mean(units)), Y, weights, task.folds, fixed)
+        values, a = out_of_fold(problems, float(np.mean(units)), Y, weights, task.folds, self.penalty)
         chosen = RidgeHead(a / float(weights.sum()))
         scores = np.column_stack([-values, values]) if task.objective.classes == 2 else values
-        return HeadFit(np.nan_to_num(scores), chosen, chosen.whole(design_of, task))
+        return HeadFit(np.nan_to_num(scores), chosen)
 
 
 _HEADS: dict[str, Head] = {}

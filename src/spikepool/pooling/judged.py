@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from spikepool.kit.threads import Map
 from spikepool.pooling.catalogue import poolings
-from spikepool.pooling.heads import Design, Head, HeadFit, LinearMap, RidgeHead, design
+from spikepool.pooling.design import Design, LinearMap, design
+from spikepool.pooling.heads import Head, HeadFit, RidgeHead
 from spikepool.pooling.judging import Task
 from spikepool.pooling.learning_rows import LearningRows
 from spikepool.pooling.registry import Pooling, PoolingSpec
@@ -60,11 +60,16 @@ class Pooled:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A candidate with what its head found."""
+    """A candidate with what its head found, and its linear map where that is known."""
 
     pooled: Pooled
     head: str
     fit: HeadFit
+    linear: LinearMap | None = None
+
+    def linear_map(self, task: Task) -> LinearMap:
+        """The head fitted to all rows; the design is made again, so that none is held meanwhile."""
+        return self.linear or self.fit.head.whole(self.pooled.designs(task)(-1), task)
 
 
 def pool(proposal: Proposal, rows: LearningRows, task: Task, options: Options, over: Map) -> Pooled:
@@ -84,29 +89,13 @@ def pool(proposal: Proposal, rows: LearningRows, task: Task, options: Options, o
 
 
 def judge(pooled: Pooled, heads: Sequence[Head], task: Task, over: Map, *, settled: bool) -> list[Judged]:
-    """A pooling with each head; its designs are made again for the fit to all rows, so that none is held.
-
-    With `settled` the maps are worked out now, so that the rows of the layer need not be held either.
-    """
+    """A pooling with each head; with `settled` fitted to all rows as well, so that these need not be held."""
     designs = pooled.designs(task, keep=not all(isinstance(head, RidgeHead) for head in heads))
     found = []
     for head in heads:
         fit = head.judge(designs, task, over)
-        if settled:
-            linear = fit.linear()
-            fit = replace(fit, linear=partial(_known, linear))
-        else:
-            fit = replace(fit, linear=partial(_fitted_later, fit.head, pooled, task))
-        found.append(Judged(pooled, head.name, fit))
+        found.append(Judged(pooled, head.name, fit, fit.head.whole(designs(-1), task) if settled else None))
     return found
-
-
-def _known(linear: LinearMap) -> LinearMap:
-    return linear
-
-
-def _fitted_later(head: Head, pooled: Pooled, task: Task) -> LinearMap:
-    return head.whole(pooled.designs(task), task)()
 
 
 def likelihood(one: Judged, task: Task) -> float:

@@ -19,14 +19,11 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import AnyArray, FloatArray, IntArray
 from spikepool.pooling.decision import Decision
 from spikepool.pooling.fitted import ClassScores
+from spikepool.pooling.fitted_attributes import fitted_field
 from spikepool.pooling.heads import Head
 from spikepool.pooling.judging import Classes, Numbers, Task
 from spikepool.pooling.learned_base import LearnedPooling
 from spikepool.pooling.learned_input import read_labelled, row_weights
-
-# Rows times features (at most the rows) times classes beyond which ridge regression is the head of a classifier: one
-# logistic regression would take minutes.
-MOST_WORK = 3e9
 
 
 class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore[misc]
@@ -140,6 +137,8 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
     """
 
     _score_name = "accuracy"
+    accuracy_: float = fitted_field("score", "Accuracy on rows left out.")
+    class_scores_: tuple[ClassScores, ...] = fitted_field("class_scores", "Of each class, on rows left out.")
     __metadata_request__decision_function = {"mask": True}  # noqa: RUF012  read by scikit-learn
     __metadata_request__predict_proba = {"mask": True}  # noqa: RUF012
 
@@ -229,16 +228,6 @@ class LearnedPoolingClassifier(ClassifierMixin, LearnedPooling):  # type: ignore
         classes = self.fitted_.classes
         assert classes is not None
         return classes
-
-    @property
-    def accuracy_(self) -> float:
-        """Accuracy on rows left out."""
-        return self.fitted_.score
-
-    @property
-    def class_scores_(self) -> tuple[ClassScores, ...]:
-        """Of each class, on rows left out."""
-        return self.fitted_.class_scores
 
     @property
     def coef_(self) -> FloatArray:

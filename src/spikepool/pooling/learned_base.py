@@ -19,11 +19,13 @@ from spikepool.kit.threads import task_threads
 from spikepool.pooling.catalogue import pooling_name
 from spikepool.pooling.comparison import compare, proposals
 from spikepool.pooling.decision import Decision, Rules
+from spikepool.pooling.design import LinearMap, of_features
 from spikepool.pooling.fitted import FittedPooling, Part
 from spikepool.pooling.fitted_attributes import FittedAttributes
-from spikepool.pooling.heads import Head, LinearMap, heads, of_features
+from spikepool.pooling.heads import Head, heads
 from spikepool.pooling.judged import Judged, Options
 from spikepool.pooling.judging import Objective, Task
+from spikepool.pooling.layers import same_layers, split_layers
 from spikepool.pooling.learned_input import seed_number
 from spikepool.pooling.learning_rows import (
     LearningRows,
@@ -31,8 +33,6 @@ from spikepool.pooling.learning_rows import (
     row_bytes,
     rows_in_memory,
     rule_head_weights,
-    same_layers,
-    split_layers,
 )
 from spikepool.pooling.registry import Pooling
 from spikepool.pooling.row_functions import EncodedRows, FeatureRows, ScoreRows, WeightRows
@@ -174,7 +174,7 @@ class LearnedPooling(TransformerMixin, Portable, FittedAttributes):  # type: ign
             decision = compare(proposed, rows_of, task, asked, options, rules, over, self.progress)
             parts: list[Part] = []
             for weight, one in decision.used:
-                linear = one.fit.linear() if not streamed else self._on_all(one, sources, everything, weights, seed)
+                linear = one.linear_map(task) if not streamed else self._on_all(one, sources, everything, weights, seed)
                 part_of_one = Part(weight, one.pooled.layer, one.pooled.pooling, linear)
                 same = [k for k, known in enumerate(parts) if known.pooling is one.pooled.pooling]
                 if same:  # several heads on the same features are one linear map

@@ -13,7 +13,7 @@ from spikepool.data.labels import label_array
 from spikepool.data.tokens import TokenInput
 from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit.arrays import AnyArray, FloatArray
-from spikepool.pooling.learning_rows import split_layers
+from spikepool.pooling.layers import split_layers
 
 
 def read_labelled(estimator: Any, X: Any, y: Any, mask: Any) -> tuple[dict[Any, TokenInput], AnyArray]:

@@ -1,22 +1,15 @@
-"""The rows on which poolings are learned and compared, read once: components and repeated rows.
-
-Several layers of an encoder: (n, layers, T, d), or a mapping of names to (n, T, d), as one input for each.
-"""
+"""The rows on which poolings are learned and compared, read once: components and repeated rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from spikepool.data.description import numbered, row_hashes, tie
-from spikepool.data.in_memory import as_array, is_tensor
 from spikepool.data.tokens import TokenInput
-from spikepool.errors import InvalidInputError, ShapeError
 from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.pooling.query import QueryPooling
 from spikepool.pooling.registry import FunctionPooling, Pooling
@@ -59,6 +52,12 @@ class LearningRows:
     sink: bool | None
     streamed: bool = False
 
+    @property
+    def working_type(self) -> Any:
+        """Single precision where the tokens have no more."""
+        given = self.source.source.dtype if self.source.form.table is None else self.source.form.table.dtype
+        return np.float32 if given.kind == "f" and given.itemsize <= 4 else np.float64
+
     @cached_property
     def space(self) -> TokenSpace:
         """Two passes over the tokens: norms, and components."""
@@ -71,7 +70,7 @@ class LearningRows:
     def _coordinates(self) -> tuple[FloatArray, BoolArray, BoolArray]:
         source, space = self.source, self.space
         observed, usable = (np.zeros((source.n, source.T), dtype=bool) for _ in range(2))
-        z = np.zeros((source.n, source.T, space.directions.shape[1]), dtype=working_type(source))
+        z = np.zeros((source.n, source.T, space.directions.shape[1]), dtype=self.working_type)
         for start, block in source.token_blocks():
             for within, columns, (x, part) in block.pieces(trimmed=True):
                 here = (start + within, columns)
@@ -125,7 +124,7 @@ class LearningRows:
         else:
             ids = np.where(self.observed[rows, index], array[rows, index], 0)
             gathered = table[ids.astype(np.intp)]
-        return np.asarray(gathered, dtype=working_type(self.source))
+        return np.asarray(gathered, dtype=self.working_type)
 
     def average_weights(self, pooling: Pooling) -> FloatArray:
         """Average weight of each position over the rows, (heads, T)."""
@@ -137,12 +136,6 @@ class LearningRows:
                 total[:, columns] += part
         assert total is not None
         return total / self.source.n
-
-
-def working_type(source: TokenInput) -> Any:
-    """Single precision where the tokens have no more."""
-    given = source.source.dtype if source.form.table is None else source.form.table.dtype
-    return np.float32 if given.kind == "f" and given.itemsize <= 4 else np.float64
 
 
 def row_copies(source: TokenInput) -> IntArray:
@@ -187,27 +180,3 @@ def distinct_rows(
 def rule_head_weights(pooling: Pooling, source: TokenInput) -> FloatArray:
     """Weights of a fixed rule in a row without padding, (heads, T)."""
     return np.asarray(pooling.weights(np.zeros((1, source.T, 1)), np.ones((1, source.T), dtype=bool))[0])
-
-
-def split_layers(X: Any) -> dict[Any, Any]:
-    """Each layer's tokens by name, the last layer last; ``{None: X}`` where X has one layer."""
-    if isinstance(X, Mapping) and not issparse(X):  # a sparse matrix of keys is a mapping too
-        if not X:
-            raise InvalidInputError("X is a mapping without layers", remedy="Pass {name: (n, T, d)}")
-        return dict(X)
-    if is_tensor(X):
-        X = as_array(X)
-    if getattr(X, "ndim", None) == 4:
-        return {k: X[:, k] for k in range(int(X.shape[1]))}
-    return {None: X}
-
-
-def same_layers(fitted: tuple[Any, ...], given: dict[Any, Any]) -> None:
-    """Raise unless the layers are those of the fit."""
-    missing = [layer for layer in fitted if layer not in given]
-    if missing or len(given) < len(fitted) or (None in given) != (None in fitted):
-        raise ShapeError(
-            f"the fit saw layers {', '.join(map(str, fitted))}" if None not in fitted else "the fit saw one layer",
-            tuple(given),
-            "Pass the same layers",
-        )

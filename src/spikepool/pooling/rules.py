@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from spikepool.kit.arrays import BoolArray, FloatArray
+from spikepool.pooling.places import CONCAT, WEIGHT_RULES, rule_weights
 from spikepool.pooling.registry import PoolingSpec, head_names, register, saved
-from spikepool.pooling.token_space import CONCAT, WEIGHT_RULES, TokenSpace, rule_weights
+from spikepool.pooling.token_space import TokenSpace
 
 
 @saved

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from spikepool.kit.arrays import BoolArray, FloatArray
+from spikepool.pooling.places import places
 from spikepool.pooling.registry import PoolingSpec, register
-from spikepool.pooling.token_space import TokenSpace, places
+from spikepool.pooling.token_space import TokenSpace
 
 # Length of the exponential kernel, in tokens; 2 was the best single candidate on aligned sequences.
 KERNEL_LENGTH = 2.0

@@ -21,8 +21,10 @@ from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.kit.pages import html_text
 from spikepool.kit.progress import Progress
 from spikepool.kit.threads import single_threaded_blas
-from spikepool.pooling.positional import Evidence, antisymmetry, leading_gram, weigh
-from spikepool.pooling.token_space import is_sink, places, sink_signs
+from spikepool.pooling.places import places
+from spikepool.pooling.positional import leading_gram
+from spikepool.pooling.positional_gain import Evidence, antisymmetry, weigh
+from spikepool.pooling.token_space import is_sink, sink_signs
 from spikepool.world.weights import causal_weights, mean_weights
 
 # Bytes of rows in single precision, and the limits of their number.
