@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 import spikepool as sp
-from spikepool.simulation.ridge import learn_weights, softmax
+from spikepool.simulation.learned_weights import learn_weights, softmax
 
 RESULTS = Path(__file__).parents[1] / "results" / "learned.json"
 STARTS, REPEATS = 3, 3

@@ -44,8 +44,8 @@ from spikepool.model import SequenceModel as SequenceModel
 from spikepool.pooling.learned import LearnedPoolingClassifier as LearnedPoolingClassifier
 from spikepool.pooling.learned import LearnedPoolingRegressor as LearnedPoolingRegressor
 from spikepool.pooling.spectral import SpectralPooling as SpectralPooling
-from spikepool.simulation.ridge import RidgeClassifier as RidgeClassifier
 from spikepool.simulation.ridge import simulate_ridge as simulate_ridge
+from spikepool.simulation.ridge_classifier import RidgeClassifier as RidgeClassifier
 from spikepool.simulation.simulate import SimulationResult as SimulationResult
 from spikepool.sweeps import open_sweep as open_sweep
 from spikepool.sweeps import sweep as sweep

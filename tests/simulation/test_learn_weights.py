@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import spikepool as sp
-from spikepool.simulation.ridge import joint_loss, learn_weights, softmax
+from spikepool.simulation.learned_weights import joint_loss, learn_weights, softmax
 
 
 def slow_loss(w, x, y, ridge):

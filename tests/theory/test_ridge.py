@@ -11,7 +11,8 @@ from scipy.special import ndtr
 from sklearn.utils.estimator_checks import check_estimator
 
 import spikepool as sp
-from spikepool.simulation.ridge import RidgeClassifier, simulate_ridge
+from spikepool.simulation.ridge import simulate_ridge
+from spikepool.simulation.ridge_classifier import RidgeClassifier
 from spikepool.theory.ridge import optimal_ridge, rank_weights, ridge_accuracy, ridge_moments, ridge_prediction
 from spikepool.world.labels import sign_sum_probability
 

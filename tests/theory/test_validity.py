@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spikepool as sp
-from spikepool.theory.validity import mixing_share
+from spikepool.theory.mixing import mixing_share
 from spikepool.world.frequencies import zipf_frequencies
 
 R = sp.prefix_correlation(T=10, L=3)

@@ -12,7 +12,7 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.progress import Progress
 from spikepool.model import SequenceModel
 from spikepool.reproduce.base import PREFIX, Check, FigureSpec, Settings, compare, mean_and_error, weights_for
-from spikepool.simulation.ridge import learn_weights
+from spikepool.simulation.learned_weights import learn_weights
 from spikepool.theory.ridge import ridge_prediction
 from spikepool.world.correlation import prefix_correlation
 from spikepool.world.sampling import Sample

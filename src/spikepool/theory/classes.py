@@ -38,14 +38,13 @@ from spikepool.kit.text import number
 from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
+from spikepool.theory.mixing import neighbours, repelling
 from spikepool.theory.validity import (
     SMALL,
     SOUND,
     Validity,
     few_tokens,
     near_threshold,
-    neighbours,
-    repelling,
     small_sizes,
     too_high,
     validity_of,

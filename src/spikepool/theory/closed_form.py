@@ -27,18 +27,10 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
 from spikepool.theory.finite_size import beside, closed_threshold, over_gains
+from spikepool.theory.mixing import mixing, neighbours
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_weights import predict_spread
-from spikepool.theory.validity import (
-    Draws,
-    few_tokens,
-    mean_of_draws,
-    mixing,
-    neighbours,
-    no_signal,
-    small_sizes,
-    validity_of,
-)
+from spikepool.theory.validity import Draws, few_tokens, mean_of_draws, no_signal, small_sizes, validity_of
 from spikepool.world.sequences import TABLES, SequenceWorld
 
 

@@ -39,13 +39,13 @@ from spikepool.kit.arrays import FloatArray
 from spikepool.kit.results import Result, Table
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains
+from spikepool.theory.mixing import neighbours
 from spikepool.theory.validity import (
     NEAR_FLUCTUATIONS,
     SOUND,
     Validity,
     few_tokens,
     near_threshold,
-    neighbours,
     small_sizes,
     too_high,
     validity_of,

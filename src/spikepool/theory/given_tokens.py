@@ -17,13 +17,14 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory.finite_size import top_draws
+from spikepool.theory.mixing import mixing, neighbours
 from spikepool.theory.noise import Noise
 from spikepool.theory.population_matches import population_matches
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
-from spikepool.theory.validity import mean_of_draws, mixing, neighbours, no_signal, small_sizes, validity_of
+from spikepool.theory.validity import mean_of_draws, no_signal, small_sizes, validity_of
 from spikepool.world.frequencies import token_law
 from spikepool.world.pooled_latents import pooled_latents, pooling_weights, with_token_weights
 from spikepool.world.pooling_matrix import Projection, token_matrix

@@ -48,11 +48,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spikepool.theory.mixing import mixing, neighbours
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.query_population import QueryPopulation
 from spikepool.theory.query_spectrum import token_spectra
 from spikepool.theory.query_validity import finite_cause, finite_draws, single_sequences, uncertain_mean
-from spikepool.theory.validity import mean_of_draws, mixing, neighbours, small_sizes, validity_of
+from spikepool.theory.validity import mean_of_draws, small_sizes, validity_of
 from spikepool.world.query import QueryWorld
 
 

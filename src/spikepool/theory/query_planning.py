@@ -9,8 +9,9 @@ import numpy as np
 
 from spikepool.errors import InvalidInputError, UnreachableError
 from spikepool.kit import validation as check
+from spikepool.theory.query_noise import QueryNoise
 from spikepool.theory.query_population import QueryPopulation
-from spikepool.theory.query_spectrum import QueryNoise, token_spectra, top_alignment
+from spikepool.theory.query_spectrum import token_spectra, top_alignment
 from spikepool.theory.query_usage import query_usage
 from spikepool.world.query import QueryWorld
 from spikepool.world.query_fields import KERNELS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spikepool.theory.query_spectrum import QueryNoise
+from spikepool.theory.query_noise import QueryNoise
 from spikepool.theory.query_usage import QueryUsage, diagonal_usage
 from spikepool.theory.token_usage import Usage
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum

@@ -42,20 +42,11 @@ from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
 from spikepool.theory.finite_size import Threshold, leads, numerical_threshold, over_gains, top_draws
 from spikepool.theory.isolated import isolated
+from spikepool.theory.mixing import mixing, neighbours
 from spikepool.theory.population_usage import group_tokens
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.usage_spectrum import Kind
-from spikepool.theory.validity import (
-    Draws,
-    few_tokens,
-    mean_of_draws,
-    mixing,
-    neighbours,
-    no_signal,
-    rare_tokens,
-    small_sizes,
-    validity_of,
-)
+from spikepool.theory.validity import Draws, few_tokens, mean_of_draws, no_signal, rare_tokens, small_sizes, validity_of
 from spikepool.world.frequencies import token_law
 from spikepool.world.sequences import SequenceWorld
 

@@ -15,7 +15,7 @@ With w = 1/T + z, sum z = 0, and (lambda_i, e_i) the eigenpairs of R on that sub
 along which alpha increases; where c_1 = 0 it increases further along e_1 at nu = 1/lambda_1.
 
 At finite size a tie alpha = a0 is no optimum, because outliers that are close mix. The weights returned maximise the
-alignment that is left after mixing (:func:`spikepool.theory.validity.mixing_share`) along this curve; as d grows they
+alignment that is left after mixing (:func:`spikepool.theory.mixing.mixing_share`) along this curve; as d grows they
 tend to the constrained optimum.
 """
 
@@ -29,8 +29,8 @@ from scipy.optimize import brentq, minimize_scalar
 from spikepool.errors import NoOptimumError
 from spikepool.kit.arrays import FloatArray
 from spikepool.theory.closed_form import predict_gains
+from spikepool.theory.mixing import mixing_share
 from spikepool.theory.prediction import Prediction
-from spikepool.theory.validity import mixing_share
 from spikepool.world.sequences import SequenceWorld, checked_model
 from spikepool.world.weights import optimal_weights
 

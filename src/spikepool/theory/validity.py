@@ -10,10 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
-
-import numpy as np
 
 from spikepool.kit.results import Result
 
@@ -26,14 +23,8 @@ NEAR_FLUCTUATIONS = 2.5
 # an error is worth a reason where a mean over 3,600 draws shows it, at three standard errors, to be larger than .01.
 WORTH = 0.01
 SCATTER_SHARE = 0.05
-# Outliers that are looked at for mixing, from the largest on.
-_NEIGHBOURS = 8
-_MIX = "two outliers lie so close that they mix: in a draw each eigenvector holds about"
 # Sizes below which terms of order 1/d are no longer small.
 SMALL = 40
-# Gauss-Hermite quadrature of means over a standard normal variable.
-_NORMAL_NODES, _NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
-_NORMAL_WEIGHTS = _NORMAL_WEIGHTS / _NORMAL_WEIGHTS.sum()
 
 
 class OutlierLike(Protocol):
@@ -261,85 +252,6 @@ def small_sizes(**sizes: int) -> str | None:
     """Why limits say little about so few dimensions, tokens or sequences."""
     name, least = min(sizes.items(), key=lambda item: item[1])
     return None if least >= SMALL else f"{name} = {least} is small for a limit: terms of order 1/{name} count"
-
-
-def mixing_share(gap: float, eigenvalue: float, d: int, N: int | None = None) -> float:
-    """Mean share of its neighbour in the eigenvector of an outlier, for two outliers `gap` apart.
-
-    The directions of two spikes overlap by chance, by 1/sqrt(d) on the left and 1/sqrt(N) on the right, which couples
-    their outliers by a normal c of variance ``eigenvalue² (1/d + 1/N)/2``. In the basis of the two, the pair is
-    ``[[gap, c], [c, 0]]``, and the share is the mean of ``(1 − gap/sqrt(gap² + 4c²))/2``.
-    """
-    coupling = eigenvalue * math.sqrt((1 / d + 1 / (N or d)) / 2)
-    c = coupling * _NORMAL_NODES
-    return float(_NORMAL_WEIGHTS @ (1 - gap / np.sqrt(gap**2 + 4 * c**2 + 1e-300)) / 2)
-
-
-def mixing_loss(
-    outliers: Sequence[OutlierLike], i: int, d: int, N: int | None = None, edge: float | None = None
-) -> tuple[float, float]:
-    """What outlier `i` loses of its alignment to the others by mixing with them, and the largest share of one of them.
-
-    An outlier next to the `edge` of the bulk holds little of its own spike, about ``sqrt(1 − (edge/eigenvalue)²)`` of
-    it, and is coupled the less to its neighbour.
-    """
-    own = [1.0 if edge is None else math.sqrt(max(0.0, 1 - (edge / o.eigenvalue) ** 2)) for o in outliers]
-    one, worst, loss = outliers[i], 0.0, 0.0
-    for j, other in enumerate(outliers[:_NEIGHBOURS]):
-        if j == i:
-            continue
-        coupled = math.sqrt(one.eigenvalue * other.eigenvalue * own[i] * own[j])
-        share = mixing_share(abs(one.eigenvalue - other.eigenvalue), coupled, d, N)
-        loss += share * (one.alignment - other.alignment)
-        worst = max(worst, share)
-    return loss, worst
-
-
-def mixing(outliers: Sequence[OutlierLike], d: int, N: int | None = None, edge: float | None = None) -> Shift | None:
-    """What the alignment of the largest outlier changes by, in a draw, because it mixes with the others."""
-    if len(outliers) < 2:
-        return None
-    loss, worst = mixing_loss(outliers, 0, d, N, edge)
-    return Shift(f"{_MIX} {100 * worst:.2g} % of its neighbour", -loss)
-
-
-def neighbours(
-    outliers: Sequence[OutlierLike], d: int, N: int | None = None, edge: float | None = None, *, top: bool = True
-) -> Caution | None:
-    """Why the alignments of outliers hold together but not one by one: they lie so close that they mix.
-
-    Only what the signal's outliers lose to the others counts, and the largest one where `top` is set; see
-    :func:`mixing_loss`.
-    """
-    places = range(0 if top else 1, len(outliers))
-    concerned = [i for i in places if i == 0 or getattr(outliers[i], "kind", "signal") == "signal"]
-    lost = [mixing_loss(outliers, i, d, N, edge) for i in concerned]
-    loss = max((abs(loss) for loss, _ in lost), default=0.0)
-    if loss < WORTH:
-        return None
-    worst = max(share for _, share in lost)
-    return Caution(
-        f"{_MIX} {100 * worst:.2g} % of its neighbour; their alignments hold as a sum, and one by one they are off by "
-        f"about {loss:.2g}",
-        loss,
-    )
-
-
-def repelling(outliers: Sequence[OutlierLike], d: int, N: int) -> str | None:
-    """Why two outliers of nearly equal strength have other eigenvalues in a draw: chance couples them, and they repel.
-
-    A gap g and a coupling c of :func:`mixing_share` give eigenvalues sqrt(g² + 4c²) apart.
-    """
-    for first, second in pairwise(outliers):
-        gap = first.eigenvalue - second.eigenvalue
-        coupling = first.eigenvalue * math.sqrt((1 / d + 1 / N) / 2)
-        if gap < 2 * coupling:
-            apart = math.hypot(gap, 2 * coupling)
-            return (
-                f"two spikes are nearly equal: their eigenvalues repel in a draw and lie about {apart:.2g} apart "
-                f"instead of {gap:.2g}, and any rotation of their eigenvectors is as likely"
-            )
-    return None
 
 
 def ridge_range(kappa: float, signed: bool, ratio: float = 1.0) -> Caution | None:

@@ -17,16 +17,9 @@ from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
 from spikepool.theory.closed_form import predict_gains, require_plain
 from spikepool.theory.general_spikes import GeneralSpikes, Measure
+from spikepool.theory.mixing import neighbours
 from spikepool.theory.prediction import Outlier, Prediction
-from spikepool.theory.validity import (
-    few_tokens,
-    near_threshold,
-    neighbours,
-    no_signal,
-    small_sizes,
-    too_high,
-    validity_of,
-)
+from spikepool.theory.validity import few_tokens, near_threshold, no_signal, small_sizes, too_high, validity_of
 from spikepool.world.sequences import SequenceWorld
 
 
