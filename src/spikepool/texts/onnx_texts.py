@@ -17,7 +17,7 @@ from spikepool.errors import InvalidInputError, ModelFormatError, require
 from spikepool.kit.files import publishing
 from spikepool.pooling.onnx_export import OPSET, Graph, Tokens, output_graph, save_graph
 from spikepool.texts.bert import BertEncoder, bert_states
-from spikepool.texts.encoders import OnnxEncoder
+from spikepool.texts.encoder_runtimes import OnnxEncoder
 
 # Prefix of the names of our nodes beside those of another graph.
 _PREFIX = "spikepool_"
