@@ -99,9 +99,9 @@ def predict_query(world: QueryWorld, *, rng: int = 0) -> QueryPrediction:
     rng : int
         Of the draws behind the law. Tokens that never repeat: the N quantiles of kappa, with the means of A² and f²
         around each, from up to 32 draws per sequence; another seed changes an alignment by about .002. A finite
-        vocabulary: draws of the tokens, up to ten where N is small and up to 32 where their alignments scatter;
+        vocabulary: draws of the tokens, up to ten where N is small and up to 64 where their alignments scatter;
         the first has its scores at the quantiles of their law. Alignments and eigenvalues are means over the draws, and
-        `validity` reports their scatter where the mean is uncertain by more than .02.
+        `validity` reports their scatter where the mean is uncertain by more than .01.
     """
     spectra = token_spectra(world, rng)
     first = spectra[0]

@@ -22,12 +22,12 @@ def finite_draws(spectra: Sequence[QuerySpectrum]) -> Draws | None:
     return Draws(float(means.mean()), float(np.sqrt(np.mean(scatters**2) + means.var())))
 
 
-def uncertain_mean(tops: FloatArray) -> Caution | None:
-    """Why the mean over draws of the tokens is uncertain."""
+def uncertain_mean(tops: FloatArray, drawn: str = "tokens") -> Caution | None:
+    """Why the mean over draws of the tokens, or of the sequences, is uncertain."""
     if len(tops) < 2 or (error := float(tops.std(ddof=1) / np.sqrt(len(tops)))) <= WORTH:
         return None
     return Caution(
-        f"the alignment scatters by {tops.std(ddof=1):.2g} over draws of the tokens; its mean over {len(tops)} draws "
+        f"the alignment scatters by {tops.std(ddof=1):.2g} over draws of the {drawn}; its mean over {len(tops)} draws "
         f"is uncertain by {error:.2g}",
         error,
     )
@@ -56,10 +56,11 @@ def single_sequences(world: QueryWorld, spectrum: QuerySpectrum, rng: int) -> Ca
     count = sum(name == "sequence" for name, _, _ in spectrum.named)
     if count == 0:
         return None
-    drawn = np.array([QuerySpectrum(world, rng, draw=i).top for i in range(1, 5)])
+    drawn = np.array([QuerySpectrum(world, rng, draw=i).top for i in range(1, 17)])
     error = abs(float(drawn.mean()) - spectrum.top)
-    if error <= max(2 * WORTH, 0.75 * float(drawn.std(ddof=1))):  # 1.5 standard errors of a mean of four
-        return None
+    if error <= max(WORTH, 0.375 * float(drawn.std(ddof=1))):  # 1.5 standard errors of a mean of sixteen
+        top = max(spectrum.named, key=lambda one: one[1].eigenvalue)[0]
+        return uncertain_mean(drawn, "sequences") if top == "sequence" else None
     return Caution(
         f"{count} outlier{'s are' if count > 1 else ' is'} made of single sequences whose attention falls on one "
         f"token: the alignment is off by about {error:.2g}; a smaller beta or a bounded gate avoids them",
