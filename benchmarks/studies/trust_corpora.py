@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
-from spikepool.trust import diagnosis
+from spikepool.trust import findings
 from spikepool.trust.memory_rows import MemoryRows
 from spikepool.trust.planning import Curve, with_collection
 
@@ -147,7 +147,7 @@ def rounded(value):
 def measure(cache: Path, corpora, sets, sizes, draws: int, out: Path) -> None:
     """Append a line for each subsample that the results do not have yet."""
     done = {(c["corpus"], c["set"], c["n"], c["seed"]) for c in read(out)} if out.exists() else set()
-    resamples, full_curve, truths = Resamples(), diagnosis.curve, {}
+    resamples, full_curve, truths = Resamples(), findings.curve, {}
     for first in range(0, draws, ROUND):
         for corpus in corpora:
             for name in sets:
@@ -159,7 +159,7 @@ def measure(cache: Path, corpora, sets, sizes, draws: int, out: Path) -> None:
                 if (corpus, name) not in truths:
                     truths[corpus, name] = top(features.astype(float))
                 for n, seed in missing:
-                    diagnosis.curve = full_curve if n == PILOT else point_curve  # type: ignore[assignment]
+                    findings.curve = full_curve if n == PILOT else point_curve  # type: ignore[assignment]
                     cell = one_subsample(features, truths[corpus, name], n, seed, resamples)
                     record = {"corpus": corpus, "set": name, "n": n, "seed": seed, "rows": len(features), **cell}
                     with out.open("a") as file:
