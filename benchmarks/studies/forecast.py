@@ -31,7 +31,7 @@ from scipy.optimize import least_squares
 
 import spikepool as sp
 from forecast_tasks import load_task, tasks
-from spikepool.forecasting.result import required_rows
+from spikepool.forecasting.curve_reading import required_rows
 from spikepool.ridge.gcv import fit_ridge
 
 RESULTS = Path(__file__).parents[1] / "results"

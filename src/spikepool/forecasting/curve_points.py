@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spikepool.errors import InvalidInputError, ShapeError, SizeError
+from spikepool.forecasting.curve_reading import asked_sizes, curve_fields
 from spikepool.forecasting.learner_families import learner_family, learner_name
 from spikepool.forecasting.measured_curve import FEWEST_SIZES, ProcessCurve, point_errors
 from spikepool.forecasting.pilot_input import ForecastWarning
-from spikepool.forecasting.result import CurveFit, Forecast, asked_sizes, curve_fields
+from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.forecasting.score_scale import score_scale
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray

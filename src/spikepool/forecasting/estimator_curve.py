@@ -17,10 +17,11 @@ from scipy.special import log_ndtr
 from spikepool.errors import InvalidInputError
 from spikepool.forecasting.cross_validation import measure_sizes
 from spikepool.forecasting.curve import fit_curve
+from spikepool.forecasting.curve_reading import asked_sizes, curve_fields
 from spikepool.forecasting.learner_families import learner_family, learner_name
 from spikepool.forecasting.pilot import measure_pilot
 from spikepool.forecasting.pilot_input import PilotInput
-from spikepool.forecasting.result import CurveFit, Forecast, asked_sizes, curve_fields
+from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.forecasting.score_scale import ScoreScale, score_scale, scorer_bounds
 from spikepool.forecasting.token_rows import OverTokens
 from spikepool.kit import validation as check

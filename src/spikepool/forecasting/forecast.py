@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from spikepool.data.description import Description
 from spikepool.errors import ShapeError
 from spikepool.forecasting.curve import LearningCurve, fit_curve
+from spikepool.forecasting.curve_reading import asked_sizes, curve_fields
 from spikepool.forecasting.level import REWEIGHTINGS
 from spikepool.forecasting.measured_curve import CLEAR
 from spikepool.forecasting.pilot import FRACTIONS, Pilot, explained, measure_pilot, weighted_mean
@@ -23,7 +24,7 @@ from spikepool.forecasting.pilot_input import (
     read_pilot,
     take_part,
 )
-from spikepool.forecasting.result import CurveFit, Forecast, asked_sizes, curve_fields
+from spikepool.forecasting.result import CurveFit, Forecast
 from spikepool.forecasting.score_scale import EDGE
 from spikepool.forecasting.token_rows import numbered_rows, over_texts, over_tokens
 from spikepool.kit import validation as check
