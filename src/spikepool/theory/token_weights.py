@@ -46,7 +46,16 @@ from spikepool.theory.mixing import mixing, neighbours
 from spikepool.theory.population_usage import group_tokens
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.usage_spectrum import Kind
-from spikepool.theory.validity import Draws, few_tokens, mean_of_draws, no_signal, rare_tokens, small_sizes, validity_of
+from spikepool.theory.validity import (
+    Draws,
+    Shift,
+    few_tokens,
+    mean_of_draws,
+    no_signal,
+    rare_tokens,
+    small_sizes,
+    validity_of,
+)
 from spikepool.world.frequencies import token_law
 from spikepool.world.sequences import SequenceWorld
 
@@ -134,6 +143,21 @@ class SpreadPopulation:
         if resolved not in self._apart:
             self._apart[resolved] = isolated(tau, np.full(len(tau), 1 / self.d), len(tau), 1.0, resolved=resolved)
         return SpreadBulk(tau[self._apart[resolved] :], self.d, gamma)
+
+    def hidden_tokens(self, theta: float, gamma: float) -> tuple[int, float]:
+        """Tokens that stand apart without an outlier of their own, and what they take of the bracket at `theta`.
+
+        They are left out of E1 and E2, as single tokens do not count in the limit. At finite d each is 1/d of these
+        sums, which is the share of the token's noise in the eigenvector of the signal.
+        """
+        bulk = self.bulk(gamma)
+        tau = self.d * self._bulk_values
+        apart = tau[: len(tau) - len(bulk.tau)]
+        hidden = apart[apart < bulk.star]
+        if len(hidden) == 0:
+            return 0, 0.0
+        all_of_them = SpreadBulk(np.concatenate([hidden, bulk.tau]), self.d, gamma)
+        return len(hidden), bulk.bracket(theta) - all_of_them.bracket(theta)
 
     def threshold(self, gamma: float) -> float:
         """Signal strength at which its outlier leaves the bulk; 0 where the usage holds the classes by itself."""
@@ -303,6 +327,7 @@ def predict_spread(
                 d,
                 few_tokens(kappa, mu, mu_sample, slope, concentration) if mu_sample > 0 else None,
                 rare_tokens(spread, gamma, slope, height) if alignment > 0 else None,
+                _hidden(population, mu, gamma) if placed and placed[0].kind == "signal" else None,
                 mixing(placed, d, world.N, edge),
             ),
             neighbours(placed, d, world.N, edge, top=False),
@@ -311,6 +336,17 @@ def predict_spread(
         sizes=Sizes(d, world.V, world.N, world.centered),
         table_alignment=None if world.latent == "gaussian" else _table_alignment(world),
         finite_size_alignment=None if finite is None else finite.mean,
+    )
+
+
+def _hidden(population: SpreadPopulation, mu: float, gamma: float) -> Shift | None:
+    """What frequent tokens without an outlier take of the signal's alignment at finite d."""
+    theta, share, _, _ = population.eigenpairs(mu)
+    count, taken = population.hidden_tokens(float(theta[0]), gamma)
+    if count == 0:
+        return None
+    return Shift(
+        f"{count} frequent tokens without an outlier of their own mix with the signal", -float(share[0]) * taken
     )
 
 
