@@ -184,6 +184,24 @@ def test_flag_of_rare_tokens():
     assert SpreadPopulation(m, *m.gains(W)).concentration < 0.05
 
 
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("d", "V", "N", "T", "z"), [(90, 160, 90, 15, 0.6), (120, 300, 300, 10, 0.5), (100, 160, 160, 12, 0.6)]
+)
+def test_frequent_tokens_without_an_outlier_mix_with_the_signal(d, V, N, T, z):
+    """Zipf frequencies at 1.3 times the threshold: the flag says what draws show, to 3 standard errors and a third."""
+    base = sp.SequenceModel(d, V, N, np.eye(T), 1.0, frequencies=sp.zipf_frequencies(V, z))
+    w = sp.mean_weights(T)
+    model = base.replace(mu=1.3 * base.predict(w).mu_sample)
+    found = model.predict(w)
+    assert any("frequent tokens" in reason for reason in found.validity.reasons)
+    seen = model.simulate(w, trials=150, k=1, rng=0).alignment
+    lost, error = found.alignment - seen.mean(), seen.std(ddof=1) / np.sqrt(150)
+    assert lost > 3 * error
+    assert abs(found.validity.error - lost) <= 3 * error + found.validity.error / 3
+
+
 @pytest.mark.parametrize(
     "bad",
     [np.ones(5), -np.ones(600), np.zeros(600), np.full(600, np.nan), np.tile([1.0, 0.0], 300), "ones"],
