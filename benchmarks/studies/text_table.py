@@ -2,18 +2,19 @@
 
     python benchmarks/studies/text_table.py encode CACHE trec.csv.gz subj.csv.gz banking77.csv.gz ...
     python benchmarks/studies/text_table.py texts CACHE --model 0.4 trec subj banking77 clinc150 hate amcd
+    python benchmarks/studies/text_table.py unseen CACHE --model 0.4 emotion cr sst5
     python benchmarks/studies/text_table.py few CACHE --model 0.4 trec subj banking77
     python benchmarks/studies/text_table.py arrays CACHE --model 0.4
     python benchmarks/studies/text_table.py texts CACHE --model baselines trec subj banking77 clinc150 hate amcd
     python benchmarks/studies/text_table.py table --before 0.3 --after 0.4 --page docs/benchmarks/choose.md
 
-`encode` embeds a fixed pool of each corpus once (all layers of all-MiniLM-L6-v2, half precision), so that every version
-of the package sees the same numbers. `texts`: 1,500 training and 1,500 other rows, five splits. `few`: 8 and 32 rows
-per class, 1,000 others, five draws. `arrays`: splice junctions, digits, series bundled with aeon, and single layers of
-two corpora, with a quarter of the rows held out and with 200 training rows, five splits. ``--model`` is the name under
-which the `LearnedPoolingClassifier` of the package that Python imports is recorded, or ``baselines``:
-LogisticRegressionCV on standardised features, the mean of the last layer and the mean and first token of all layers,
-the penalty tuned by accuracy and by log loss.
+`encode` embeds a fixed pool of each corpus once (all layers of all-MiniLM-L6-v2, half precision), so that every
+version of the package sees the same numbers. `texts`: 1,500 training and 1,500 other rows, five splits. `unseen`: the
+same for corpora on which nothing was ever chosen. `few`: 8 and 32 rows per class, 1,000 others, five draws. `arrays`:
+splice junctions, digits, series bundled with aeon, and single layers of two corpora, with a quarter of the rows held
+out and with 200 training rows, five splits. ``--model`` is the name under which the `LearnedPoolingClassifier` of the
+package that Python imports is recorded, or ``baselines``: LogisticRegressionCV on standardised features, the mean of
+the last layer and the mean and first token of all layers, the penalty tuned by accuracy and by log loss.
 
 Each line of ``benchmarks/results/text_table.jsonl`` is one fit: accuracy, log loss, macro-F1 and processor seconds of
 the fit, without encoding. Lines that are there are not computed again.
@@ -43,6 +44,7 @@ ARRAYS = ("splice", "digits", "JapaneseVowels", "ItalyPowerDemand", "ElectricDev
 LAYERS = (("banking77", 6), ("banking77", 2), ("clinc150", 4))
 
 
+KINDS = ("texts", "unseen", "few", "arrays")
 # the order of the tables
 CORPORA = (
     "trec",
@@ -51,6 +53,9 @@ CORPORA = (
     "clinc150",
     "hate",
     "amcd",
+    "emotion",
+    "cr",
+    "sst5",
     *ARRAYS,
     *(f"{name} layer {k}" for name, k in LAYERS),
 )
@@ -247,7 +252,7 @@ def run(kind: str, cache: Path, model: str, names: list[str], splits: int) -> No
         return
     for name in names:
         corpus = Corpus(cache / name)
-        for place, train, test in (text_splits if kind == "texts" else few_splits)(corpus, name, splits):
+        for place, train, test in (few_splits if kind == "few" else text_splits)(corpus, name, splits):
             place = {"kind": kind} | place
             if tuple(place.get(k) for k in keys) in done:
                 continue
@@ -262,25 +267,29 @@ def hits(record: dict[str, Any], n: int) -> Any:
     return np.unpackbits(np.frombuffer(bytes.fromhex(record["hits"]), dtype=np.uint8))[:n].astype(float)
 
 
-def difference(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> tuple[float, float, float] | None:
-    """Gain in accuracy on common splits, its standard error over rows and splits, and the change of log loss."""
+def difference(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[tuple[float, float]] | None:
+    """Change of accuracy, log loss and macro-F1 on common splits, with standard errors: over rows, then over splits."""
     old, new = ({row["split"]: row for row in rows} for rows in (before, after))
     both = sorted(old.keys() & new.keys())
     if not both:
         return None
     pairs = [hits(new[k], TEST_ROWS) - hits(old[k], TEST_ROWS) for k in both]
     error = np.sqrt(sum(float((d**2).sum()) for d in pairs)) / sum(map(len, pairs))
-    gain, loss = (float(np.mean([new[k][key] - old[k][key] for k in both])) for key in ("accuracy", "log_loss"))
-    return gain, float(error), loss
+    changes = []
+    for key in ("accuracy", "log_loss", "macro_f1"):
+        each = [new[k][key] - old[k][key] for k in both]
+        over_splits = float(np.std(each, ddof=1) / np.sqrt(len(each))) if len(each) > 1 else float("nan")
+        changes.append((float(np.mean(each)), float(error) if key == "accuracy" else over_splits))
+    return changes
 
 
 def markdown(kind: str, before: str, after: str) -> str:
     """The table of a kind of run: averages over splits, and what `after` gains over each row."""
     rows = [row for row in map(json.loads, RESULTS.read_text().splitlines()) if row["kind"] == kind]
     lines = [
-        f"| {'corpus' if kind == 'texts' else 'rows'} | model | splits | accuracy | log loss | macro-F1 | seconds "
-        f"| {after} \u2212 row: points, log loss |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
+        f"| {'corpus' if kind in ('texts', 'unseen') else 'rows'} | model | splits | accuracy | log loss | macro-F1 "
+        f"| seconds | {after} \u2212 row: accuracy | log loss | macro-F1 |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     changes = []
     for place in sorted(
@@ -288,18 +297,21 @@ def markdown(kind: str, before: str, after: str) -> str:
     ):
         mine = [row for row in rows if (row["corpus"], row.get("per_class") or 0) == place]
         models = [*sorted({row["model"] for row in mine} - {before, after}), before, after]
-        title = (
-            place[0] + {"texts": "", "few": f", {place[1]} per class", "arrays": ", 200 rows" if place[1] else ""}[kind]
-        )
+        more = {"few": f", {place[1]} per class", "arrays": ", 200 rows" if place[1] else ""}
+        title = place[0] + more.get(kind, "")
         latest = [row for row in mine if row["model"] == after]
         for model in models:
             part = [row for row in mine if row["model"] == model]
             if not part:
                 continue
             found = None if model == after else difference(part, latest)
-            change = "" if found is None else f"{100 * found[0]:+.2f} ± {100 * found[1]:.2f}, {found[2]:+.3f}"
-            if found is not None and model == before:
-                changes.append((found[0], found[2]))
+            change = " |  | "
+            if found is not None:
+                (gain, error), (loss, loss_error), (f1, f1_error) = found
+                change = f"{100 * gain:+.2f} ± {100 * error:.2f} | {loss:+.3f} ± {loss_error:.3f} "
+                change += f"| {100 * f1:+.1f} ± {100 * f1_error:.1f}"
+                if model == before:
+                    changes.append((gain, loss, f1))
             a, loss, f1, seconds = (
                 np.mean([row[key] for row in part]) for key in ("accuracy", "log_loss", "macro_f1", "seconds")
             )
@@ -308,15 +320,16 @@ def markdown(kind: str, before: str, after: str) -> str:
             lines.append(f"| {title} | {name} | {numbers} | {change} |")
             title = ""
     if changes:
-        gain, loss = np.mean(changes, axis=0)
-        lines += ["", f"Average of {after} \u2212 {before}: {100 * gain:+.2f} points, {loss:+.4f} of log loss."]
+        gain, loss, f1 = np.mean(changes, axis=0)
+        average = f"{100 * gain:+.2f} points of accuracy, {loss:+.4f} of log loss, {100 * f1:+.2f} points of macro-F1"
+        lines += ["", f"Average of {after} \u2212 {before}: {average}."]
     return "\n".join(lines)
 
 
 def write_page(page: Path, before: str, after: str) -> None:
     """Put the tables between the marks of a page."""
     text = page.read_text(encoding="utf-8")
-    for kind in ("texts", "few", "arrays"):
+    for kind in KINDS:
         first, last = f"<!-- text_table {kind} -->\n", "\n<!-- end -->"
         start = text.index(first) + len(first)
         text = text[:start] + "\n" + markdown(kind, before, after) + "\n" + text[text.index(last, start) :]
@@ -326,7 +339,7 @@ def write_page(page: Path, before: str, after: str) -> None:
 def main() -> None:
     """Encode, run what is missing, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", default="table", choices=["encode", "texts", "few", "arrays", "table"])
+    parser.add_argument("what", nargs="?", default="table", choices=["encode", *KINDS, "table"])
     parser.add_argument("cache", type=Path, nargs="?")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--model", default="0.4")
@@ -342,7 +355,7 @@ def main() -> None:
         if given.page:
             write_page(given.page, given.before, given.after)
         else:
-            print("\n\n".join(markdown(kind, given.before, given.after) for kind in ("texts", "few", "arrays")))
+            print("\n\n".join(markdown(kind, given.before, given.after) for kind in KINDS))
     elif given.what == "encode":
         encode(given.cache, [Path(name) for name in given.names])
     else:
