@@ -208,7 +208,6 @@ GEOMETRIC = np.geomspace(1.0, 0.2, 60)
 NEAR = np.linspace(1.1, 0.9, 60)
 
 
-# name: (sampler, rows, population covariance or None for that of 100,000 rows)
 def tfidf(n: int, rng: np.random.Generator) -> np.ndarray:
     """Tf-idf of texts of twelve words from 15 topics, two to a text."""
     fixed = np.random.default_rng(21)
@@ -240,6 +239,25 @@ def digits(n: int, rng: np.random.Generator) -> np.ndarray:
     return x[rng.choice(len(x), n, replace=n > len(x))]
 
 
+def pooled_tokens(gain: float, words: int = 480, length: int = 10, shared: int = 3) -> Sampler:
+    """Means of tokens of one table (300 features) whose halves differ along a direction; the first tokens agree."""
+    fixed = np.random.default_rng(24)
+    table = fixed.standard_normal((words, 300))
+    direction = fixed.standard_normal(300)
+    table += gain * np.where(np.arange(words) < words // 2, 1, -1)[:, None] * direction / np.linalg.norm(direction)
+
+    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+        sides = rng.integers(0, 2, (n, length))
+        sides[:, :shared] = sides[:, :1]
+        tokens = rng.integers(0, words // 2, (n, length)) + sides * (words // 2)
+        usage = np.zeros((n, words))
+        np.add.at(usage, (np.repeat(np.arange(n), length), tokens.ravel()), 1 / length)
+        return np.asarray(usage @ table)
+
+    return draw
+
+
+# name: (sampler, rows, population covariance or None for that of 100,000 rows)
 KINDS: dict[str, tuple[Sampler, int, np.ndarray | None]] = {
     "variances 1/rank": (gaussian(1 / ranks(120)), 400, np.diag(1 / ranks(120))),
     "variances 1/rank, 100 rows of 300": (gaussian(1 / ranks(300)), 100, np.diag(1 / ranks(300))),
@@ -388,4 +406,6 @@ KINDS: dict[str, tuple[Sampler, int, np.ndarray | None]] = {
     "factors, a third of the entries imputed": (imputed, 300, None),
     "factors, standardised columns": (standardised, 300, None),
     "digits, standardised": (digits, 200, None),
+    "pooled tokens with a signal, 150 rows of 300": (pooled_tokens(3.0), 150, None),
+    "pooled tokens without a signal, 150 rows of 300": (pooled_tokens(0.0), 150, None),
 }
