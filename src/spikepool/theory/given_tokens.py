@@ -24,7 +24,7 @@ from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
-from spikepool.theory.validity import mean_of_draws, no_signal, small_sizes, validity_of
+from spikepool.theory.validity import Shift, mean_of_draws, no_signal, small_sizes, validity_of
 from spikepool.world.frequencies import token_law
 from spikepool.world.pooled_latents import pooled_latents, pooling_weights, with_token_weights
 from spikepool.world.pooling_matrix import Projection, token_matrix
@@ -65,6 +65,13 @@ class GivenTokens:
     def _sequences(self) -> dict[str, int]:
         return {} if self.sizes is None else {"N": self.sizes.N}
 
+    def _hidden(self, sample: UsageSpectrum, top: Outlier | None) -> Shift | None:
+        """What frequent tokens without an outlier of their own take of the signal's alignment at finite d."""
+        if top is None or top.kind != "signal":
+            return None
+        loss = self._sample.hidden_loss(sample.outliers[0].parameter)
+        return Shift("frequent tokens without an outlier of their own mix with the signal", -top.alignment * loss)
+
     def predict(self, mu: float) -> Prediction:
         """Bulk, outliers and alignments at signal strength `mu`."""
         sample, population = UsageSpectrum(self._sample, mu), UsageSpectrum(self._population, mu)
@@ -103,7 +110,7 @@ class GivenTokens:
             validity=validity_of(
                 no_signal(mu, outliers),
                 # right vectors are known: they do not overlap by chance
-                mean_of_draws(alignment, finite, d, mixing(outliers, d, None, sample.edge)),
+                mean_of_draws(alignment, finite, d, self._hidden(sample, top), mixing(outliers, d, None, sample.edge)),
                 neighbours(outliers, d, None, sample.edge, top=False),
                 small_sizes(d=d, V=self._sample.usage.V, **self._sequences()),
             ),

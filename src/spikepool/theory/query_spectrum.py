@@ -69,7 +69,8 @@ class QuerySpectrum:
             return found
         if world.V is not None:
             mean, scatter = (top.alignment, 0.0) if found is None else found
-            return Draws(max(0.0, mean - self.mixing), scatter)
+            hidden = top.alignment * bulk.hidden_loss(outlier.parameter) if top.kind == "signal" else 0.0
+            return Draws(max(0.0, mean - self.mixing - hidden), scatter)
         if top.kind != "signal":
             return found
         bend, deviation = self.bend

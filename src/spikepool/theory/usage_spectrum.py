@@ -109,6 +109,24 @@ class UsageBulk:
             g_b = -(y[:, None] / (y[:, None] + right.values[kept])) @ right.coordinates[kept, 0] ** 2 / z
         return g_u, g_b, z
 
+    def hidden_loss(self, s: float, step: float = 1e-5) -> float:
+        """Share of an outlier's alignment at `s` that spikes without an outlier of their own take at finite d.
+
+        They are left out of the law, as single directions do not count in the limit. With white noise a spike t adds
+        ``(t/V)/(1 + t/y)`` to z on the curve beyond the bulk, whose slope the alignment is proportional to. 0 where the
+        noise is coloured.
+        """
+        if len(self.noise.left.values) > 1:
+            return 0.0
+        start = self.law.right_curve_start
+        t = self.usage.top.values[self.spikes]
+        t = t[t < -self.law.right_curve(np.array([start]))[0][0]]
+        if len(t) == 0:
+            return 0.0
+        y, _, z = self.law.right_curve(s * (1 + step * np.array([-1.0, 1.0])))
+        added = (t[:, None] / self.usage.V / (1 + t[:, None] / y)).sum(axis=0)
+        return float(np.clip(-(added[1] - added[0]) / (z[1] - z[0]), 0.0, 1.0))
+
     def signal_curve(self, points: int = 96) -> tuple[FloatArray, FloatArray]:
         """Values of mu², ascending from the threshold, and the alignment of the signal's outlier at each.
 
