@@ -21,38 +21,12 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from spikepool.kit.arrays import FloatArray
 from spikepool.pooling.registry import Pooling, saved
 from spikepool.pooling.sequence import SequencePooling
+from spikepool.ridge.gcv import CONSTANT
 
 # Added to products of rows in units of their rounding error, or a power of ten more.
 ROUNDING = 8.0
-# A feature whose standard deviation is smaller than this part of its typical size is constant up to rounding.
-CONSTANT = 1e-9
 # Rows that are copied at a time.
 BLOCK_ROWS = 256
-
-
-@dataclass(frozen=True, eq=False)
-class Standardised:
-    """Features of weighted mean 0 and, unless their scale is kept, variance 1; constant ones become 0."""
-
-    centre: FloatArray
-    scale: FloatArray
-
-    @classmethod
-    def of(cls, C: FloatArray, weights: FloatArray, *, scaled: bool = True) -> Standardised:
-        """From features (n, F) and row weights (n,)."""
-        total = weights.sum()
-        parts = [slice(k, k + BLOCK_ROWS) for k in range(0, len(C), BLOCK_ROWS)]  # a copy of all would double memory
-        centre = sum((weights[part] @ C[part] for part in parts), np.zeros(C.shape[1])) / total
-        squares = sum((weights[part] @ (C[part] - centre) ** 2 for part in parts), np.zeros(C.shape[1]))
-        deviation = np.sqrt(squares / total)
-        live = deviation > CONSTANT * np.abs(centre)
-        return cls(centre, np.where(live, deviation if scaled else 1.0, np.inf))
-
-    def __call__(self, C: FloatArray) -> FloatArray:
-        """The features, standardised in place."""
-        C -= self.centre
-        C /= self.scale
-        return C
 
 
 @saved
@@ -93,17 +67,24 @@ def design(rows: Any, pooling: Pooling, weights: FloatArray) -> Design:
 
 
 def of_features(C: FloatArray, weights: FloatArray, *, scaled: bool) -> Design:
-    """The design of features C (n, F), which are used up."""
-    standard = Standardised.of(C, weights, scaled=scaled)
-    S = standard(C)
-    n, F = S.shape
+    """The design of features C (n, F), which are used up; constant ones become 0."""
+    n, F = C.shape
+    total = weights.sum()
+    parts = [slice(k, k + BLOCK_ROWS) for k in range(0, n, BLOCK_ROWS)]  # a copy of all would double memory
+    centre = sum((weights[part] @ C[part] for part in parts), np.zeros(F)) / total
+    squares = sum((weights[part] @ (C[part] - centre) ** 2 for part in parts), np.zeros(F))
+    deviation = np.sqrt(squares / total)
+    scale = np.where(deviation > CONSTANT * np.abs(centre), deviation if scaled else 1.0, np.inf)
+    S = C
+    S -= centre
+    S /= scale
     Z = S if n >= F else _root((S @ S.T).astype(np.float64), S.dtype)
 
     def back(coef: FloatArray, intercept: FloatArray) -> LinearMap:
         if Z is not S:
             coef = np.asarray(S.T @ solve_triangular(Z, coef, trans="T", lower=True).astype(S.dtype), dtype=np.float64)
-        coef = coef / standard.scale[:, None]
-        return LinearMap(coef, intercept - standard.centre @ coef)
+        coef = coef / scale[:, None]
+        return LinearMap(coef, intercept - centre @ coef)
 
     return Design(Z, back)
 
