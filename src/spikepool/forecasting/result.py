@@ -129,7 +129,8 @@ class Forecast(Result, schema="forecast"):
     @property
     def where(self) -> str:
         """The estimator and what it is trained on, as the subject of a sentence."""
-        return _capital(self.estimator) + ("" if self.task == "curve" else " on these features")
+        pools = "pooling" in self.estimator  # its features are what it makes of tokens
+        return _capital(self.estimator) + ("" if pools or self.task == "curve" else " on these features")
 
     @property
     def allows_target(self) -> bool:

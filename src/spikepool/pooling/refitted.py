@@ -45,9 +45,9 @@ def leading_candidate(fitted: Any) -> Any:
 
 
 def leading_words(fitted: Any) -> str:
-    """The same in words: "attention pooling of layer 4 alone, logistic regression"."""
+    """The same in words: "attention pooling of layer 4 alone with logistic regression"."""
     head = getattr(fitted, "_leading_head", None)
     layer = "" if fitted.layer_ is None else f" of layer {fitted.layer_}"
     alone = " alone" if len(fitted.fitted_.parts) > 1 else ""
-    with_head = "" if head is None else f", {head.name} regression"
+    with_head = "" if head is None else f" with {head.name} regression"
     return f"{fitted.decision_} pooling{layer}{alone}{with_head}"
