@@ -46,8 +46,8 @@ from spikepool.world.relevance import Relevance
 
 # Drawn sequences of the Bayes limit, times T; its scatter over seeds is about .003.
 _BAYES_SCORES = 1 << 19
-# Rounds of message passing, and the change at which they end.
-_ROUNDS, _SETTLED = 200, 1e-5
+# Precision of the fixed point of message passing.
+_SETTLED = 1e-5
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,11 @@ def column_alignment(values: FloatArray, mu: float, gamma: float) -> float:
 
 
 def bayes_alignment(world: QueryWorld, *, start: float, rng: np.random.Generator) -> float:
-    """Fixed point of message passing from the alignment `start`; 0 where that is 0.
+    """Fixed point of message passing above the alignment `start` of the pairs; 0 where that is 0.
 
-    The same draws of relevance, scores and noise serve all rounds.
+    The same draws of relevance, scores and noise serve all rounds. A round increases with q, so that rounds from
+    `start` rise to a fixed point: it is bracketed by steps that double, and solved for. Where the first round falls,
+    by the error of the draws, `start` is the result.
     """
     if start <= 0 or world.mu == 0:
         return 0.0
@@ -174,14 +176,20 @@ def bayes_alignment(world: QueryWorld, *, start: float, rng: np.random.Generator
     evidence = world.evidence(world.draw_scores(relevant, rng))
     noise = rng.standard_normal(relevant.shape)
     ratio = world.mu**2 * world.N / (world.d - world.directions)
-    q = start
-    for _ in range(_ROUNDS):
-        x = float(np.mean((_posterior_signal(law, evidence, relevant, noise, world.mu * np.sqrt(q)) ** 2).sum(axis=1)))
-        new = ratio * x / (1 + ratio * x)
-        if abs(new - q) < _SETTLED:
-            return new
-        q = new
-    return q
+
+    def rise(q: float) -> float:
+        signal = _posterior_signal(law, evidence, relevant, noise, world.mu * np.sqrt(q))
+        x = ratio * float(np.mean((signal**2).sum(axis=1)))
+        return x / (1 + x) - q
+
+    low, step = start, rise(start)
+    if step < _SETTLED:
+        return start
+    high = low + step
+    while rise(high) > 0:  # ends below 1, which no round reaches
+        step *= 2
+        low, high = high, min(high + step, 1.0)
+    return float(brentq(rise, low, high, xtol=_SETTLED))
 
 
 def _posterior_signal(
