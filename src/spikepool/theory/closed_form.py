@@ -26,11 +26,11 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import beside, closed_threshold, over_gains
+from spikepool.theory.finite_size import beside, closed_threshold, gain_strengths, over_gains
 from spikepool.theory.mixing import mixing, neighbours
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_weights import predict_spread
-from spikepool.theory.validity import Draws, few_tokens, mean_of_draws, no_signal, small_sizes, validity_of
+from spikepool.theory.validity import few_tokens, mean_of_draws, no_signal, small_sizes, validity_of
 from spikepool.world.sequences import TABLES, SequenceWorld
 
 
@@ -202,7 +202,13 @@ def predict_strengths(
     The model's own mu plays no part. For uniform token frequencies, equal token weights and isotropic noise.
     """
     d, V, N = world.d, world.V, world.N
-    closed = _world_closed(world, alpha, kappa, mu=np.asarray(mus, dtype=np.float64))
+    places = Positions.of_gains(alpha, kappa) if positions is None else positions
+    scatter = places.gain_variance / N
+    # the strengths asked for, and those at which their draws scatter, in one pass
+    beside_mus = [at for mu in mus for at in gain_strengths(mu, world.class_mean_power, scatter)]
+    strengths = [*map(float, mus), *beside_mus]
+    closed = _world_closed(world, alpha, kappa, mu=np.array(strengths))
+    limits = dict(zip(strengths, closed.alignment.tolist(), strict=True))
     critical = float(spikes.critical_excess(world.delta, world.gamma))
     vocabulary = _outlier(world, "mean", world.mean_strength, kappa, 0.0, critical)
     bulk = FreeProductLaw(world.delta, world.gamma, kappa)
@@ -210,14 +216,7 @@ def predict_strengths(
         float(values.flat[0]) for values in (closed.edge, closed.mu_sample, closed.mu_population)
     )
     sizes, small = Sizes(d, V, N, world.centered), small_sizes(d=d, V=V, N=N)
-    places = Positions.of_gains(alpha, kappa) if positions is None else positions
     crossing = closed_threshold(alpha / kappa, world.delta, world.gamma, critical, world.class_mean_power)
-
-    def draws(mu: float) -> Draws:
-        def limit(at: float) -> float:
-            return float(_world_closed(world, alpha, kappa, mu=at).alignment)
-
-        return over_gains(limit, mu, world.class_mean_power, places.gain_variance / N, crossing, d)
 
     predictions = []
     for j, mu in enumerate(mus):
@@ -229,7 +228,9 @@ def predict_strengths(
         outliers = tuple(sorted(found, key=lambda outlier: outlier.eigenvalue, reverse=True))
         leads = not outliers or outliers[0].kind == "signal"
         alignment = float(closed.alignment[j])
-        finite = draws(mu) if leads and mu > 0 else None
+        finite = None
+        if leads and mu > 0:
+            finite = over_gains(limits.__getitem__, mu, world.class_mean_power, scatter, crossing, d)
         if outliers and outliers[0].kind == "mean":
             left = world.mean_strength / kappa - world.class_mean_power * alpha / kappa
             finite = beside(alpha / kappa / left, mu, d) if left > 0 else None

@@ -147,6 +147,13 @@ def _of_top(crossing: Threshold, alignment: float, mu: float, d: int) -> Draws:
     return Draws(mean if mu**2 >= crossing.square else max(mean, alignment), scatter)
 
 
+def gain_strengths(mu: float, class_power: float, variance: float) -> tuple[float, float]:
+    """Strengths of the signal at which the mean gain acts as one that is a deviation below or above it on mu."""
+    power, deviation = mu**2 + class_power, min(0.5, math.sqrt(variance))
+    low, high = (math.sqrt(max(0.0, factor * power - class_power)) for factor in (1 - deviation, 1 + deviation))
+    return low, high
+
+
 def over_gains(
     limit: Callable[[float], float], mu: float, class_power: float, variance: float, crossing: Threshold | None, d: int
 ) -> Draws:
@@ -155,7 +162,7 @@ def over_gains(
     Parameters
     ----------
     limit : callable
-        Alignment in the limit at a strength of the signal.
+        Alignment in the limit at either of :func:`gain_strengths`.
     mu, d
         Strength of the signal and dimension.
     class_power : float
@@ -166,11 +173,9 @@ def over_gains(
     crossing : Threshold or None
         That of the signal; without one the alignments are those of the limit.
     """
-    power, deviation = mu**2 + class_power, min(0.5, math.sqrt(variance))
-    found = []
-    for factor in (1 - deviation, 1 + deviation):
-        square = max(0.0, factor * power - class_power)
-        at = math.sqrt(square)
+    power, found = mu**2 + class_power, []
+    for at in gain_strengths(mu, class_power, variance):
+        square = at**2
         # the class means stay where they are: the share of u in their sum with the signal is that at mu
         share = mu**2 / power * (square + class_power) / square if square > 0 else 0.0
         alignment = min(1.0, share * limit(at)) if square > 0 else 0.0
