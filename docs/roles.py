@@ -15,6 +15,9 @@ PAGES = "\n".join(page.read_text(encoding="utf-8") for page in ROOT.glob("docs/a
 ENTRIES = {entry.rpartition(".")[2]: entry for entry in ENTRY.findall(PAGES)}
 NAME = re.compile(r"<a\b.*?</a>|<pre\b.*?</pre>|<h\d\b.*?</h\d>|<code>(sp\.)?(\w+)([.(\[][^<]*)?</code>", re.DOTALL)
 
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Show the changelog and the guide for contributors, whose links start at the project's root."""
@@ -25,7 +28,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(html: str, page: Any, **_: Any) -> str:
     """Make references that mkdocs-autorefs resolves of roles (``:func:`name```) and of public names in code."""
     html = ROLE.sub(r'<autoref optional identifier="\1"><code>\1</code></autoref>', html)
-    return html if page.file.src_uri.startswith(("api/", "changelog")) else NAME.sub(_linked, html)
+    if not page.file.src_uri.startswith(("api/", "changelog")):
+        html = NAME.sub(_linked, html)
+    return CELL.sub(_breakable, html)
+
+
+def _breakable(cell: re.Match[str]) -> str:
+    """Let names in a table break behind dots, underscores and slashes."""
+    return CODE.sub(lambda name: re.sub(r"([._/])(?=\w)", r"\1<wbr>", name[0]), cell[0])
 
 
 def _linked(found: re.Match[str]) -> str:
