@@ -50,7 +50,7 @@ def test_a_regressor_keeps_its_penalty(tokens):
 def test_words_say_what_is_forecast(tokens):
     X, y = tokens
     fitted = sp.LearnedPoolingClassifier(max_steps=2, pooling="attention", head=LogisticHead()).fit(X, y)
-    assert leading_words(fitted) == "attention pooling, logistic regression"
+    assert leading_words(fitted) == "attention pooling with logistic regression"
     plan = sp.report(X, y, random_state=0).plan
     assert plan.result.estimator in plan.verdict.lower()
     assert "pooling" in plan.result.estimator
