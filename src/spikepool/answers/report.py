@@ -144,7 +144,7 @@ def report(
             trust = ask.trust(features, groups, random_state, facts)
         if labels is None:
             plan = Answer(
-                ask.PLAN, "Not asked: there are no labels.", "Label a few hundred rows and pass them as labels."
+                ask.PLAN, "Not asked: no labels were given.", "Label a few hundred rows and pass them as labels."
             )
         else:
             with stages.stage("plan"):

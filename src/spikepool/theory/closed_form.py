@@ -150,7 +150,7 @@ def predict_arrays(
 
 
 class Positions(NamedTuple):
-    """What the range of the closed form needs to know of position weights besides their gains.
+    """What the range of the closed form takes from position weights besides their gains.
 
     Attributes
     ----------

@@ -103,7 +103,7 @@ class UsageBulk:
         left, right = self.noise.left, self.usage.signal_measure
         kept = np.ones(len(right.values), dtype=bool)
         kept[self.spikes] = False
-        held = left.coordinates[:, 0] != 0  # the pole of a noise spike orthogonal to u is no pole of g_u
+        held = left.coordinates[:, 0] != 0  # a noise spike orthogonal to u does not give a pole of g_u
         with np.errstate(divide="ignore"):  # on a pole D is infinite
             g_u = -(yt[:, None] / (yt[:, None] + left.values[held])) @ left.coordinates[held, 0] ** 2 / z
             g_b = -(y[:, None] / (y[:, None] + right.values[kept])) @ right.coordinates[kept, 0] ** 2 / z
