@@ -19,6 +19,7 @@ CASES = [
     (Setting("span", 6, 6), Span(6, 6)),
     (Setting("chain", 8, 2, 3.0), Chain(8, 2 / 8, 3.0)),
     (Setting("chain", 7, 4, 4 / 3), Chain(7, 4 / 7, 4 / 3)),
+    (Setting("chain", 5, 4, 4.0), Chain(5, 4 / 5, 4.0)),  # an irrelevant token is never followed by another
     (Setting("scattered", 7, 1, None, (0.1, 0.9, 0.5, 0.02, 0.3, 0.6, 0.2)), None),
 ]
 CASES[-1] = (CASES[-1][0], Independent(np.array(CASES[-1][0].prior)))

@@ -254,7 +254,8 @@ class Chain:
 
     def __init__(self, T: int, phi: float, run: float) -> None:
         self.T, self.phi, self.run = T, phi, run
-        self.leave, self.enter = 1 / run, phi / ((1 - phi) * run)
+        # at the shortest run rounding could make the probability larger than 1
+        self.leave, self.enter = 1 / run, min(1.0, phi / ((1 - phi) * run))
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.bool_]:
         """`n` independent draws of r."""
