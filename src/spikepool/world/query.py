@@ -123,8 +123,12 @@ class QueryWorld(QueryFields):
 
     @property
     def _places_matter(self) -> bool:
-        """Whether the weights may look at the place of a token: a callable may, and a window does."""
-        return callable(self.kernel) or self.window is not None
+        """Whether the weights may look at the place of a token.
+
+        A callable may, and a window does; so does the top eigenvector where scores say nothing and places are ties.
+        """
+        tied = self.kernel == "optimal" and self.strength == 0
+        return callable(self.kernel) or self.window is not None or tied
 
     def draw_relevance(self, n: int, rng: np.random.Generator) -> NDArray[np.bool_]:
         """Which tokens of `n` sequences are relevant, (n, T); the first L where the place plays no part."""
