@@ -178,6 +178,21 @@ def test_bad_input_is_named(digits):
 # tokens, files
 
 
+@pytest.mark.parametrize("scale", [1e150, 1e-150])
+def test_numbers_whose_squares_are_no_floats_are_named(scale):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 5))
+    labels, amounts = X[:, 0] > 0, X[:, 0] + rng.standard_normal(60)
+    with pytest.raises(sp.DomainError, match="squares of C"):
+        sp.forecast(scale * X, labels, n=[120])
+    with pytest.raises(sp.DomainError, match="squares of C"):
+        sp.diagnose(scale * X)
+    with pytest.raises(sp.DomainError, match="squares of y"):
+        sp.forecast(X, scale * amounts, n=[120], task="regression")
+    with pytest.raises(sp.DomainError, match="squares of y"):
+        sp.LearnedPoolingRegressor().fit(X[:, :, None], scale * amounts)
+
+
 def test_columns_in_unlike_units_are_said():
     X, y = classes(np.random.default_rng(12), 150)
     X[:, 3] *= 1e4

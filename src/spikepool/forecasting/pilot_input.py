@@ -98,9 +98,7 @@ def read_features(C: Any, name: str = "C") -> FloatArray:
         raise MemoryBudgetError(
             f"the smaller side of {name} must be at most {_LARGEST_SIDE}", features.shape, "Take a part of the rows"
         )
-    largest = float(np.abs(features).max())
-    if largest > np.sqrt(np.finfo(float).max / features.size):
-        raise InvalidInputError(f"squares of {name} overflow; the largest entry is", largest, "Rescale the features")
+    check.moderate_squares(features, name)
     return features
 
 
@@ -112,6 +110,7 @@ def read_targets(y: Any, rows: int, task: str) -> tuple[FloatArray, IntArray | N
     task = decided_task(values, task)
     if task == "regression":
         Y = check.finite_array(values, "y").reshape(rows, -1)
+        check.moderate_squares(Y, "y")
         if not (np.ptp(Y, axis=0) > 0).any():
             raise InvalidInputError("y is constant", float(Y[0, 0]), "Pass targets that differ")
         return Y, None, None

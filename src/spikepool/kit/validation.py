@@ -30,6 +30,8 @@ IDENTITY_TOLERANCE = 1e-8
 SINGLE_TOLERANCE = 1e-6
 # Sums of squares of larger pooling weights, and products of these, would overflow.
 LARGEST_WEIGHT = 1e50
+# Squares of squares of larger features or targets, and of the inverse of smaller ones, overflow.
+LARGEST_NUMBER = 1e70
 
 # Sizes enter formulas as floats; beyond this they would not be whole numbers any more.
 LARGEST_SIZE = 1 << 53
@@ -223,6 +225,13 @@ def unit_diagonal(matrix: FloatArray, name: str = "R") -> None:
             worst,
             "Divide by sqrt(diag x diag), or use latent='gaussian'",
         )
+
+
+def moderate_squares(values: FloatArray, name: str) -> None:
+    """Raise for numbers of which squares of squares, or the inverses of these, are not floats."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > 0 and not 1 / LARGEST_NUMBER <= largest <= LARGEST_NUMBER:
+        raise DomainError(f"squares of {name} under- or overflow; its largest entry is", largest, "Rescale it")
 
 
 def moderate_weights(w: FloatArray, name: str = "weights") -> None:

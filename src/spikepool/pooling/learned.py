@@ -334,6 +334,7 @@ class LearnedPoolingRegressor(RegressorMixin, LearnedPooling):  # type: ignore[m
         sources, target = read_labelled(self, X, y, mask)
         weights = row_weights(sample_weight, len(target))
         numbers = check.finite_array(target, "y", ndim=1)
+        check.moderate_squares(numbers, "y")
         level = weights @ numbers / weights.sum()
         variance = float(weights @ (numbers - level) ** 2 / weights.sum()) or 1.0
         self._fit(sources, lambda rows: Numbers(numbers[rows], variance), groups, weights)

@@ -9,7 +9,7 @@ import numpy as np
 from spikepool.data.description import Description, numbered
 from spikepool.data.folds import group_numbers
 from spikepool.data.in_memory import as_array
-from spikepool.errors import DomainError, InvalidInputError, MemoryBudgetError, ShapeError
+from spikepool.errors import InvalidInputError, MemoryBudgetError, ShapeError
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import IntArray
 from spikepool.trust.memory_rows import MemoryRows
@@ -20,8 +20,6 @@ _FEWEST_GROUPS = 8
 _FEWEST_DIMENSIONS = 4
 # The covariance and its eigenvectors are formed; beyond this dimension that is no longer a quick look.
 _LARGEST_DIMENSION = 20_000
-# Squares of squares of larger features, and of the inverse of smaller ones, overflow.
-_LARGEST_FEATURE = 1e70
 
 
 def open_rows(C: Any, groups: Any, description: Description | None = None) -> tuple[MemoryRows, IntArray | None]:
@@ -38,9 +36,7 @@ def open_rows(C: Any, groups: Any, description: Description | None = None) -> tu
     group = None
     if groups is not None:
         group = numbered(group_numbers(groups, n, fewest=_FEWEST_GROUPS, why="to say anything about new ones"))[0]
-    largest = float(np.abs(features).max())
-    if largest > 0 and not 1 / _LARGEST_FEATURE <= largest <= _LARGEST_FEATURE:
-        raise DomainError("squares of the features under- or overflow; the largest is", largest, "Rescale them")
+    check.moderate_squares(features, "C")
     rows = MemoryRows(features, group, description)
     if rows.values[0] <= _resolution(given.dtype) * max(float(np.sum(rows.mean**2)), 1e-300):
         raise InvalidInputError("all rows of C are equal", remedy="Pass features that vary between samples")
