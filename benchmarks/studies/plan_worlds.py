@@ -35,6 +35,7 @@ from sklearn.metrics import get_scorer
 from sklearn.neighbors import KNeighborsClassifier
 
 import spikepool as sp
+from coverage import summary, told
 from forecast_tasks import load_corpus, load_features
 from spikepool.ridge.gcv import fit_ridge
 
@@ -43,6 +44,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 Sampler = Callable[[int, np.random.Generator], Pair]
 MULTIPLES = (2, 4, 8)
 TRUTH_DRAWS, TESTED = 5, 6000
+FEWEST = 3  # pilots of a kind in a table
 TESTED_NUMBERS = 200_000  # errors with heavy tails need many rows for their mean square
 
 
@@ -458,11 +460,10 @@ def measure(draws: int, half: str, out: Path, only: str, seeds: int, data: Path 
                 "truth": truth,
                 "score": np.round(f.score, 4).tolist(),
                 "interval": np.round(f.interval, 4).tolist(),
-                "rows": getattr(f, "required_samples", None),
-                "probability": [round(p, 3) for _, p in getattr(f, "target_probability", None) or ()],
-                "flagged": bool(
-                    f.verdict != "learning" or not f.self_check.ok or getattr(f, "warnings", getattr(f, "notes", ()))
-                ),
+                "known": f.known.tolist(),
+                "rows": f.required_samples,
+                "probability": [round(p, 3) for _, p in f.target_probability or ()],
+                "flagged": bool(f.verdict != "learning" or not f.self_check.ok or f.warnings),
             }
             with out.open("a") as file:
                 file.write(json.dumps(record) + "\n")
@@ -479,37 +480,48 @@ def table(out: Path) -> list[str]:
         mine = [c for c in mine if not c.get("refused", False)]
         if refused:
             print(f"{name}: {refused} of {refused + len(mine)} refused")
-        if not mine:
+        if len(mine) < FEWEST:
             continue
         truth, score = (np.array([c[field] for c in mine])[:, 1:] for field in ("truth", "score"))
         interval = np.array([c["interval"] for c in mine])[:, 1:]
         inside = (interval[..., 0] <= truth) & (truth <= interval[..., 1])
-        flagged = np.mean([c["flagged"] for c in mine])
-        rows.append(
-            (inside.mean(), name, inside, truth[0], score, flagged, (interval[..., 1] - interval[..., 0]).mean())
-        )
+        known = np.array([c["known"] for c in mine])[:, 1:] if "known" in mine[0] else np.full(inside.shape, True)
+        printed = inside[known].mean() if known.any() else np.nan
+        answered = told(float(printed), int(known.any(axis=1).sum()))
+        width = float(np.median(interval[..., 1] - interval[..., 0]))
+        missed = miss(truth, score, interval)
+        rows.append((float(inside.mean()), name, truth[0], score, 1 - known.mean(), answered, width, missed))
     rows.sort(key=lambda r: r[0])
-    lines = [
-        "| kind | half | truth at 2x, 4x, 8x | mean forecast | mean error | coverage | width | flagged |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for cover, name, inside, truth, score, flagged, width in rows:
-        spread = inside.mean(axis=1).std(ddof=1) / np.sqrt(len(inside))  # the sizes of one pilot depend on each other
-        told = " ".join(f"{t:.3f}" for t in truth)
-        said = " ".join(f"{s:.3f}" for s in score.mean(axis=0))
+    titles = "error | coverage | miss | width | not known | coverage where known"
+    lines = [f"| kind | half | pilots | truth at 2x, 4x, 8x | {titles} |", "| --- " * 10 + "|"]
+    for cover, name, truth, score, unknown, answered, width, missed in rows:
+        true = " ".join(f"{t:.3f}" for t in truth)
         error = np.abs(score - truth).mean()
         lines.append(
-            f"| {name} | {half_of(name)} | {told} | {said} | {error:.3f} | {cover:.2f} ± {spread:.2f} | {width:.3f} "
-            f"| {flagged:.2f} |"
+            f"| {name} | {half_of(name)} | {len(score)} | {true} | {error:.3f} | {told(cover, len(score))} "
+            f"| {missed:.2f} | {width:.2f} | {unknown:.2f} | {answered if unknown else '–'} |"
         )
+    independent = [r for r in rows if r[1] not in DEPENDENT]
     for half in ("development", "set-aside"):
-        mine = [r for r in rows if half_of(r[1]) == half]
+        mine = [r for r in independent if half_of(r[1]) == half]
         if mine:
-            error = np.mean([np.abs(r[4] - r[3]).mean() for r in mine])
+            error, covered = np.mean([np.abs(r[3] - r[2]).mean() for r in mine]), [r[0] for r in mine]
             lines.append(
-                f"\n{half}: {len(mine)} kinds, mean error {error:.4f}, coverage {np.mean([r[0] for r in mine]):.3f}"
+                f"\n{half}: {len(mine)} kinds, mean error {error:.4f}, coverage {np.mean(covered):.3f} "
+                f"± {np.std(covered, ddof=1) / np.sqrt(len(mine)):.3f}"
             )
+    lines.append("\n" + summary([(r[0], len(r[3])) for r in independent]))
     return lines
+
+
+def miss(truth: np.ndarray, score: np.ndarray, interval: np.ndarray) -> float:
+    """Root mean square of the error in standard deviations, from the end of the 90 % interval on the truth's side.
+
+    One where intervals are right. Coverage cannot tell intervals that are too wide by a third from right ones in fewer
+    than a hundred pilots; this can.
+    """
+    half = np.abs(np.where(truth > score, interval[..., 1], interval[..., 0]) - score)
+    return float(np.sqrt(np.mean((1.645 * (truth - score) / np.maximum(half, 1e-9)) ** 2)))
 
 
 def read_pilots(out: Path) -> dict[str, dict[int, dict]]:
@@ -521,14 +533,14 @@ def read_pilots(out: Path) -> dict[str, dict[int, dict]]:
     return found
 
 
-def compare(out: Path, before: Path, fewest: int = 3) -> list[str]:
+def compare(out: Path, before: Path) -> list[str]:
     """Two versions on the same pilots, kinds with the worst coverage of the second first."""
     versions = read_pilots(before), read_pilots(out)
     rows = []
     for name in (*KINDS, *GIVEN):
         old, new = (version.get(name, {}) for version in versions)
         seeds = sorted(old.keys() & new.keys()) or sorted(new)
-        if len(seeds) < fewest:
+        if len(seeds) < FEWEST:
             continue
         truth, found = np.array([new[i]["truth"] for i in seeds])[:, 1:], []
         for cells in (old, new):
@@ -537,13 +549,12 @@ def compare(out: Path, before: Path, fewest: int = 3) -> list[str]:
                 continue
             score, ends = (np.array([cells[i][field] for i in seeds])[:, 1:] for field in ("score", "interval"))
             inside = (ends[..., 0] <= truth) & (truth <= ends[..., 1])
-            spread = inside.mean(axis=1).std(ddof=1) / np.sqrt(len(inside))
             width = float(np.median(ends[..., 1] - ends[..., 0]))
             cover = float(inside.mean())
-            found.append((f"{np.abs(score - truth).mean():.3f}", f"{cover:.2f} ± {spread:.2f}", f"{width:.2f}"))
+            found.append((f"{np.abs(score - truth).mean():.3f}", told(cover, len(inside)), f"{width:.2f}"))
         pairs = " | ".join(f"{a} | {b}" for a, b in zip(*found, strict=True))
-        told = " ".join(f"{t:.3f}" for t in truth.mean(axis=0))
-        rows.append((cover, f"| {name} | {half_of(name)} | {len(seeds)} | {told} | {pairs} |"))
+        true = " ".join(f"{t:.3f}" for t in truth.mean(axis=0))
+        rows.append((cover, f"| {name} | {half_of(name)} | {len(seeds)} | {true} | {pairs} |"))
     rows.sort(key=lambda row: row[0])
     titles = "error before | error | coverage before | coverage | width before | width"
     head = f"| kind | half | pilots | truth at 2x, 4x, 8x | {titles} |"
