@@ -460,10 +460,13 @@ def measure(draws: int, half: str, out: Path, only: str, seeds: int, data: Path 
                 "truth": truth,
                 "score": np.round(f.score, 4).tolist(),
                 "interval": np.round(f.interval, 4).tolist(),
-                "known": f.known.tolist(),
-                "rows": f.required_samples,
-                "probability": [round(p, 3) for _, p in f.target_probability or ()],
-                "flagged": bool(f.verdict != "learning" or not f.self_check.ok or f.warnings),
+                # earlier versions lack some of these
+                "known": getattr(f, "known", np.full(len(f.n), True)).tolist(),
+                "rows": getattr(f, "required_samples", None),
+                "probability": [round(p, 3) for _, p in getattr(f, "target_probability", None) or ()],
+                "flagged": bool(
+                    f.verdict != "learning" or not f.self_check.ok or getattr(f, "warnings", getattr(f, "notes", ()))
+                ),
             }
             with out.open("a") as file:
                 file.write(json.dumps(record) + "\n")

@@ -129,9 +129,10 @@ def compare(out: Path, before: Path) -> list[str]:
     versions = [
         {(c["kind"], c["seed"]): c for c in map(json.loads, path.read_text().splitlines())} for path in (before, out)
     ]
-    rows = []
+    rows, common = [], versions[0].keys() & versions[1].keys()
     for name in KINDS:
-        old, new = ([cell for (kind, _), cell in version.items() if kind == name] for version in versions)
+        seeds = sorted(seed for kind, seed in common if kind == name)
+        old, new = ([version[name, seed] for seed in seeds] for version in versions)
         if not new:
             continue
         found = []
