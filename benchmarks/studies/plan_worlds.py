@@ -3,7 +3,7 @@
     python benchmarks/studies/plan_worlds.py measure --half development  # about ten minutes on one core
     python benchmarks/studies/plan_worlds.py measure --half set-aside
     python benchmarks/studies/plan_worlds.py measure --half both --data corpora --features features  # texts as well
-    python benchmarks/studies/plan_worlds.py table
+    python benchmarks/studies/plan_worlds.py table --only MiniLM  # the corpora of the README
     python benchmarks/studies/plan_worlds.py compare --before results/plan_worlds_before.jsonl  # the same pilots
     python benchmarks/studies/plan_worlds.py targets  # rows for a target: how often their range holds the truth
 
@@ -473,10 +473,10 @@ def measure(draws: int, half: str, out: Path, only: str, seeds: int, data: Path 
         print(name, len(missing), flush=True)
 
 
-def table(out: Path) -> list[str]:
+def table(out: Path, only: str = "") -> list[str]:
     """Kinds with the worst coverage first, at 2, 4 and 8 times the pilot."""
-    cells = [json.loads(line) for line in out.read_text().splitlines()]
-    rows = []
+    cells = [cell for cell in map(json.loads, out.read_text().splitlines()) if only in cell["kind"]]
+    rows, errors, held = [], [], []
     for name in (*KINDS, *GIVEN):
         mine = [c for c in cells if c["kind"] == name]
         refused = sum(c.get("refused", False) for c in mine)
@@ -493,6 +493,9 @@ def table(out: Path) -> list[str]:
         answered = told(float(printed), int(known.any(axis=1).sum()))
         width = float(np.median(interval[..., 1] - interval[..., 0]))
         missed = miss(truth, score, interval)
+        if name not in DEPENDENT:
+            errors.append(np.abs(score - truth))
+            held.append(inside)
         rows.append((float(inside.mean()), name, truth[0], score, 1 - known.mean(), answered, width, missed))
     rows.sort(key=lambda r: r[0])
     titles = "error | coverage | miss | width | not known | coverage where known"
@@ -514,6 +517,10 @@ def table(out: Path) -> list[str]:
                 f"± {np.std(covered, ddof=1) / np.sqrt(len(mine)):.3f}"
             )
     lines.append("\n" + summary([(r[0], len(r[3])) for r in independent]))
+    middle, far = np.quantile(np.concatenate(errors), (0.5, 0.9), axis=0)
+    found = ", ".join(f"{100 * m:.1f} ({100 * f:.1f})" for m, f in zip(middle, far, strict=True))
+    shares = ", ".join(f"{share:.2f}" for share in np.concatenate(held).mean(axis=0))
+    lines.append(f"median (90th percentile) error in points: {found}; coverage {shares}")
     return lines
 
 
@@ -619,4 +626,4 @@ if __name__ == "__main__":
     elif options.what == "compare":
         print("\n".join(compare(options.out, options.before)))
     else:
-        print("\n".join((table if options.what == "table" else targets)(options.out)))
+        print("\n".join(table(options.out, options.only) if options.what == "table" else targets(options.out)))
