@@ -3,7 +3,7 @@
     python benchmarks/studies/plan_worlds.py measure --half development  # about ten minutes on one core
     python benchmarks/studies/plan_worlds.py measure --half set-aside
     python benchmarks/studies/plan_worlds.py measure --half both --data corpora --features features  # texts as well
-    python benchmarks/studies/plan_worlds.py table
+    python benchmarks/studies/plan_worlds.py table --only MiniLM  # the corpora of the README
     python benchmarks/studies/plan_worlds.py compare --before results/plan_worlds_before.jsonl  # the same pilots
     python benchmarks/studies/plan_worlds.py targets  # rows for a target: how often their range holds the truth
 
@@ -35,6 +35,7 @@ from sklearn.metrics import get_scorer
 from sklearn.neighbors import KNeighborsClassifier
 
 import spikepool as sp
+from coverage import summary, told
 from forecast_tasks import load_corpus, load_features
 from spikepool.ridge.gcv import fit_ridge
 
@@ -43,6 +44,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 Sampler = Callable[[int, np.random.Generator], Pair]
 MULTIPLES = (2, 4, 8)
 TRUTH_DRAWS, TESTED = 5, 6000
+FEWEST = 3  # pilots of a kind in a table
 TESTED_NUMBERS = 200_000  # errors with heavy tails need many rows for their mean square
 
 
@@ -458,6 +460,8 @@ def measure(draws: int, half: str, out: Path, only: str, seeds: int, data: Path 
                 "truth": truth,
                 "score": np.round(f.score, 4).tolist(),
                 "interval": np.round(f.interval, 4).tolist(),
+                # earlier versions lack some of these
+                "known": getattr(f, "known", np.full(len(f.n), True)).tolist(),
                 "rows": getattr(f, "required_samples", None),
                 "probability": [round(p, 3) for _, p in getattr(f, "target_probability", None) or ()],
                 "flagged": bool(
@@ -469,47 +473,65 @@ def measure(draws: int, half: str, out: Path, only: str, seeds: int, data: Path 
         print(name, len(missing), flush=True)
 
 
-def table(out: Path) -> list[str]:
+def table(out: Path, only: str = "") -> list[str]:
     """Kinds with the worst coverage first, at 2, 4 and 8 times the pilot."""
-    cells = [json.loads(line) for line in out.read_text().splitlines()]
-    rows = []
+    cells = [cell for cell in map(json.loads, out.read_text().splitlines()) if only in cell["kind"]]
+    rows, errors, held = [], [], []
     for name in (*KINDS, *GIVEN):
         mine = [c for c in cells if c["kind"] == name]
         refused = sum(c.get("refused", False) for c in mine)
         mine = [c for c in mine if not c.get("refused", False)]
         if refused:
             print(f"{name}: {refused} of {refused + len(mine)} refused")
-        if not mine:
+        if len(mine) < FEWEST:
             continue
         truth, score = (np.array([c[field] for c in mine])[:, 1:] for field in ("truth", "score"))
         interval = np.array([c["interval"] for c in mine])[:, 1:]
         inside = (interval[..., 0] <= truth) & (truth <= interval[..., 1])
-        flagged = np.mean([c["flagged"] for c in mine])
-        rows.append(
-            (inside.mean(), name, inside, truth[0], score, flagged, (interval[..., 1] - interval[..., 0]).mean())
-        )
+        known = np.array([c["known"] for c in mine])[:, 1:] if "known" in mine[0] else np.full(inside.shape, True)
+        printed = inside[known].mean() if known.any() else np.nan
+        answered = told(float(printed), int(known.any(axis=1).sum()))
+        width = float(np.median(interval[..., 1] - interval[..., 0]))
+        missed = miss(truth, score, interval)
+        if name not in DEPENDENT:
+            errors.append(np.abs(score - truth))
+            held.append(inside)
+        rows.append((float(inside.mean()), name, truth[0], score, 1 - known.mean(), answered, width, missed))
     rows.sort(key=lambda r: r[0])
-    lines = [
-        "| kind | half | truth at 2x, 4x, 8x | mean forecast | mean error | coverage | width | flagged |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for cover, name, inside, truth, score, flagged, width in rows:
-        spread = inside.mean(axis=1).std(ddof=1) / np.sqrt(len(inside))  # the sizes of one pilot depend on each other
-        told = " ".join(f"{t:.3f}" for t in truth)
-        said = " ".join(f"{s:.3f}" for s in score.mean(axis=0))
+    titles = "error | coverage | miss | width | not known | coverage where known"
+    lines = [f"| kind | half | pilots | truth at 2x, 4x, 8x | {titles} |", "| --- " * 10 + "|"]
+    for cover, name, truth, score, unknown, answered, width, missed in rows:
+        true = " ".join(f"{t:.3f}" for t in truth)
         error = np.abs(score - truth).mean()
         lines.append(
-            f"| {name} | {half_of(name)} | {told} | {said} | {error:.3f} | {cover:.2f} ± {spread:.2f} | {width:.3f} "
-            f"| {flagged:.2f} |"
+            f"| {name} | {half_of(name)} | {len(score)} | {true} | {error:.3f} | {told(cover, len(score))} "
+            f"| {missed:.2f} | {width:.2f} | {unknown:.2f} | {answered if unknown else '–'} |"
         )
+    independent = [r for r in rows if r[1] not in DEPENDENT]
     for half in ("development", "set-aside"):
-        mine = [r for r in rows if half_of(r[1]) == half]
+        mine = [r for r in independent if half_of(r[1]) == half]
         if mine:
-            error = np.mean([np.abs(r[4] - r[3]).mean() for r in mine])
+            error, covered = np.mean([np.abs(r[3] - r[2]).mean() for r in mine]), [r[0] for r in mine]
             lines.append(
-                f"\n{half}: {len(mine)} kinds, mean error {error:.4f}, coverage {np.mean([r[0] for r in mine]):.3f}"
+                f"\n{half}: {len(mine)} kinds, mean error {error:.4f}, coverage {np.mean(covered):.3f} "
+                f"± {np.std(covered, ddof=1) / np.sqrt(len(mine)):.3f}"
             )
+    lines.append("\n" + summary([(r[0], len(r[3])) for r in independent]))
+    middle, far = np.quantile(np.concatenate(errors), (0.5, 0.9), axis=0)
+    found = ", ".join(f"{100 * m:.1f} ({100 * f:.1f})" for m, f in zip(middle, far, strict=True))
+    shares = ", ".join(f"{share:.2f}" for share in np.concatenate(held).mean(axis=0))
+    lines.append(f"median (90th percentile) error in points: {found}; coverage {shares}")
     return lines
+
+
+def miss(truth: np.ndarray, score: np.ndarray, interval: np.ndarray) -> float:
+    """Root mean square of the error in standard deviations, from the end of the 90 % interval on the truth's side.
+
+    One where intervals are right. Coverage cannot tell intervals that are too wide by a third from right ones in fewer
+    than a hundred pilots; this can.
+    """
+    half = np.abs(np.where(truth > score, interval[..., 1], interval[..., 0]) - score)
+    return float(np.sqrt(np.mean((1.645 * (truth - score) / np.maximum(half, 1e-9)) ** 2)))
 
 
 def read_pilots(out: Path) -> dict[str, dict[int, dict]]:
@@ -521,14 +543,14 @@ def read_pilots(out: Path) -> dict[str, dict[int, dict]]:
     return found
 
 
-def compare(out: Path, before: Path, fewest: int = 3) -> list[str]:
+def compare(out: Path, before: Path) -> list[str]:
     """Two versions on the same pilots, kinds with the worst coverage of the second first."""
     versions = read_pilots(before), read_pilots(out)
     rows = []
     for name in (*KINDS, *GIVEN):
         old, new = (version.get(name, {}) for version in versions)
         seeds = sorted(old.keys() & new.keys()) or sorted(new)
-        if len(seeds) < fewest:
+        if len(seeds) < FEWEST:
             continue
         truth, found = np.array([new[i]["truth"] for i in seeds])[:, 1:], []
         for cells in (old, new):
@@ -537,13 +559,12 @@ def compare(out: Path, before: Path, fewest: int = 3) -> list[str]:
                 continue
             score, ends = (np.array([cells[i][field] for i in seeds])[:, 1:] for field in ("score", "interval"))
             inside = (ends[..., 0] <= truth) & (truth <= ends[..., 1])
-            spread = inside.mean(axis=1).std(ddof=1) / np.sqrt(len(inside))
             width = float(np.median(ends[..., 1] - ends[..., 0]))
             cover = float(inside.mean())
-            found.append((f"{np.abs(score - truth).mean():.3f}", f"{cover:.2f} ± {spread:.2f}", f"{width:.2f}"))
+            found.append((f"{np.abs(score - truth).mean():.3f}", told(cover, len(inside)), f"{width:.2f}"))
         pairs = " | ".join(f"{a} | {b}" for a, b in zip(*found, strict=True))
-        told = " ".join(f"{t:.3f}" for t in truth.mean(axis=0))
-        rows.append((cover, f"| {name} | {half_of(name)} | {len(seeds)} | {told} | {pairs} |"))
+        true = " ".join(f"{t:.3f}" for t in truth.mean(axis=0))
+        rows.append((cover, f"| {name} | {half_of(name)} | {len(seeds)} | {true} | {pairs} |"))
     rows.sort(key=lambda row: row[0])
     titles = "error before | error | coverage before | coverage | width before | width"
     head = f"| kind | half | pilots | truth at 2x, 4x, 8x | {titles} |"
@@ -605,4 +626,4 @@ if __name__ == "__main__":
     elif options.what == "compare":
         print("\n".join(compare(options.out, options.before)))
     else:
-        print("\n".join((table if options.what == "table" else targets)(options.out)))
+        print("\n".join(table(options.out, options.only) if options.what == "table" else targets(options.out)))

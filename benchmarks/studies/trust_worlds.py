@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import spikepool as sp
+from coverage import summary, told
 from trust_kinds import KINDS
 
 RESULTS = Path(__file__).parents[1] / "results" / "trust_worlds.jsonl"
@@ -76,17 +77,14 @@ def covered(spans: np.ndarray) -> np.ndarray:
     return (spans[:, -3] <= spans[:, -1]) & (spans[:, -1] <= spans[:, -2])
 
 
-def coverage(cells: list[dict], key: str = "spans") -> tuple[float, float, np.ndarray]:
-    """Share of truths inside, its standard error with draws as the unit, and the spans of k >= 5 (or outliers)."""
+def coverage(cells: list[dict], key: str = "spans") -> tuple[float, int, np.ndarray]:
+    """Share of truths inside, the draws that have any, and the spans of k >= 5 (or outliers)."""
     draws = [np.array([s for s in c[key] if key != "spans" or s[0] > 2]) for c in cells]
     draws = [d for d in draws if len(d)]
     if not draws:
-        return np.nan, np.nan, np.empty((0, 5))
+        return np.nan, 0, np.empty((0, 5))
     spans = np.concatenate(draws)
-    share = float(covered(spans).mean())
-    # spans of one draw depend on each other: the ratio of sums over draws
-    off = [float((covered(d) - share).sum()) for d in draws]
-    return share, float(np.linalg.norm(off)) / len(spans), spans
+    return float(covered(spans).mean()), len(draws), spans
 
 
 def table(out: Path) -> list[str]:
@@ -97,13 +95,12 @@ def table(out: Path) -> list[str]:
         mine = [c for c in cells if c["kind"] == name]
         if not mine:
             continue
-        share, error, spans = coverage([c for c in mine if not c["warnings"]])
+        share, answered, spans = coverage([c for c in mine if not c["warnings"]])
         verdicts = [sum(c["verdict"] == v for c in mine) for v in ("signal", "no signal", "coloured", "poor fit")]
         off = spans[:, 1] - spans[:, 4] if len(spans) else np.full(1, np.nan)
         width = float((spans[:, 3] - spans[:, 2]).mean()) if len(spans) else np.nan
         warned, alone = coverage([c for c in mine if c["warnings"]])[0], coverage(mine, "outliers")[0]
-        answered = sum(bool(c["spans"]) and not c["warnings"] for c in mine)
-        rows.append((share, name, verdicts, answered, error, np.abs(off).mean(), off.mean(), width, warned, alone))
+        rows.append((share, name, verdicts, answered, np.abs(off).mean(), off.mean(), width, warned, alone))
     rows.sort(key=lambda r: (np.isnan(r[0]), r[0]))
     lines = [
         "| kind | half | signal / none / coloured / poor fit | draws with spans | coverage | mean error | bias | width "
@@ -111,17 +108,19 @@ def table(out: Path) -> list[str]:
         "| --- " * 10 + "|",
     ]
     show = lambda value: "–" if np.isnan(value) else f"{value:.2f}"  # noqa: E731
-    for share, name, verdicts, answered, error, *rest in rows:
-        counts, known = " / ".join(map(str, verdicts)), show(share) + ("" if np.isnan(share) else f" ± {error:.2f}")
-        lines.append(f"| {name} | {half_of(name)} | {counts} | {answered} | {known} | {' | '.join(map(show, rest))} |")
+    for share, name, verdicts, answered, *rest in rows:
+        counts = " / ".join(map(str, verdicts))
+        numbers = " | ".join([told(share, answered), *map(show, rest)])
+        lines.append(f"| {name} | {half_of(name)} | {counts} | {answered} | {numbers} |")
     for half in ("development", "set-aside"):
-        share, error, spans = coverage([c for c in cells if half_of(c["kind"]) == half and not c["warnings"]])
+        share, answered, spans = coverage([c for c in cells if half_of(c["kind"]) == half and not c["warnings"]])
         if len(spans):
             off, width = np.abs(spans[:, 1] - spans[:, 4]).mean(), (spans[:, 3] - spans[:, 2]).mean()
             lines.append(
-                f"\n{half}: {len(spans)} spans, mean error {off:.4f}, coverage {share:.3f} ± {error:.3f}, "
+                f"\n{half}: {len(spans)} spans of {answered} draws, mean error {off:.4f}, coverage {share:.3f}, "
                 f"width {width:.3f}"
             )
+    lines.append("\n" + summary([(row[0], row[3]) for row in rows if row[3]]))
     return lines
 
 
@@ -130,16 +129,17 @@ def compare(out: Path, before: Path) -> list[str]:
     versions = [
         {(c["kind"], c["seed"]): c for c in map(json.loads, path.read_text().splitlines())} for path in (before, out)
     ]
-    rows = []
+    rows, common = [], versions[0].keys() & versions[1].keys()
     for name in KINDS:
-        old, new = ([cell for (kind, _), cell in version.items() if kind == name] for version in versions)
+        seeds = sorted(seed for kind, seed in common if kind == name)
+        old, new = ([version[name, seed] for seed in seeds] for version in versions)
         if not new:
             continue
         found = []
         for cells in (old, new):
             counts = [sum(c["verdict"] == v for c in cells) for v in ("signal", "no signal", "coloured", "poor fit")]
-            share, error, spans = coverage([c for c in cells if not c["warnings"]])
-            known = "–" if np.isnan(share) else f"{share:.2f} ± {error:.2f}"
+            share, answered, spans = coverage([c for c in cells if not c["warnings"]])
+            known = told(share, answered)
             width = "–" if np.isnan(share) else f"{(spans[:, 3] - spans[:, 2]).mean():.2f}"
             found.append((" / ".join(map(str, counts)) if cells else "–", known, width))
         pairs = " | ".join(f"{a} | {b}" for a, b in zip(*found, strict=True))

@@ -168,6 +168,19 @@ def _planted(rng):
     return rng.standard_normal((800, 60)) + signal
 
 
+def test_an_interval_that_says_nothing_is_not_stated():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((100, 20))
+    curve = sp.forecast(X, X[:, 0] + X[:, 1] + rng.standard_t(2, 100), n=[100, 400], random_state=0)
+    low, high = curve.interval.T
+    assert (low < 0).all()
+    assert (high > 0.5).all()
+    assert sentences.plan(curve) == (
+        "Ridge: R² not known with 100 rows; not known with 400 rows.",
+        "Label as many rows again and repeat the forecast.",
+    )
+
+
 def test_an_answer_without_a_result_has_no_numbers():
     answer = Answer("why?", "Not answered.", "Try again.")
     assert answer.details() == ""

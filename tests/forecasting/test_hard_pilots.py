@@ -17,11 +17,29 @@ def test_labels_at_chance_stay_there():
     X = rng.standard_normal((300, 50))
     for K in (2, 4):
         with pytest.warns(ForecastWarning, match="at chance"):
-            f = sp.forecast(X, np.arange(300) % K, n=[600, 2400])
+            f = sp.forecast(X, np.arange(300) % K, n=[300, 600, 2400], target=0.95)
         assert f.verdict == "at chance"
         assert "at chance" in str(f)
+        assert f.known.tolist() == f.to_dict()["known"] == [True, False, False]
+        assert str(f).count("not known") == 3  # two sizes, and whether the target is reached
         assert (f.accuracy < f.chance + 0.09).all()
-        assert f.interval[0, 0] <= 1 / K + 0.02
+        assert f.interval[1, 0] <= 1 / K + 0.02
+
+
+def test_a_weak_regression_at_chance_is_not_known_though_it_can_be_learned():
+    """120 rows of 600 features: R² of .03 at the pilot and .22 at eight times its size; the interval misses that."""
+    scale, beta = np.arange(1.0, 601) ** -0.35, np.random.default_rng(600).standard_normal(600)
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((120, 600)) * scale
+        y = X @ beta / np.sqrt(((beta * scale) ** 2).sum()) + 1.2 * rng.standard_normal(120)
+        found.append(sp.forecast(X, y, n=[960], random_state=seed))
+    assert {f.verdict for f in found} == {"at chance", "learning"}
+    for f in found:
+        low, high = f.interval[0]
+        assert f.known[0] == (f.verdict == "learning" and not (low <= 0 and high >= 0.5))
+        assert ("not known" in str(f)) != f.known[0]
 
 
 def test_chance_of_unequal_classes_is_the_largest():

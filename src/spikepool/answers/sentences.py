@@ -127,6 +127,8 @@ def plan(result: Any) -> tuple[str, str]:
         text += f" {_capital(result.target_line())}."
     if not result.self_check.ok:
         return text, "Rely on the forecast less than its interval says: the curve misses the pilot's own points."
+    if not result.known[there]:
+        return text, "Label as many rows again and repeat the forecast."
     gain = float(score[there] - score[0]) * (1 if result.higher_is_better else -1)
     promise = f"{rows[there] / rows[0]:.2g} times as many rows promise {100 * gain:+.1f} points"
     if result.target is not None:
@@ -152,5 +154,7 @@ def _capital(text: str) -> str:
 
 def _at(result: Any, n: int) -> str:
     place = int(np.flatnonzero(np.asarray(result.n) == n)[0])
+    if not result.known[place]:
+        return f"not known with {int(n):,} rows"
     low, high = np.asarray(result.interval)[place]
     return f"{result.score[place]:.3f} with {int(n):,} rows ({result.level:.0%}: {low:.3f} to {high:.3f})"

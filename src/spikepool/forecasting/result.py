@@ -9,7 +9,7 @@ import numpy as np
 
 from spikepool.forecasting.curve_reading import ROWS_LEVEL, Curve, Rows
 from spikepool.forecasting.sizes import FURTHEST, MULTIPLES
-from spikepool.kit.arrays import FloatArray, IntArray
+from spikepool.kit.arrays import BoolArray, FloatArray, IntArray
 from spikepool.kit.pages import html_table, html_text
 from spikepool.kit.results import Result, plain
 from spikepool.kit.text import text_table
@@ -150,6 +150,8 @@ class Forecast(Result, schema="forecast"):
         if high is not None and high <= self.pilot_rows:
             enough = f"the {self.pilot_rows:,} rows measured (probability {_short(here, 2)})"
             return f"{self.where} reaches {head} with {enough}"
+        if self.verdict == "at chance":
+            return f"{self.where} is at chance on the pilot: whether it reaches {head} is not known"
         known = ", ".join(f"{_short(p, 2)} at {n:,}" for n, p in later)
         line = f"{self.where} reaches {head} with probability {known} rows"
         if not self.allows_target:
@@ -197,23 +199,31 @@ class Forecast(Result, schema="forecast"):
             found.append("rows are taken as independent, unless groups= names those that belong together")
         return found + [f"warning: {text}" for text in self.warnings]
 
-    def _says_nothing(self, low: float, high: float) -> bool:
-        """Whether an interval contains the chance level as well as a score halfway from there to a perfect one."""
-        if self.chance is None or self.score_name not in ("accuracy", "R²"):
-            return False
-        return low <= self.chance and high >= (self.chance + 1) / 2
+    @property
+    def known(self) -> BoolArray:
+        """Whether the pilot tells the score, for each of `n`; tables print "not known" elsewhere.
+
+        It does not where the interval contains the chance level as well as a score halfway from there to a perfect one,
+        nor beyond the rows of a pilot that is at chance: it shows no signal that could be extended.
+        """
+        told = np.full(len(self.n), True)
+        if self.chance is not None and self.score_name in ("accuracy", "R²"):
+            low, high = self.interval.T
+            told &= (low > self.chance) | (high < (self.chance + 1) / 2)
+        if self.verdict == "at chance":
+            told &= self.n <= self.pilot_rows
+        return told
 
     def _table(self, *, squared_error: bool = True) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         header: tuple[str, ...] = ("rows", self.score_name, f"{self.level * 100:.0f} % interval")
         rows: list[tuple[str, ...]] = [
-            (f"{n:,}", "–", "not known")
-            if self._says_nothing(low, high)
-            else (f"{n:,}", _short(score), f"{_short(low)} to {_short(high)}")
-            for n, score, (low, high) in zip(self.n, self.score, self.interval, strict=True)
+            (f"{n:,}", _short(score), f"{_short(low)} to {_short(high)}") if told else (f"{n:,}", "–", "not known")
+            for n, score, (low, high), told in zip(self.n, self.score, self.interval, self.known, strict=True)
         ]
         if squared_error and self.mse is not None and self.score_name != "R²":
             header = (*header, "1 − R²")
-            rows = [(*row, _short(mse)) for row, mse in zip(rows, self.mse, strict=True)]
+            cells = [_short(mse) if told else "–" for mse, told in zip(self.mse, self.known, strict=True)]
+            rows = [(*row, cell) for row, cell in zip(rows, cells, strict=True)]
         return header, rows
 
     def summary(self, *, squared_error: bool = True) -> str:
@@ -232,6 +242,7 @@ class Forecast(Result, schema="forecast"):
         hidden = ("curve", "curve_n", "curve_score", "curve_interval", "self_check")
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         values["self_check"] = vars(self.self_check)
+        values["known"] = self.known
         values["measured_error"] = [None if np.isnan(e) else float(e) for e in self.measured_error]
         if self.score_name in ("accuracy", "R²"):
             values["accuracy" if self.score_name == "accuracy" else "r2"] = values["score"]
