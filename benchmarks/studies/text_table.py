@@ -5,6 +5,7 @@
     python benchmarks/studies/text_table.py unseen CACHE --model 0.4 emotion cr sst5
     python benchmarks/studies/text_table.py few CACHE --model 0.4 trec subj banking77
     python benchmarks/studies/text_table.py arrays CACHE --model 0.4
+    python benchmarks/studies/text_table.py arrays CACHE --model 0.4 --splits 25 "banking77 layer 6, 200 rows"
     python benchmarks/studies/text_table.py texts CACHE --model baselines trec subj banking77 clinc150 hate amcd
     python benchmarks/studies/text_table.py table --before 0.3 --after 0.4 --page docs/benchmarks/choose.md
 
@@ -225,6 +226,18 @@ def write(record: dict[str, Any]) -> None:
     print({k: v for k, v in record.items() if k != "hits"}, flush=True)
 
 
+def title(place: dict[str, Any]) -> str:
+    """A row of the table."""
+    rows = place.get("per_class") or 0
+    more = {"few": f", {rows} per class", "arrays": ", 200 rows" if rows else ""}
+    return str(place["corpus"]) + more.get(place["kind"], "")
+
+
+def asked(place: dict[str, Any], names: list[str]) -> bool:
+    """Whether this row, or its corpus, is among the names; all are where there is none."""
+    return not names or place["corpus"] in names or title(place) in names
+
+
 def run(kind: str, cache: Path, model: str, names: list[str], splits: int) -> None:
     """The fits that are missing."""
     lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
@@ -240,7 +253,7 @@ def run(kind: str, cache: Path, model: str, names: list[str], splits: int) -> No
                     draw = GroupShuffleSplit(splits, train_size=cut, random_state=0)
                 for split, (train, test) in enumerate(draw.split(labels, groups=groups)):
                     place = {"kind": kind, "corpus": name, "per_class": rows, "split": split}
-                    if tuple(place.get(k) for k in keys) in done:
+                    if tuple(place.get(k) for k in keys) in done or not asked(place, names):
                         continue
                     # rows of groups come in their order, which is that of the classes in a long series
                     test = np.random.default_rng(split).permutation(test)[:1000] if groups is not None else test[:1000]
@@ -250,11 +263,11 @@ def run(kind: str, cache: Path, model: str, names: list[str], splits: int) -> No
                         numbers = judged(classes, p, labels[test], seconds)
                         write(place | {"model": model} | numbers)
         return
-    for name in names:
+    for name in dict.fromkeys(name.split(",")[0] for name in names):
         corpus = Corpus(cache / name)
         for place, train, test in (few_splits if kind == "few" else text_splits)(corpus, name, splits):
             place = {"kind": kind} | place
-            if tuple(place.get(k) for k in keys) in done:
+            if tuple(place.get(k) for k in keys) in done or not asked(place, names):
                 continue
             layers, mask = corpus.rows(np.concatenate([train, test]))
             fit = baselines if model == "baselines" else classifier
@@ -297,8 +310,7 @@ def markdown(kind: str, before: str, after: str) -> str:
     ):
         mine = [row for row in rows if (row["corpus"], row.get("per_class") or 0) == place]
         models = [*sorted({row["model"] for row in mine} - {before, after}), before, after]
-        more = {"few": f", {place[1]} per class", "arrays": ", 200 rows" if place[1] else ""}
-        title = place[0] + more.get(kind, "")
+        name_of_row = title(mine[0])
         latest = [row for row in mine if row["model"] == after]
         for model in models:
             part = [row for row in mine if row["model"] == model]
@@ -317,8 +329,8 @@ def markdown(kind: str, before: str, after: str) -> str:
             )
             name = model if model not in (before, after) else f"version {model}"
             numbers = f"{len(part)} | {100 * a:.1f} | {loss:.3f} | {100 * f1:.1f} | {seconds:.0f}"
-            lines.append(f"| {title} | {name} | {numbers} | {change} |")
-            title = ""
+            lines.append(f"| {name_of_row} | {name} | {numbers} | {change} |")
+            name_of_row = ""
     if changes:
         gain, loss, f1 = np.mean(changes, axis=0)
         average = f"{100 * gain:+.2f} points of accuracy, {loss:+.4f} of log loss, {100 * f1:+.2f} points of macro-F1"
