@@ -26,11 +26,11 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import beside, closed_threshold, gain_strengths, over_gains
+from spikepool.theory.finite_size import beside, closed_blur, closed_threshold, gain_strengths, of_top, over_gains
 from spikepool.theory.mixing import mixing, neighbours
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_weights import predict_spread
-from spikepool.theory.validity import few_tokens, mean_of_draws, no_signal, small_sizes, validity_of
+from spikepool.theory.validity import Draws, few_tokens, mean_of_draws, no_signal, small_sizes, validity_of
 from spikepool.world.sequences import TABLES, SequenceWorld
 
 
@@ -209,6 +209,7 @@ def predict_strengths(
     strengths = [*map(float, mus), *beside_mus]
     closed = _world_closed(world, alpha, kappa, mu=np.array(strengths))
     limits = dict(zip(strengths, closed.alignment.tolist(), strict=True))
+    outliers_at = dict(zip(strengths, closed.signal_eigenvalue.tolist(), strict=True))
     critical = float(spikes.critical_excess(world.delta, world.gamma))
     vocabulary = _outlier(world, "mean", world.mean_strength, kappa, 0.0, critical)
     bulk = FreeProductLaw(world.delta, world.gamma, kappa)
@@ -216,7 +217,14 @@ def predict_strengths(
         float(values.flat[0]) for values in (closed.edge, closed.mu_sample, closed.mu_population)
     )
     sizes, small = Sizes(d, V, N, world.centered), small_sizes(d=d, V=V, N=N)
-    crossing = closed_threshold(alpha / kappa, world.delta, world.gamma, critical, world.class_mean_power)
+    gain, zeta = alpha / kappa, world.class_mean_power
+    crossing = closed_threshold(gain, world.delta, world.gamma, critical, zeta)
+    blur = closed_blur(world.delta, world.gamma, critical)
+
+    def draws(at: float, factor: float) -> Draws:
+        """Draws at strength `at`, for `factor` times the alignment there."""
+        limit = min(1.0, factor * limits[at])
+        return of_top(crossing, limit, at, d, lambda: (outliers_at[at] - edge) / (kappa * blur))
 
     predictions = []
     for j, mu in enumerate(mus):
@@ -230,10 +238,10 @@ def predict_strengths(
         alignment = float(closed.alignment[j])
         finite = None
         if leads and mu > 0:
-            finite = over_gains(limits.__getitem__, mu, world.class_mean_power, scatter, crossing, d)
+            finite = over_gains(draws, mu, zeta, scatter)
         if outliers and outliers[0].kind == "mean":
-            left = world.mean_strength / kappa - world.class_mean_power * alpha / kappa
-            finite = beside(alpha / kappa / left, mu, d) if left > 0 else None
+            left = world.mean_strength / kappa - zeta * gain
+            finite = beside(gain / left, mu, d) if left > 0 else None
         x = theta / kappa - world.delta
         few = places.concentration > 0.1 and x > critical
         slope = purity * float(spikes.alignment_slope(x, world.delta, world.gamma)) * theta / kappa if few else 0.0

@@ -95,6 +95,7 @@ class GivenTokens:
             mu,
             d,
             self._sample.crossing,
+            lambda: self._sample.blur,
             lambda: self._sample.strength(sample.outliers[0].parameter),
         )
         return Prediction(

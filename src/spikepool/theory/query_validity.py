@@ -42,8 +42,7 @@ def finite_cause(world: QueryWorld, spectrum: QuerySpectrum) -> str | None:
     if signal is None:
         return None
     bend, loss = abs(spectrum.bend[0]), spectrum.top * spectrum.key_loss(signal)
-    found = spectrum.bulk.crossing
-    crossover = 0.0 if found is None else abs(found.mean_alignment(spectrum.top, world.mu, world.d) - spectrum.top)
+    crossover = 0.0 if spectrum.crossover is None else abs(spectrum.crossover.mean - spectrum.top)
     if max(bend, loss) < crossover:
         return None
     if loss > bend:

@@ -40,7 +40,15 @@ from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import Threshold, leads, numerical_threshold, over_gains, top_draws
+from spikepool.theory.finite_size import (
+    Threshold,
+    leads,
+    numerical_blur,
+    numerical_threshold,
+    of_top,
+    over_gains,
+    top_draws,
+)
 from spikepool.theory.isolated import isolated
 from spikepool.theory.mixing import mixing, neighbours
 from spikepool.theory.population_usage import group_tokens
@@ -167,10 +175,10 @@ class SpreadPopulation:
             return math.inf if self.gain == 0 else 0.0
         return math.sqrt(star / gain) if gain > 0 else math.inf
 
-    def crossing(self, gamma: float) -> Threshold | None:
-        """What the mean alignment of draws near the threshold needs: D = Y(theta)/theta, m = −1/(theta (1 + gamma E1)).
+    def crossing(self, gamma: float) -> tuple[Threshold | None, float]:
+        """What draws near the threshold need, and the blur of the edge.
 
-        None where there is no threshold.
+        D = Y(theta)/theta, m = −1/(theta (1 + gamma E1)). The first is None where there is no threshold.
         """
         bulk = self.bulk(gamma, resolved=True)
         star = bulk.star
@@ -179,7 +187,7 @@ class SpreadPopulation:
         D = np.array([self.gain_at(float(at)) for at in theta]) / theta
         m = np.array([-1 / (at * (1 + gamma * bulk.sums(float(at))[0])) for at in theta])
         z = np.array([bulk.eigenvalue(float(at)) for at in theta])
-        return numerical_threshold(D, m, m, z, step)
+        return numerical_threshold(D, m, m, z, step), self.kappa * numerical_blur(m, z, step)
 
     def law(self, bulk: SpreadBulk) -> SpectralLaw:
         """Law of the bulk of S: kappa (MP_gamma with the law of M over the tokens, through a table of d/V)."""
@@ -297,15 +305,21 @@ def predict_spread(
         theta = float(population.eigenpairs(mu)[0][0])
         return population.gain_at(theta) / theta
 
-    near = mu > 0 and 0 < mu_sample < math.inf and height < 2
-    crossing = population.crossing(gamma) if near else None
+    crossing, blur = population.crossing(gamma) if mu > 0 and height < 2 else (None, 0.0)
+
+    def draws(at: float, factor: float) -> Draws:
+        """Draws at strength `at`, for `factor` times the alignment there."""
+        limit = min(1.0, factor * spread_alignment(population, at, gamma))
+        return of_top(crossing, limit, at, d, lambda: distance(at))
+
+    def distance(at: float) -> float:
+        return (kappa * bulk.eigenvalue(float(population.eigenpairs(at)[0][0])) - edge) / blur if blur > 0 else math.inf
+
     if mu > 0 and leads(placed[0] if placed else None, edge, d):
         variance = (gain_variance + concentration * population.weight_spread) / world.N
-        finite: Draws | None = over_gains(
-            lambda at: spread_alignment(population, at, gamma), mu, world.class_mean_power, variance, crossing, d
-        )
+        finite: Draws | None = over_gains(draws, mu, world.class_mean_power, variance)
     else:
-        finite = top_draws(placed[0] if placed else None, edge, mu, d, crossing, strength)
+        finite = top_draws(placed[0] if placed else None, edge, mu, d, crossing, lambda: blur, strength)
     # a token that occurs NT/V times on average has as few occurrences to average over as a sequence has positions
     spread = (concentration + world.V / (world.N * world.T)) * population.weight_spread
     slope = population.slope(mu, gamma, alignment) if spread > 0.02 or concentration > 0.1 else 0.0

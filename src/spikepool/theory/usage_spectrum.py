@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.atomic import AtomicLaw, discretise
 from spikepool.laws.generalized import GeneralizedLaw
-from spikepool.theory.finite_size import Threshold, numerical_threshold
+from spikepool.theory.finite_size import Threshold, numerical_blur, numerical_threshold
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
 from spikepool.theory.isolated import EQUAL, isolated
 from spikepool.theory.noise import Noise
@@ -58,6 +58,8 @@ class UsageBulk:
         Least mu at which the signal is detectable.
     crossing : Threshold or None
         What the mean alignment of draws near the threshold needs; None where there is no threshold.
+    blur : float
+        That of the edge (:mod:`spikepool.theory.finite_size`).
     """
 
     def __init__(self, usage: Usage, noise: Noise) -> None:
@@ -72,7 +74,7 @@ class UsageBulk:
         same = bool(np.array_equal(resolved, spiked))
         told = self.law if same else _bulk(usage, noise, resolved)[0]
         self.threshold = self._threshold(told)
-        self.crossing = self._crossing(told) if 0 < self.threshold < np.inf else None
+        self.crossing, self.blur = self._crossing(told)
 
     def null_law(self) -> tuple[GeneralizedLaw, FloatArray]:
         """Law of the bulk without the spikes that this size tells from it, and the outliers of these at mu = 0."""
@@ -149,10 +151,11 @@ class UsageBulk:
             return 0.0
         return float(1 / np.sqrt(z * g_u * g_b)) if g_b < 0 else float("inf")
 
-    def _crossing(self, bulk: GeneralizedLaw) -> Threshold | None:
+    def _crossing(self, bulk: GeneralizedLaw) -> tuple[Threshold | None, float]:
         step = 1e-3 * bulk.right_curve_start
         g_u, g_b, m, z = self._at(bulk, np.array([bulk.right_curve_start - step * i for i in range(3)]))
-        return numerical_threshold(z * g_u * g_b, m, g_u, z, step)
+        threshold = numerical_threshold(z * g_u * g_b, m, g_u, z, step) if 0 < self.threshold < np.inf else None
+        return threshold, numerical_blur(m, z, step)
 
 
 class UsageSpectrum:
