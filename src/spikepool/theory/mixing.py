@@ -18,6 +18,11 @@ _NORMAL_NODES, _NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 _NORMAL_WEIGHTS = _NORMAL_WEIGHTS / _NORMAL_WEIGHTS.sum()
 
 
+def mixed(share: float) -> float:
+    """Mean share of a neighbour in an eigenvector: that of a normal coupling c whose mean c²/gap² is `share`."""
+    return float(_NORMAL_WEIGHTS @ (1 - 1 / np.sqrt(1 + 4 * min(share, 1e300) * _NORMAL_NODES**2)) / 2)
+
+
 def mixing_share(gap: float, eigenvalue: float, d: int, N: int | None = None) -> float:
     """Mean share of its neighbour in the eigenvector of an outlier, for two outliers `gap` apart.
 

@@ -14,7 +14,6 @@ import numpy as np
 from spikepool.kit.arrays import FloatArray
 from spikepool.theory.finite_size import top_draws
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
-from spikepool.theory.mixing import mixing_loss
 from spikepool.theory.noise import Noise
 from spikepool.theory.query_noise import QueryNoise
 from spikepool.theory.query_usage import query_usage, token_draws
@@ -65,6 +64,8 @@ class QuerySpectrum:
 
         def strength() -> float:
             assert top is not None
+            if self.world.V is not None and any(one.kind == "signal" for one in self._tops):
+                return 0.0  # an outlier of the signal's own mixes as any other
             return bulk.strength(top.outlier.parameter)
 
         return top_draws(top, bulk.edge, self.world.mu, self.world.d, bulk.crossing, lambda: bulk.blur, strength)
@@ -83,8 +84,7 @@ class QuerySpectrum:
         top = self._tops[0]
         if world.V is not None:
             mean, scatter = (top.alignment, 0.0) if found is None else found
-            hidden = top.alignment * self.bulk.hidden_loss(top.outlier.parameter) if top.kind == "signal" else 0.0
-            return Draws(max(0.0, mean - self.mixing - hidden), scatter)
+            return Draws(max(0.0, mean + self.mixing), scatter)
         if top.kind != "signal":
             return found
         bend, deviation = self.bend
@@ -93,8 +93,9 @@ class QuerySpectrum:
 
     @cached_property
     def mixing(self) -> float:
-        """What the largest outlier loses of its alignment by mixing with the others."""
-        return mixing_loss(self._tops, 0, self.world.d, None, self.bulk.edge)[0] if len(self._tops) > 1 else 0.0
+        """What the largest outlier gains or loses of its alignment by mixing with other directions."""
+        shift = self.bulk.mixing([(top.outlier.parameter, top.alignment) for top in self._tops])
+        return 0.0 if shift is None else shift.change
 
     @cached_property
     def bend(self) -> tuple[float, float]:

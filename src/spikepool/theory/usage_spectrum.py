@@ -16,6 +16,7 @@ too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -27,8 +28,10 @@ from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory.finite_size import Threshold, numerical_blur, numerical_threshold
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
 from spikepool.theory.isolated import EQUAL, isolated
+from spikepool.theory.mixing import mixed
 from spikepool.theory.noise import Noise
 from spikepool.theory.token_usage import Usage
+from spikepool.theory.validity import Shift
 
 Kind = Literal["signal", "classes", "mean", "usage", "noise"]
 
@@ -111,23 +114,45 @@ class UsageBulk:
             g_b = -(y[:, None] / (y[:, None] + right.values[kept])) @ right.coordinates[kept, 0] ** 2 / z
         return g_u, g_b, z
 
-    def hidden_loss(self, s: float, step: float = 1e-5) -> float:
-        """Share of an outlier's alignment at `s` that spikes without an outlier of their own take at finite d.
+    def mixing(self, found: Sequence[tuple[float, float]], step: float = 1e-5) -> Shift | None:
+        """What the largest outlier gains or loses of its alignment at finite d because other directions mix with it.
 
-        They are left out of the law, as single directions do not count in the limit. With white noise a spike t adds
-        ``(t/V)/(1 + t/y)`` to z on the curve beyond the bulk, whose slope the alignment is proportional to. 0 where the
-        noise is coloured.
+        A direction of eigenvalue t of the usage adds ``(t/V)/(1 + t/y)`` to z on the curve beyond the bulk. The limit
+        leaves that out for single directions, as it is of order 1/d. The alignment is proportional to the slope of z,
+        so that a direction takes the share ``(t²/V) y'(z)/(y + t)²`` of the eigenvector. Any other outlier is such a
+        direction, of t = −y where it lies, as is a spike too weak for an outlier. The eigenvector gains that share of
+        what the other holds of u, and as much again by what it holds of the other by chance.
+
+        Parameters
+        ----------
+        found : sequence of (parameter, alignment)
+            The outliers, largest first.
         """
-        if len(self.noise.left.values) > 1:
-            return 0.0
+        if not found:
+            return None
+        s, alignments = np.array(found).T
         start = self.law.right_curve_start
-        t = self.usage.top.values[self.spikes]
-        t = t[t < -self.law.right_curve(np.array([start]))[0][0]]
-        if len(t) == 0:
-            return 0.0
-        y, _, z = self.law.right_curve(s * (1 + step * np.array([-1.0, 1.0])))
-        added = (t[:, None] / self.usage.V / (1 + t[:, None] / y)).sum(axis=0)
-        return float(np.clip(-(added[1] - added[0]) / (z[1] - z[0]), 0.0, 1.0))
+        y, _, z = self.law.right_curve(np.concatenate([s, [start], s[0] * (1 + step * np.array([-1.0, 1.0]))]))
+        spikes, k = self.usage.top.values[self.spikes], len(s)
+        hidden = spikes < -y[k]
+        # what a weak spike holds of the classes is part of the signal
+        outside = 1 - self.usage.top.signal[self.spikes] ** 2 / max(self.usage.gain, 1e-300)
+        t = np.concatenate([-y[1:k], spikes[hidden]])
+        held = np.concatenate([alignments[1:], np.zeros(hidden.sum())])
+        slope = abs((y[k + 2] - y[k + 1]) / (z[k + 2] - z[k + 1])) * float(self.noise.law.moment(1))
+        with np.errstate(divide="ignore"):
+            taken = slope * t**2 / self.usage.V / (y[0] + t) ** 2
+        taken[k - 1 :] *= outside[hidden]
+        shares, d = np.array([mixed(float(one)) for one in taken]), self.noise.d
+        if not len(shares):
+            return None
+        own = alignments[0]
+        change = shares @ (held - own) + 2 * (1 - own) * (held @ np.sqrt(shares / d))
+        return Shift(
+            f"other directions mix with that of the largest outlier: one holds about {100 * shares.max():.2g} % of its "
+            "eigenvector",
+            float(change),
+        )
 
     def signal_curve(self, points: int = 96) -> tuple[FloatArray, FloatArray]:
         """Values of mu², ascending from the threshold, and the alignment of the signal's outlier at each.
