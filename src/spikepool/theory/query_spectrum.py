@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.theory.finite_size import top_draws
+from spikepool.theory.finite_size import leads, over_gains, top_draws
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
 from spikepool.theory.noise import Noise
 from spikepool.theory.query_noise import QueryNoise
@@ -68,19 +68,26 @@ class QuerySpectrum:
                 return 0.0  # an outlier of the signal's own mixes as any other
             return bulk.strength(top.outlier.parameter)
 
-        return top_draws(top, bulk.edge, self.world.mu, self.world.d, bulk.crossing, lambda: bulk.blur, strength)
+        found = top_draws(top, bulk.edge, self.world.mu, self.world.d, bulk.crossing, lambda: bulk.blur, strength)
+        if found is None or top is None or top.kind != "key" or leads(top, bulk.edge, self.world.d):
+            return found
+        # k is orthogonal to u: only what the eigenvector of the key's outlier holds off k meets u by chance
+        off = 1 - float(top.outlier.overlaps[-1])
+        return Draws(top.alignment + off * (found.mean - top.alignment), off * found.scatter)
 
     def draws(self) -> Draws | None:
         """Alignments of draws in d dimensions given this usage.
 
-        To the `crossover` come, for tokens that never repeat, two
-        terms: the signal gain scatters over N sequences, and the alignment bends in it (:meth:`bend`); signal and key
-        overlap by chance (:meth:`key_loss`). With a finite vocabulary the usage is that of one draw of the tokens,
+        To the `crossover` come, for tokens that never repeat, two terms: the signal gain scatters over N sequences, and
+        the alignment bends in it (:meth:`bend`); signal and key overlap by chance (:meth:`key_loss`). With a finite vocabulary the usage is that of one draw of the tokens,
         whose frequent tokens make outliers that mix with the signal's.
         """
         found, world = self.crossover, self.world
         if not self._tops:
-            return found
+            crossing = self.bulk.crossing
+            if crossing is None or found is None:
+                return found
+            return over_gains(lambda at, _: crossing.draws(at, world.d), world.mu, 0.0, self.usages.spread / world.N)
         top = self._tops[0]
         if world.V is not None:
             mean, scatter = (top.alignment, 0.0) if found is None else found
