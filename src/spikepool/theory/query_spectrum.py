@@ -79,8 +79,9 @@ class QuerySpectrum:
         """Alignments of draws in d dimensions given this usage.
 
         To the `crossover` come, for tokens that never repeat, two terms: the signal gain scatters over N sequences, and
-        the alignment bends in it (:meth:`bend`); signal and key overlap by chance (:meth:`key_loss`). With a finite vocabulary the usage is that of one draw of the tokens,
-        whose frequent tokens make outliers that mix with the signal's.
+        the alignment bends in it (:meth:`bend`); signal and key overlap by chance (:meth:`key_loss`). With a finite
+        vocabulary the usage is that of one draw of the tokens, whose frequent tokens make outliers that mix with the
+        signal's.
         """
         found, world = self.crossover, self.world
         if not self._tops:

@@ -149,8 +149,8 @@ class UsageBulk:
         own = alignments[0]
         change = shares @ (held - own) + 2 * (1 - own) * (held @ np.sqrt(shares / d))
         return Shift(
-            f"other directions mix with that of the largest outlier: one holds about {100 * shares.max():.2g} % of its "
-            "eigenvector",
+            "other directions lie so close to the largest outlier that they mix: in a draw one holds about "
+            f"{100 * shares.max():.2g} % of its eigenvector",
             float(change),
         )
 
