@@ -158,10 +158,13 @@ class Positions(NamedTuple):
         Share sum w⁴/kappa² of the noise gain in single positions: one over their number for equal weights.
     gain_variance : float
         Var(a²)/E[a²]² of the pooled sign a = w'xi of a sequence.
+    lean : float
+        sum over s != t of w_t³ w_s R_ts, over kappa²: how far the positions that carry the noise gain share their sign.
     """
 
     concentration: float
     gain_variance: float
+    lean: float
 
     @classmethod
     def of(cls, w: FloatArray, R: FloatArray) -> Positions:
@@ -172,13 +175,15 @@ class Positions(NamedTuple):
         """
         alpha, v = float(w @ R @ w), w * (R @ w)
         variance = max(0.0, 2 * (1 - float(v @ R @ v) / alpha**2)) if alpha > 0 else 0.0
-        return cls(float(np.sum(w**4) / (w @ w) ** 2), variance)
+        concentration = float(np.sum(w**4) / (w @ w) ** 2)
+        own = float(w**4 @ np.diag(R) / (w @ w) ** 2)
+        return cls(concentration, variance, float(w**3 @ R @ w / (w @ w) ** 2) - own)
 
     @classmethod
     def of_gains(cls, alpha: float, kappa: float) -> Positions:
         """Those of equal weights, alpha − kappa of whose gain is that of one sign."""
         shared = max(0.0, 1 - kappa / alpha) if alpha > 0 else 1.0
-        return cls(kappa, 2 * (1 - shared**2))
+        return cls(kappa, 2 * (1 - shared**2), alpha - kappa)
 
 
 def predict_gains(world: SequenceWorld, alpha: float, kappa: float, positions: Positions | None = None) -> Prediction:

@@ -82,9 +82,11 @@ class GivenTokens:
             )
         alignment = outliers[0].alignment if outliers else 0.0
         top, d = (outliers[0] if outliers else None), self._sample.noise.d
-        places = [(found.parameter, float(found.overlaps[0])) for found in sample.outliers]
-        # the response of u to the largest outlier: an outlier of the signal's own mixes with it as any other
-        separate = any(outlier.kind == "signal" for outlier in outliers)
+        places = [
+            (found.parameter, outlier.alignment)
+            for found, outlier in zip(sample.outliers, outliers, strict=True)
+            if outlier is top or not (outlier.kind == "signal" and self._sample.crossing)
+        ]
         finite = top_draws(
             top,
             sample.edge,
@@ -92,7 +94,7 @@ class GivenTokens:
             d,
             self._sample.crossing,
             lambda: self._sample.blur,
-            lambda: 0.0 if separate else self._sample.strength(sample.outliers[0].parameter),
+            lambda: self._sample.strength(sample.outliers[0].parameter),
         )
         return Prediction(
             alpha=self.alpha,

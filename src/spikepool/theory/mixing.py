@@ -40,6 +40,9 @@ def mixing_loss(
 ) -> tuple[float, float]:
     """What outlier `i` loses of its alignment to the others by mixing with them, and the largest share of one of them.
 
+    Directions on the left overlap by chance, by 1/sqrt(d), and the eigenvector of one leans by that times the other's
+    eigenvalue over their gap, from its own direction; what it holds of the other's is that with its own eigenvalue.
+    Where right vectors are not known (`N` is given), they overlap by 1/sqrt(N) and couple both alike.
     An outlier next to the `edge` of the bulk holds little of its own spike, about ``sqrt(1 − (edge/eigenvalue)²)`` of
     it, and is coupled the less to its neighbour.
     """
@@ -48,10 +51,13 @@ def mixing_loss(
     for j, other in enumerate(outliers[:_NEIGHBOURS]):
         if j == i:
             continue
-        coupled = math.sqrt(one.eigenvalue * other.eigenvalue * own[i] * own[j])
-        share = mixing_share(abs(one.eigenvalue - other.eigenvalue), coupled, d, N)
-        loss += share * (one.alignment - other.alignment)
-        worst = max(worst, share)
+        product, gap = one.eigenvalue * other.eigenvalue, max(abs(one.eigenvalue - other.eigenvalue), 1e-300)
+        right = 0.0 if N is None else product / N
+        taken, given = (
+            mixed(own[i] * own[j] * (square**2 / d + right) / gap**2) for square in (other.eigenvalue, one.eigenvalue)
+        )
+        loss += taken * one.alignment - given * other.alignment
+        worst = max(worst, taken)
     return loss, worst
 
 

@@ -64,8 +64,6 @@ class QuerySpectrum:
 
         def strength() -> float:
             assert top is not None
-            if self.world.V is not None and any(one.kind == "signal" for one in self._tops):
-                return 0.0  # an outlier of the signal's own mixes as any other
             return bulk.strength(top.outlier.parameter)
 
         found = top_draws(top, bulk.edge, self.world.mu, self.world.d, bulk.crossing, lambda: bulk.blur, strength)
@@ -102,7 +100,12 @@ class QuerySpectrum:
     @cached_property
     def mixing(self) -> float:
         """What the largest outlier gains or loses of its alignment by mixing with other directions."""
-        shift = self.bulk.mixing([(top.outlier.parameter, top.alignment) for top in self._tops])
+        counted = [
+            (top.outlier.parameter, top.alignment)
+            for i, top in enumerate(self._tops)
+            if i == 0 or not (top.kind == "signal" and self.bulk.crossing)
+        ]
+        shift = self.bulk.mixing(counted)
         return 0.0 if shift is None else shift.change
 
     @cached_property

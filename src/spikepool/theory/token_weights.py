@@ -100,7 +100,7 @@ class SpreadPopulation:
                 remedy="Use predict(w, exact=True)",
             )
         t, f = p * a**2, p * a
-        self.square, self._fourth = float(t.sum()), float(p @ a**4)
+        self.square, self._moments = float(t.sum()), tuple(float(p @ a**k) for k in (1, 3, 4))
         self._bulk_values = np.sort(t)[::-1]
         self._apart: dict[bool, int] = {}
         columns = [f] if not signs else [f, f * s]
@@ -200,12 +200,22 @@ class SpreadPopulation:
     @property
     def weight_spread(self) -> float:
         """Relative variance A_4/A_2² − 1 of the squared token weights over occurrences."""
-        return max(0.0, self._fourth / self.square**2 - 1)
+        return max(0.0, self._moments[2] / self.square**2 - 1)
 
     @property
     def concentration(self) -> float:
         """Kappa A_4/(A_2 Q): what single occurrences of rare tokens weigh, zero in the spread-out limit."""
-        return self.kappa * self._fourth / (self.square * self.gain) if self.gain > 0 else 0.0
+        return self.kappa * self._moments[2] / (self.square * self.gain) if self.gain > 0 else 0.0
+
+    def noise_with_signal(self, concentration: float, lean: float) -> float:
+        """Relative covariance of the squared pooled sign of a sequence and its noise gain: both are large together.
+
+        ``[c (A_4 − A_2²) + 2 lean (A_3 A_1 − A_2 A_1²)]/(A_2 Y)`` with c the `concentration` of the position weights
+        and Y the signal gain in units of kappa.
+        """
+        (first, third, fourth), square = self._moments, self.square
+        shared = concentration * (fourth - square**2) + 2 * lean * (third * first - square * first**2)
+        return shared / (square * self.gain) if self.gain > 0 else 0.0
 
     def slope(self, mu: float, gamma: float, alignment: float, step: float = 0.005) -> float:
         """Derivative by log mu² of the alignment of the top eigenvector, which is `alignment` at mu."""
@@ -270,11 +280,11 @@ def _class_centred(
 
 
 def predict_spread(
-    world: SequenceWorld, alpha: float, kappa: float, concentration: float, gain_variance: float
+    world: SequenceWorld, alpha: float, kappa: float, concentration: float, gain_variance: float, lean: float
 ) -> Prediction:
     """Bulk, outliers and thresholds for token frequencies and token weights; see the module's formulas.
 
-    `concentration` and `gain_variance` are those of :class:`spikepool.theory.closed_form.Positions`.
+    `concentration`, `gain_variance` and `lean` are those of :class:`spikepool.theory.closed_form.Positions`.
 
     The prediction's `alpha` and `kappa` are those of the weighted tokens: alpha ā² + kappa Var(a) and kappa A_2.
     """
@@ -323,6 +333,10 @@ def predict_spread(
     # a token that occurs NT/V times on average has as few occurrences to average over as a sequence has positions
     spread = (concentration + world.V / (world.N * world.T)) * population.weight_spread
     slope = population.slope(mu, gamma, alignment) if spread > 0.02 or concentration > 0.1 else 0.0
+    together = population.noise_with_signal(concentration, lean)
+    # of the strong signal's loss (d/N) A_2/(mu² Y), which takes the two for independent
+    loss = gamma * population.square / (mu**2 * population.gain) * together if alignment > 0 else 0.0
+    heavy = Shift("sequences of large token weights carry more of the signal and of the noise", -min(alignment, loss))
     return Prediction(
         alpha=kappa * population.gain,
         kappa=kappa * population.square,
@@ -340,8 +354,9 @@ def predict_spread(
                 finite,
                 d,
                 few_tokens(kappa, mu, mu_sample, slope, concentration) if mu_sample > 0 else None,
-                rare_tokens(spread, gamma, slope, height) if alignment > 0 else None,
-                _hidden(population, mu, gamma) if placed and placed[0].kind == "signal" else None,
+                heavy,
+                rare_tokens(spread, gamma, slope, height, heavy) if alignment > 0 else None,
+                _hidden(population, mu, gamma) if placed else None,
                 mixing(placed, d, world.N, edge),
             ),
             neighbours(placed, d, world.N, edge, top=False),

@@ -126,7 +126,8 @@ class UsageBulk:
         Parameters
         ----------
         found : sequence of (parameter, alignment)
-            The outliers, largest first.
+            The outliers, largest first. Below the largest, that of a signal with a threshold is left out: it answers
+            to the largest as :func:`finite_size.beside` says.
         """
         if not found:
             return None
