@@ -46,6 +46,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
+from spikepool.theory.mixing import mixed
 from spikepool.theory.validity import Draws, OutlierLike
 
 # u, and F(u) below the edge or F(u) − 2u above it. Standard errors are .007 at most.
@@ -203,7 +204,7 @@ def beside(D: float, mu: float, d: int, alignment: float = 0.0) -> Draws | None:
     if not 0 <= R < 1:
         return None
     # two directions that mix hold at most half of each other
-    chance = (1 - alignment) * min(0.5, 1 / (d * (1 - R) ** 2))
+    chance = (1 - alignment) * mixed(1 / (d * (1 - R) ** 2))
     return Draws(alignment + chance, math.sqrt(2) * chance)
 
 

@@ -16,7 +16,7 @@ from spikepool.errors import InvalidInputError, ShapeError, TokenError, WeightsE
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.generalized import GeneralizedLaw
-from spikepool.theory.finite_size import top_draws
+from spikepool.theory.finite_size import leads, top_draws
 from spikepool.theory.mixing import neighbours
 from spikepool.theory.noise import Noise
 from spikepool.theory.population_matches import population_matches
@@ -82,11 +82,7 @@ class GivenTokens:
             )
         alignment = outliers[0].alignment if outliers else 0.0
         top, d = (outliers[0] if outliers else None), self._sample.noise.d
-        places = [
-            (found.parameter, outlier.alignment)
-            for found, outlier in zip(sample.outliers, outliers, strict=True)
-            if outlier is top or not (outlier.kind == "signal" and self._sample.crossing)
-        ]
+        places = [(found.parameter, float(found.overlaps[0])) for found in sample.outliers]
         finite = top_draws(
             top,
             sample.edge,
@@ -108,7 +104,7 @@ class GivenTokens:
             mu_sample=sample.threshold,
             validity=validity_of(
                 no_signal(mu, outliers),
-                mean_of_draws(alignment, finite, d, self._sample.mixing(places)),
+                mean_of_draws(alignment, finite, d, self._sample.mixing(places, leads(top, sample.edge, d))),
                 neighbours(outliers, d, None, sample.edge, top=False),
                 small_sizes(d=d, V=self._sample.usage.V, **self._sequences()),
             ),

@@ -100,12 +100,9 @@ class QuerySpectrum:
     @cached_property
     def mixing(self) -> float:
         """What the largest outlier gains or loses of its alignment by mixing with other directions."""
-        counted = [
-            (top.outlier.parameter, top.alignment)
-            for i, top in enumerate(self._tops)
-            if i == 0 or not (top.kind == "signal" and self.bulk.crossing)
-        ]
-        shift = self.bulk.mixing(counted)
+        found = [(top.outlier.parameter, top.alignment) for top in self._tops]
+        first = self._tops[0] if self._tops else None
+        shift = self.bulk.mixing(found, leads(first, self.bulk.edge, self.world.d))
         return 0.0 if shift is None else shift.change
 
     @cached_property

@@ -50,7 +50,7 @@ from spikepool.theory.finite_size import (
     top_draws,
 )
 from spikepool.theory.isolated import isolated
-from spikepool.theory.mixing import mixing, neighbours
+from spikepool.theory.mixing import mixed, mixing, neighbours
 from spikepool.theory.population_usage import group_tokens
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.usage_spectrum import Kind
@@ -153,7 +153,7 @@ class SpreadPopulation:
         return SpreadBulk(tau[self._apart[resolved] :], self.d, gamma)
 
     def hidden_tokens(self, theta: float, gamma: float) -> tuple[int, float]:
-        """Tokens that stand apart without an outlier of their own, and what they take of the bracket at `theta`.
+        """Tokens that stand apart without an outlier of their own, and the share they take of the bracket at `theta`.
 
         They are left out of E1 and E2, as single tokens do not count in the limit. At finite d each is 1/d of these
         sums, which is the share of the token's noise in the eigenvector of the signal.
@@ -165,7 +165,8 @@ class SpreadPopulation:
         if len(hidden) == 0:
             return 0, 0.0
         all_of_them = SpreadBulk(np.concatenate([hidden, bulk.tau]), self.d, gamma)
-        return len(hidden), bulk.bracket(theta) - all_of_them.bracket(theta)
+        whole = bulk.bracket(theta)
+        return len(hidden), 1.0 if whole <= 0 else 1 - all_of_them.bracket(theta) / whole
 
     def threshold(self, gamma: float) -> float:
         """Signal strength at which its outlier leaves the bulk; 0 where the usage holds the classes by itself."""
@@ -356,7 +357,7 @@ def predict_spread(
                 few_tokens(kappa, mu, mu_sample, slope, concentration) if mu_sample > 0 else None,
                 heavy,
                 rare_tokens(spread, gamma, slope, height, heavy) if alignment > 0 else None,
-                _hidden(population, mu, gamma) if placed else None,
+                _hidden(population, mu, gamma, alignment) if placed else None,
                 mixing(placed, d, world.N, edge),
             ),
             neighbours(placed, d, world.N, edge, top=False),
@@ -368,14 +369,14 @@ def predict_spread(
     )
 
 
-def _hidden(population: SpreadPopulation, mu: float, gamma: float) -> Shift | None:
+def _hidden(population: SpreadPopulation, mu: float, gamma: float, alignment: float) -> Shift | None:
     """What frequent tokens without an outlier take of the signal's alignment at finite d."""
-    theta, share, _, _ = population.eigenpairs(mu)
+    theta, _, _, _ = population.eigenpairs(mu)
     count, taken = population.hidden_tokens(float(theta[0]), gamma)
     if count == 0:
         return None
     return Shift(
-        f"{count} frequent tokens without an outlier of their own mix with the signal", -float(share[0]) * taken
+        f"{count} frequent tokens without an outlier of their own mix with the signal", -alignment * mixed(taken)
     )
 
 

@@ -98,36 +98,37 @@ class UsageBulk:
         return g_u, g_b, m, z
 
     def strength(self, s: float) -> float:
-        """D = z g_u g_b at a point of the curve beyond the bulk, without the spikes of the usage."""
-        g_u, g_b, z = self._without_spikes(np.array([s]))
+        """D = z g_u g_b at the largest outlier, where that is the largest spike's: without this spike."""
+        g_u, g_b, z = self._without_spikes(np.array([s]), self.spikes[:1])
         return float(z[0] * g_u[0] * g_b[0])
 
-    def _without_spikes(self, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """g_u, g_b and z at points of the curve beyond the bulk, the spikes of the usage left out of g_b."""
+    def _without_spikes(self, s: FloatArray, spikes: NDArray[np.intp]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """g_u, g_b and z at points of the curve beyond the bulk, these spikes of the usage left out of g_b."""
         y, yt, z = self.law.right_curve(s)
         left, right = self.noise.left, self.usage.signal_measure
         kept = np.ones(len(right.values), dtype=bool)
-        kept[self.spikes] = False
+        kept[spikes] = False
         held = left.coordinates[:, 0] != 0  # a noise spike orthogonal to u does not give a pole of g_u
         with np.errstate(divide="ignore"):  # on a pole D is infinite
             g_u = -(yt[:, None] / (yt[:, None] + left.values[held])) @ left.coordinates[held, 0] ** 2 / z
             g_b = -(y[:, None] / (y[:, None] + right.values[kept])) @ right.coordinates[kept, 0] ** 2 / z
         return g_u, g_b, z
 
-    def mixing(self, found: Sequence[tuple[float, float]], step: float = 1e-5) -> Shift | None:
+    def mixing(self, found: Sequence[tuple[float, float]], signal: bool, step: float = 1e-5) -> Shift | None:
         """What the largest outlier gains or loses of its alignment at finite d because other directions mix with it.
 
         A direction of eigenvalue t of the usage adds ``(t/V)/(1 + t/y)`` to z on the curve beyond the bulk. The limit
         leaves that out for single directions, as it is of order 1/d. The alignment is proportional to the slope of z,
         so that a direction takes the share ``(t²/V) y'(z)/(y + t)²`` of the eigenvector. Any other outlier is such a
         direction, of t = −y where it lies, as is a spike too weak for an outlier. The eigenvector gains that share of
-        what the other holds of u, and as much again by what it holds of the other by chance.
+        what the other holds of u.
 
         Parameters
         ----------
         found : sequence of (parameter, alignment)
-            The outliers, largest first. Below the largest, that of a signal with a threshold is left out: it answers
-            to the largest as :func:`finite_size.beside` says.
+            The outliers, largest first.
+        signal : bool
+            Whether the largest is the signal's.
         """
         if not found:
             return None
@@ -144,11 +145,12 @@ class UsageBulk:
         with np.errstate(divide="ignore"):
             taken = slope * t**2 / self.usage.V / (y[0] + t) ** 2
         taken[k - 1 :] *= outside[hidden]
-        shares, d = np.array([mixed(float(one)) for one in taken]), self.noise.d
+        shares = np.array([mixed(float(one)) for one in taken])
         if not len(shares):
             return None
-        own = alignments[0]
-        change = shares @ (held - own) + 2 * (1 - own) * (held @ np.sqrt(shares / d))
+        # what u answers to the largest outlier through another is in finite_size.beside; the rest of that is random
+        gained = held if signal else held * (1 - held)
+        change = shares @ (gained - alignments[0])
         return Shift(
             "other directions lie so close to the largest outlier that they mix: in a draw one holds about "
             f"{100 * shares.max():.2g} % of its eigenvector",
@@ -163,7 +165,7 @@ class UsageBulk:
         """
         start = self.law.right_curve_start
         s = start * (1 - np.linspace(0.0, 1.0, points, endpoint=False) ** 1.5)
-        g_u, g_b, z = self._without_spikes(s)
+        g_u, g_b, z = self._without_spikes(s, self.spikes)
         D = z * g_u * g_b
         with np.errstate(divide="ignore", invalid="ignore"):
             alignment = np.clip(g_u * D * np.gradient(z, s) / np.gradient(D, s), 0.0, 1.0)
