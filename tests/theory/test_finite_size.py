@@ -15,6 +15,7 @@ from spikepool.theory.finite_size import (
     numerical_blur,
     numerical_threshold,
 )
+from spikepool.world.frequencies import zipf_frequencies
 
 R = sp.prefix_correlation(T=10, L=3)
 MEAN = sp.mean_weights(10)
@@ -134,3 +135,53 @@ def test_scatter_of_single_draws():
     at, below = threshold.draws(1.0, 500), threshold.draws(0.3, 5000)
     assert at.scatter == pytest.approx(at.mean, rel=0.25)
     assert below.scatter == pytest.approx(np.sqrt(2) * below.mean)
+
+
+@pytest.mark.parametrize(("side", "factor"), [(0, 0.1), (0, 0.4), (1, 0.1), (1, 0.4)])
+def test_floor_in_coloured_noise_depends_on_where_u_lies(side, factor):
+    """Half of the directions have a variance of .3, half one of 1.7, and u lies in one half."""
+    variances = np.repeat([0.3, 1.7], 50)
+    u = (np.arange(100) // 50 == side) / np.sqrt(50)
+    base = sp.SequenceModel(d=100, V=160, N=200, R=R, mu=1.0, table="class_centered", covariance=variances, direction=u)
+    model = base.replace(mu=factor * base.predict(MEAN, exact=True, rng=0).mu_sample)
+    expected = np.mean([model.predict(MEAN, exact=True, rng=i).finite_size_alignment for i in range(4)])
+    seen = model.simulate(MEAN, trials=150, k=1, rng=1).alignment
+    assert abs(seen.mean() - expected) < 3 * seen.std() / np.sqrt(150) + 0.15 * seen.mean()
+    assert abs(seen.mean() - 0.01) > 0.005, "that of a typical direction is about 1/d"
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_an_outlier_without_a_threshold_at_the_edge(exact):
+    """The class means of the table stand out at any mu, and u holds more of a draw's outlier than in the limit."""
+    model = sp.SequenceModel(d=90, V=60, N=300, R=sp.prefix_correlation(T=6, L=4), mu=0.3)
+    w = sp.mean_weights(6)
+    found = [model.predict(w, exact=True, rng=i) for i in range(6)] if exact else [model.predict(w)]
+    assert all(p.mu_sample == 0 for p in found)
+    limit, expected = np.mean([(p.alignment, p.finite_size_alignment) for p in found], axis=0)
+    seen = model.simulate(w, trials=300, k=1, rng=1).alignment
+    error = seen.std() / np.sqrt(300)
+    assert abs(seen.mean() - expected) < 3 * error + 0.1 * seen.mean()
+    assert seen.mean() > limit + 3 * error
+
+
+@pytest.mark.parametrize("power", [0.9, 1.1])
+def test_a_strong_signal_under_heavy_token_weights(power):
+    """Rare tokens of large weight carry signal and noise together: the loss is derived, without a fit."""
+    p = zipf_frequencies(600, 0.8)
+    model = sp.SequenceModel(
+        d=150,
+        V=600,
+        N=200,
+        R=sp.prefix_correlation(T=8, L=5),
+        mu=2.5,
+        frequencies=p,
+        token_weights=p**-power / 100,
+        table="class_centered",
+    )
+    w = sp.mean_weights(8)
+    found = model.predict(w)
+    seen = model.simulate(w, trials=150, k=1, rng=1).alignment
+    (reason,) = found.validity.reasons
+    assert "sequences of large token weights" in reason
+    loss = found.alignment - seen.mean()
+    assert abs(loss - found.validity.error) < 3 * seen.std() / np.sqrt(150) + 0.2 * loss
