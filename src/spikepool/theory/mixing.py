@@ -51,7 +51,8 @@ def mixing_loss(
     for j, other in enumerate(outliers[:_NEIGHBOURS]):
         if j == i:
             continue
-        product, gap = one.eigenvalue * other.eigenvalue, max(abs(one.eigenvalue - other.eigenvalue), 1e-300)
+        product = one.eigenvalue * other.eigenvalue
+        gap = max(abs(one.eigenvalue - other.eigenvalue), 1e-9 * one.eigenvalue)
         right = 0.0 if N is None else product / N
         taken, given = (
             mixed(own[i] * own[j] * (square**2 / d + right) / gap**2) for square in (other.eigenvalue, one.eigenvalue)

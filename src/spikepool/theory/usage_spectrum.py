@@ -121,7 +121,7 @@ class UsageBulk:
         leaves that out for single directions, as it is of order 1/d. The alignment is proportional to the slope of z,
         so that a direction takes the share ``(t²/V) y'(z)/(y + t)²`` of the eigenvector. Any other outlier is such a
         direction, of t = −y where it lies, as is a spike too weak for an outlier. The eigenvector gains that share of
-        what the other holds of u.
+        what the other holds of u. For white noise; coloured noise counts with its mean variance, an approximation.
 
         Parameters
         ----------
