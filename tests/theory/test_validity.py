@@ -138,3 +138,21 @@ def test_classes_that_are_hardly_seen_and_small_tables_say_so():
     small = sp.ClassModel(d=12, V=100, N=200, R=sp.markov_correlation(10, 0.5), means=np.eye(5))
     assert any("d = 12" in reason for reason in small.predict(MEAN).validity.reasons)
     assert small.predict(MEAN).to_dict()["validity"]["ok"] is False
+
+
+@pytest.mark.parametrize(("tie", "kind"), [(0.7, "mean"), (1.4, "signal")])
+def test_mixing_given_the_tokens_has_the_sign_and_size_of_draws(tie, kind):
+    """The signal loses to the vocabulary mean where it leads, and the mean gains of it where that leads."""
+    w = np.full(20, 0.05)
+    base = sp.SequenceModel(
+        d=100, V=200, N=600, R=sp.prefix_correlation(T=20, L=10), mu=1.0, table="sampled", centered=False
+    )
+    near = base.replace(mu=float(np.sqrt(tie * base.delta / base.gains(w)[0] - base.delta)))
+    found = [near.predict(w, exact=True, rng=i) for i in range(6)]
+    assert all(p.outliers[0].kind == kind for p in found)
+    limit = np.mean([p.alignment for p in found])
+    expected = limit + (1 if kind == "mean" else -1) * np.mean([p.validity.error for p in found])
+    seen = near.simulate(w, trials=200, k=1, rng=1).alignment
+    off = seen.mean() - limit
+    assert abs(seen.mean() - expected) < 3 * seen.std() / np.sqrt(200) + 0.35 * abs(off)
+    assert abs(off) > 0.02

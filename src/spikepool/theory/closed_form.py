@@ -26,11 +26,11 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.free_product import FreeProductLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import beside, closed_threshold, gain_strengths, over_gains
+from spikepool.theory.finite_size import beside, closed_blur, closed_threshold, gain_strengths, of_top, over_gains
 from spikepool.theory.mixing import mixing, neighbours
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_weights import predict_spread
-from spikepool.theory.validity import few_tokens, mean_of_draws, no_signal, small_sizes, validity_of
+from spikepool.theory.validity import Draws, few_tokens, mean_of_draws, no_signal, small_sizes, validity_of
 from spikepool.world.sequences import TABLES, SequenceWorld
 
 
@@ -158,10 +158,13 @@ class Positions(NamedTuple):
         Share sum w⁴/kappa² of the noise gain in single positions: one over their number for equal weights.
     gain_variance : float
         Var(a²)/E[a²]² of the pooled sign a = w'xi of a sequence.
+    lean : float
+        sum over s != t of w_t³ w_s R_ts, over kappa²: how far the positions that carry the noise gain share their sign.
     """
 
     concentration: float
     gain_variance: float
+    lean: float
 
     @classmethod
     def of(cls, w: FloatArray, R: FloatArray) -> Positions:
@@ -172,13 +175,15 @@ class Positions(NamedTuple):
         """
         alpha, v = float(w @ R @ w), w * (R @ w)
         variance = max(0.0, 2 * (1 - float(v @ R @ v) / alpha**2)) if alpha > 0 else 0.0
-        return cls(float(np.sum(w**4) / (w @ w) ** 2), variance)
+        concentration = float(np.sum(w**4) / (w @ w) ** 2)
+        own = float(w**4 @ np.diag(R) / (w @ w) ** 2)
+        return cls(concentration, variance, float(w**3 @ R @ w / (w @ w) ** 2) - own)
 
     @classmethod
     def of_gains(cls, alpha: float, kappa: float) -> Positions:
         """Those of equal weights, alpha − kappa of whose gain is that of one sign."""
         shared = max(0.0, 1 - kappa / alpha) if alpha > 0 else 1.0
-        return cls(kappa, 2 * (1 - shared**2))
+        return cls(kappa, 2 * (1 - shared**2), alpha - kappa)
 
 
 def predict_gains(world: SequenceWorld, alpha: float, kappa: float, positions: Positions | None = None) -> Prediction:
@@ -209,6 +214,7 @@ def predict_strengths(
     strengths = [*map(float, mus), *beside_mus]
     closed = _world_closed(world, alpha, kappa, mu=np.array(strengths))
     limits = dict(zip(strengths, closed.alignment.tolist(), strict=True))
+    outliers_at = dict(zip(strengths, closed.signal_eigenvalue.tolist(), strict=True))
     critical = float(spikes.critical_excess(world.delta, world.gamma))
     vocabulary = _outlier(world, "mean", world.mean_strength, kappa, 0.0, critical)
     bulk = FreeProductLaw(world.delta, world.gamma, kappa)
@@ -216,7 +222,14 @@ def predict_strengths(
         float(values.flat[0]) for values in (closed.edge, closed.mu_sample, closed.mu_population)
     )
     sizes, small = Sizes(d, V, N, world.centered), small_sizes(d=d, V=V, N=N)
-    crossing = closed_threshold(alpha / kappa, world.delta, world.gamma, critical, world.class_mean_power)
+    gain, zeta = alpha / kappa, world.class_mean_power
+    crossing = closed_threshold(gain, world.delta, world.gamma, critical, zeta)
+    blur = closed_blur(world.delta, world.gamma, critical)
+
+    def draws(at: float, factor: float) -> Draws:
+        """Draws at strength `at`, for `factor` times the alignment there."""
+        limit = min(1.0, factor * limits[at])
+        return of_top(crossing, limit, at, d, lambda: (outliers_at[at] - edge) / (kappa * blur))
 
     predictions = []
     for j, mu in enumerate(mus):
@@ -230,10 +243,10 @@ def predict_strengths(
         alignment = float(closed.alignment[j])
         finite = None
         if leads and mu > 0:
-            finite = over_gains(limits.__getitem__, mu, world.class_mean_power, scatter, crossing, d)
+            finite = over_gains(draws, mu, zeta, scatter)
         if outliers and outliers[0].kind == "mean":
-            left = world.mean_strength / kappa - world.class_mean_power * alpha / kappa
-            finite = beside(alpha / kappa / left, mu, d) if left > 0 else None
+            left = world.mean_strength / kappa - zeta * gain
+            finite = beside(gain / left, mu, d) if left > 0 else None
         x = theta / kappa - world.delta
         few = places.concentration > 0.1 and x > critical
         slope = purity * float(spikes.alignment_slope(x, world.delta, world.gamma)) * theta / kappa if few else 0.0

@@ -1,23 +1,31 @@
-"""Mean alignment of the top eigenvector at finite d: the floor below the threshold and the crossover at it.
+"""Mean alignment of the top eigenvector at finite d: the floor below the threshold and the crossover at the edge.
 
 In the limit the alignment is 0 up to the threshold and grows linearly from it. At finite d it is neither. Let the
-resolvent at u be ``m(z)/(1 − mu² D(z))``, with m the Stieltjes transform of the bulk, E its right edge, and
+resolvent at u be ``g(z)/(1 − mu² D(z))``, with g that of the noise alone, m the Stieltjes transform of the bulk (g = m
+where the noise is isotropic), E its right edge, and at E
 
-    R = mu² D(E),    rho = d log D/d log m at E,    a = dA/dR at R = 1+  (A the alignment in the limit).
+    R = mu² D,    rho = (g/m) d log D/d log m,    own = dg/dm.
 
 *Below the threshold* (R < 1) an eigenvector at the edge has the squared cosine ``Im[resolvent]/(d Im[m])``, which is
-the derivative of ``m/(1 − mu² D)`` by m, over d:
+the derivative of ``g/(1 − mu² D)`` by m, over d:
 
-    floor = (1 − R + rho R) / (d (1 − R)²).
+    floor = (own (1 − R) + rho R)/(d (1 − R)²).
 
-*At the threshold* the top eigenvector follows the law of a spiked Gaussian matrix, in the variable u = (R − 1)/eps with
-eps = (2 rho/(a d))^(1/3): its mean alignment is ``(a eps/2) F(u)`` with F(u) → 1/u² far below and F(u) → 2u far above.
-F is a number for each u, tabulated here from 16,000 draws each of a tridiagonal Gaussian matrix of 64,000 rows. The two
-statements are one:
+*At the edge* the top eigenvector follows the law of a spiked Gaussian matrix: its mean alignment is F(u) in units in
+which it is 2u far above the edge, with F(u) → 1/u² far below. F is tabulated here, from 16,000 draws for each u
+of a tridiagonal Gaussian matrix of 64,000 rows; S(u) is the deviation of single draws in the same units, from 1,200
+draws each. Below the threshold these units are ``a eps/2`` with a = dA/dR at R = 1+ (A the alignment in the limit) and
+eps = (2 rho/(a d))^(1/3), which makes the two statements one:
 
-    R <= 1:   1/d + (floor − 1/d) u² F(u),            R >= 1:   A + (a eps/2)(F(u) − 2u) + (1 − A)/d.
+    own/d + (floor − own/d) u² F(u),            u = (R − 1)/eps.
 
-Single draws scatter around this mean by ``(a eps/2) S(u)``, S tabulated from 1,200 draws each.
+Above it an outlier of eigenvalue z and alignment A is told from the edge by how far it stands out of the scatter of the
+top of the bulk, blur d^{-2/3}. With any parameter s of the curve beyond the bulk,
+
+    A F(u)/(2u) + (1 − A)/d,      u² = (z − E) d^{2/3}/blur,      blur = (|z''(s)|/(2 m'(s)²))^{1/3} at the edge.
+
+Next to the threshold that u is (R − 1)/eps and A/(2u) is a eps/2. The second form asks for no threshold: it also holds
+where a direction of the usage, or the class means of a sampled table, make the outlier stand out at any mu > 0.
 
 *Beside another outlier* of eigenvalue z, that of the vocabulary mean, the top eigenvector has about
 ``1/(d (1 − mu² D(z))²)`` of u by chance.
@@ -38,14 +46,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
+from spikepool.theory.mixing import mixed
 from spikepool.theory.validity import Draws, OutlierLike
 
-# u, and F(u) below the threshold or F(u) − 2u above it. Standard errors are .007 at most.
+# u, and F(u) below the edge or F(u) − 2u above it. Standard errors are .007 at most.
 _U = np.array([-6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6])
 _BELOW = [0.0272, 0.0385, 0.0565, 0.092, 0.125, 0.169, 0.242, 0.356, 0.541, 0.838]
 _ABOVE = [0.545, 0.303, 0.120, -0.012, -0.139, -0.150, -0.104, -0.056, -0.030, -0.011, 0.0]
 _B = np.array(_BELOW + _ABOVE)
-# S(u), the deviation of single draws in the same units; 4 % standard error. Far below it is sqrt(2) F(u).
+# S(u); 4 % standard error. Far below it is sqrt(2) F(u).
 _SCATTER_BELOW = [0.035, 0.051, 0.074, 0.120, 0.161, 0.217, 0.289, 0.401, 0.546, 0.727]
 _SCATTER_ABOVE = [0.829, 0.886, 0.957, 1.07, 1.11, 1.04, 0.90, 0.82, 0.63, 0.51, 0.45]
 _S = np.array(_SCATTER_BELOW + _SCATTER_ABOVE)
@@ -53,48 +62,48 @@ _S = np.array(_SCATTER_BELOW + _SCATTER_ABOVE)
 
 @dataclass(frozen=True)
 class Threshold:
-    """What the crossover needs to know of a threshold.
+    """What draws below a threshold, or at it, need to know of it.
 
     Attributes
     ----------
     square : float
         mu² at the threshold.
     turn : float
-        rho, d log D/d log m at the edge.
+        rho.
     slope : float
-        a, the derivative of the limiting alignment by mu²/mu_c² just above the threshold.
+        a, the derivative of the limiting alignment by R just above the threshold.
+    own : float
+        dg/dm at the edge: 1 for isotropic noise.
     """
 
     square: float
     turn: float
     slope: float
+    own: float = 1.0
 
-    def _place(self, mu: float, d: int) -> tuple[float, float, float]:
-        """R, eps and u."""
-        R = mu**2 / self.square
+    def draws(self, mu: float, d: int) -> Draws:
+        """Mean and deviation of the alignment of the top eigenvector over draws in d dimensions, for R <= 1."""
+        R = min(1.0, mu**2 / self.square)
         width = float((2 * self.turn / (self.slope * d)) ** (1 / 3))
-        return R, width, (R - 1) / width
-
-    def draws(self, limit: float, mu: float, d: int) -> Draws:
-        """Mean and deviation of the alignment of the top eigenvector over draws in d dimensions."""
-        R, width, u = self._place(mu, d)
-        mean = self.mean_alignment(limit, mu, d)
-        if R >= 1:
-            return Draws(mean, self.slope * width / 2 * float(np.interp(u, _U, _S)))
-        relative = math.sqrt(2) if u <= _U[0] else float(np.interp(u, _U, _S) / np.interp(u, _U[: len(_BELOW)], _BELOW))
+        u = (R - 1) / width
+        shape = 1 / u**2 if u <= _U[0] else float(np.interp(u, _U, _B))
+        if u > -1e-6:
+            mean = self.own / d + self.slope * width / 2 * shape
+        else:
+            # what a direction without any signal has, own/d, does not take part in the crossover
+            floor = (self.own * (1 - R) + self.turn * R) / (1 - R) ** 2
+            mean = (self.own + (floor - self.own) * u**2 * shape) / d
+        mean = min(1.0, mean)
+        relative = math.sqrt(2) if u <= _U[0] else float(np.interp(u, _U, _S)) / shape
         return Draws(mean, relative * mean)
 
-    def mean_alignment(self, limit: float, mu: float, d: int) -> float:
-        """Mean alignment of the top eigenvector over draws in d dimensions, for its limit `limit`."""
-        R, width, u = self._place(mu, d)
-        if R >= 1:
-            excess = self.slope * width / 2 * float(np.interp(u, _U, _B, right=0.0)) + (1 - limit) / d
-            return min(1.0, max(0.0, limit + excess))
-        crossed = 1.0 if u <= _U[0] else u**2 * float(np.interp(u, _U, _B))
-        if crossed == 0.0:
-            return self.slope * width / 2 * _BELOW[-1] + 1 / d
-        # what a direction without any signal has, 1/d, does not take part in the crossover
-        return min(1.0, (1 + ((1 - R + self.turn * R) / (1 - R) ** 2 - 1) * crossed) / d)
+
+def beyond(alignment: float, distance: float, d: int) -> Draws:
+    """Draws of an outlier that is `distance` = (z − E)/blur from the edge, for its alignment in the limit."""
+    u = math.sqrt(max(1e-12, distance)) * d ** (1 / 3)
+    half = alignment / (2 * u)
+    mean = alignment + half * float(np.interp(u, _U, _B, right=0.0)) + (1 - alignment) / d
+    return Draws(min(1.0, max(0.0, mean)), half * float(np.interp(u, _U, _S)))
 
 
 def leads(top: OutlierLike | None, edge: float, d: int) -> bool:
@@ -112,6 +121,7 @@ def top_draws(
     mu: float,
     d: int,
     crossing: Threshold | None,
+    blur: Callable[[], float],
     strength: Callable[[], float],
 ) -> Draws | None:
     """Alignments of the top eigenvector over draws in d dimensions; None where the limit is all that is known.
@@ -127,7 +137,9 @@ def top_draws(
     mu, d
         Strength of the signal and dimension.
     crossing : Threshold or None
-        That of the signal.
+        That of the signal; None where it stands out at any mu.
+    blur : callable
+        Gives the blur of the edge.
     strength : callable
         Gives D at the top outlier.
     """
@@ -136,50 +148,48 @@ def top_draws(
         return None
     if not leads(top, edge, d):
         return beside(strength(), mu, d, alignment)
-    if crossing is None or (top is not None and top.eigenvalue >= 2 * edge):
+    if top is None:
+        return None if crossing is None else crossing.draws(mu, d)
+    if top.eigenvalue >= 2 * edge:
         return None
-    return _of_top(crossing, alignment, mu, d)
+    return of_top(crossing, alignment, mu, d, lambda: (top.eigenvalue - edge) / blur())
 
 
-def _of_top(crossing: Threshold, alignment: float, mu: float, d: int) -> Draws:
-    """The crossover, for a top eigenvector that may hold something of u also below the threshold."""
-    mean, scatter = crossing.draws(alignment, mu, d)
-    return Draws(mean if mu**2 >= crossing.square else max(mean, alignment), scatter)
+def of_top(crossing: Threshold | None, alignment: float, mu: float, d: int, distance: Callable[[], float]) -> Draws:
+    """Draws of a top eigenvector of this limiting alignment, which may hold something of u below the threshold too."""
+    if crossing is None or (alignment > 0 and mu**2 > crossing.square):
+        return beyond(alignment, distance(), d)
+    mean, scatter = crossing.draws(mu, d)
+    return Draws(max(mean, alignment), scatter)
 
 
 def gain_strengths(mu: float, class_power: float, variance: float) -> tuple[float, float]:
-    """Strengths of the signal at which the mean gain acts as one that is a deviation below or above it on mu."""
+    """Strengths of the signal at which the mean gain acts as one that is a deviation below or above it on mu.
+
+    The class means of a sampled table, of power `class_power` (zeta), are pooled with the signal, so that the gain
+    multiplies mu² + zeta. `variance` is that of the gain, relatively: Var(a²)/(N E[a²]²) for the pooled signs a of N
+    sequences.
+    """
     power, deviation = mu**2 + class_power, min(0.5, math.sqrt(variance))
-    low, high = (math.sqrt(max(0.0, factor * power - class_power)) for factor in (1 - deviation, 1 + deviation))
+    least = 1e-3 * mu**2  # a smaller gain than that of the class means alone has no strength of its own
+    low, high = (math.sqrt(max(least, factor * power - class_power)) for factor in (1 - deviation, 1 + deviation))
     return low, high
 
 
-def over_gains(
-    limit: Callable[[float], float], mu: float, class_power: float, variance: float, crossing: Threshold | None, d: int
-) -> Draws:
+def over_gains(draws: Callable[[float, float], Draws], mu: float, class_power: float, variance: float) -> Draws:
     """Alignments of draws whose signal gain scatters: the mean of those at one deviation below and above its mean.
 
     Parameters
     ----------
-    limit : callable
-        Alignment in the limit at either of :func:`gain_strengths`.
-    mu, d
-        Strength of the signal and dimension.
-    class_power : float
-        zeta, the power of the class means of a sampled table. They are pooled with the signal, so that the gain
-        multiplies mu² + zeta.
-    variance : float
-        Relative variance of the gain: Var(a²)/(N E[a²]²) for the pooled signs a of N sequences.
-    crossing : Threshold or None
-        That of the signal; without one the alignments are those of the limit.
+    draws : callable
+        Draws at either of :func:`gain_strengths`, for the alignment in the limit there times a factor: the class means
+        stay where they are, and the share of u in their sum with the signal is that at mu.
+    mu, class_power, variance : float
+        As in :func:`gain_strengths`.
     """
     power, found = mu**2 + class_power, []
     for at in gain_strengths(mu, class_power, variance):
-        square = at**2
-        # the class means stay where they are: the share of u in their sum with the signal is that at mu
-        share = mu**2 / power * (square + class_power) / square if square > 0 else 0.0
-        alignment = min(1.0, share * limit(at)) if square > 0 else 0.0
-        found.append(Draws(alignment, 0.0) if crossing is None else _of_top(crossing, alignment, at, d))
+        found.append(draws(at, mu**2 / power * (at**2 + class_power) / at**2))
     low, high = found
     scatter = math.sqrt((low.scatter**2 + high.scatter**2) / 2 + ((high.mean - low.mean) / 2) ** 2)
     return Draws((low.mean + high.mean) / 2, scatter)
@@ -194,8 +204,17 @@ def beside(D: float, mu: float, d: int, alignment: float = 0.0) -> Draws | None:
     if not 0 <= R < 1:
         return None
     # two directions that mix hold at most half of each other
-    chance = (1 - alignment) * min(0.5, 1 / (d * (1 - R) ** 2))
+    chance = (1 - alignment) * mixed(1 / (d * (1 - R) ** 2))
     return Draws(alignment + chance, math.sqrt(2) * chance)
+
+
+def closed_blur(delta: float, gamma: float, star: float) -> float:
+    """The blur of the edge, in units of kappa."""
+    m = -star / ((star + delta) * (star + gamma))
+    m_slope = 1 / star - 1 / (star + delta) - 1 / (star + gamma)
+    z = (star + 1) * (star + delta) * (star + gamma) / star**2
+    z_bend = 2 / star**2 - 1 / (star + 1) ** 2 - 1 / (star + delta) ** 2 - 1 / (star + gamma) ** 2
+    return float((z * z_bend / (2 * (m * m_slope) ** 2)) ** (1 / 3))
 
 
 def closed_threshold(gain: float, delta: float, gamma: float, star: float, class_power: float) -> Threshold | None:
@@ -222,6 +241,20 @@ def closed_threshold(gain: float, delta: float, gamma: float, star: float, class
     return Threshold(square, -1 / (beyond * m_slope), square / (square + class_power) * total * beyond)
 
 
+def numerical_blur(m: FloatArray, z: FloatArray, step: float) -> float:
+    """The blur of the edge, from m and z as in :func:`numerical_threshold`."""
+    return float((abs(_bend(z, step)) / (2 * _slope(m, step) ** 2)) ** (1 / 3))
+
+
+def _slope(values: FloatArray, step: float) -> float:
+    return float((-3 * values[0] + 4 * values[1] - values[2]) / (2 * step))
+
+
+def _bend(z: FloatArray, step: float) -> float:
+    """Second derivative where the first is 0: z − z(E) = z'' s²/2 + O(s³), with the cubic term removed."""
+    return float((8 * (z[1] - z[0]) - (z[2] - z[0])) / (2 * step**2))
+
+
 def numerical_threshold(D: FloatArray, m: FloatArray, g: FloatArray, z: FloatArray, step: float) -> Threshold | None:
     """Threshold from D, m, the transform g at u and z at three points of a curve beyond the edge, `step` apart.
 
@@ -229,10 +262,8 @@ def numerical_threshold(D: FloatArray, m: FloatArray, g: FloatArray, z: FloatArr
     """
     if not (D[0] > 0 and np.isfinite(D).all()):
         return None
-    c1 = (-3 * D[0] + 4 * D[1] - D[2]) / (2 * step) / D[0]
-    m1 = (-3 * m[0] + 4 * m[1] - m[2]) / (2 * step) / m[0]
-    curved = (8 * (z[1] - z[0]) - (z[2] - z[0])) / (2 * step**2)  # z − z(E) = curved s²/2 + O(s³), cubic term removed
-    turn, slope = c1 / m1, -g[0] * curved / c1**2
+    m_slope, D_slope = _slope(m, step), _slope(D, step) / D[0]
+    turn, slope = D_slope / m_slope * g[0], -g[0] * _bend(z, step) / D_slope**2
     if not (turn > 0 and slope > 0 and math.isfinite(turn) and math.isfinite(slope)):
         return None
-    return Threshold(float(1 / D[0]), float(turn), float(slope))
+    return Threshold(float(1 / D[0]), float(turn), float(slope), _slope(g, step) / m_slope)

@@ -31,8 +31,8 @@ from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.generalized import GeneralizedLaw
 
-# Points at which a bracket is counted at once: rounds and points cost about the same at this number.
-_SECTIONS = 64
+# Points counted at once, over the brackets of all outliers, and at least so many in each: rounds cost most of the time.
+_POINTS, _LEAST = 64, 7
 
 
 class Measure(NamedTuple):
@@ -141,26 +141,32 @@ class GeneralSpikes:
         high = low / 2
         while self._count(high)[0][0] > 0:
             high = high / 4
-        found = []
-        for k in range(1, total + 1):
-            found.append(self._locate(k, float(low[0]), float(high[0])))
-        return tuple(self.describe(s) for s in found)
+        return tuple(self.describe(s) for s in self._locate(total, float(low[0]), float(high[0])))
 
-    def _locate(self, k: int, low: float, high: float) -> float:
-        """Parameter s of the k-th largest outlier: where the count falls below k."""
-        for _ in range(40):
-            nodes = np.linspace(low, high, _SECTIONS + 2)[1:-1]
-            enough = self._count(nodes)[0] >= k
-            last = int(enough.sum())  # the count decreases with s
-            low, high = (low if last == 0 else nodes[last - 1]), (high if last == _SECTIONS else nodes[last])
-            if high - low <= 4e-16 * abs(low):
-                return float(low)
+    def _locate(self, total: int, low: float, high: float) -> list[float]:
+        """Parameters s of the outliers, largest first: the k-th lies where the count falls below k."""
+        ranks = np.arange(1, total + 1)
+        lows, highs = np.full(total, low), np.full(total, high)
+        for _ in range(60):
+            wide = highs - lows > 4e-16 * np.abs(lows)
+            if not wide.any():
+                return [float(s) for s in lows]
+            sections = max(_LEAST, _POINTS // int(wide.sum()))
+            steps = np.arange(1, sections + 1) / (sections + 1)
+            ends = lows[wide, None], highs[wide, None]
+            nodes = np.clip(ends[0] + (ends[1] - ends[0]) * steps, *ends)
+            counts = self._count(nodes.ravel())[0].reshape(nodes.shape)
+            last = (counts >= ranks[wide, None]).sum(axis=1)  # the count decreases with s
+            grid = np.hstack([ends[0], nodes, ends[1]])
+            rows = np.arange(len(last))
+            lows[wide], highs[wide] = grid[rows, last], grid[rows, last + 1]
+        point = int(np.argmax(highs - lows))
         raise ConvergenceError(
             "an outlier was not located; its bracket is still",
-            high - low,
+            float((highs - lows)[point]),
             "Check for coinciding spikes",
-            point=low,
-            residual=high - low,
+            point=float(lows[point]),
+            residual=float((highs - lows)[point]),
         )
 
     def _derivatives(self, s: float) -> tuple[FloatArray, FloatArray, float, FloatArray]:

@@ -16,15 +16,15 @@ from spikepool.errors import InvalidInputError, ShapeError, TokenError, WeightsE
 from spikepool.kit import validation as check
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.generalized import GeneralizedLaw
-from spikepool.theory.finite_size import top_draws
-from spikepool.theory.mixing import mixing, neighbours
+from spikepool.theory.finite_size import leads, top_draws
+from spikepool.theory.mixing import neighbours
 from spikepool.theory.noise import Noise
 from spikepool.theory.population_matches import population_matches
 from spikepool.theory.population_usage import population_usage
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.token_usage import Usage, sample_usage
 from spikepool.theory.usage_spectrum import UsageBulk, UsageSpectrum
-from spikepool.theory.validity import Shift, mean_of_draws, no_signal, small_sizes, validity_of
+from spikepool.theory.validity import mean_of_draws, no_signal, small_sizes, validity_of
 from spikepool.world.frequencies import token_law
 from spikepool.world.pooled_latents import pooled_latents, pooling_weights, with_token_weights
 from spikepool.world.pooling_matrix import Projection, token_matrix
@@ -65,13 +65,6 @@ class GivenTokens:
     def _sequences(self) -> dict[str, int]:
         return {} if self.sizes is None else {"N": self.sizes.N}
 
-    def _hidden(self, sample: UsageSpectrum, top: Outlier | None) -> Shift | None:
-        """What frequent tokens without an outlier of their own take of the signal's alignment at finite d."""
-        if top is None or top.kind != "signal":
-            return None
-        loss = self._sample.hidden_loss(sample.outliers[0].parameter)
-        return Shift("frequent tokens without an outlier of their own mix with the signal", -top.alignment * loss)
-
     def predict(self, mu: float) -> Prediction:
         """Bulk, outliers and alignments at signal strength `mu`."""
         sample, population = UsageSpectrum(self._sample, mu), UsageSpectrum(self._population, mu)
@@ -89,12 +82,14 @@ class GivenTokens:
             )
         alignment = outliers[0].alignment if outliers else 0.0
         top, d = (outliers[0] if outliers else None), self._sample.noise.d
+        places = [(found.parameter, float(found.overlaps[0])) for found in sample.outliers]
         finite = top_draws(
             top,
             sample.edge,
             mu,
             d,
             self._sample.crossing,
+            lambda: self._sample.blur,
             lambda: self._sample.strength(sample.outliers[0].parameter),
         )
         return Prediction(
@@ -109,8 +104,7 @@ class GivenTokens:
             mu_sample=sample.threshold,
             validity=validity_of(
                 no_signal(mu, outliers),
-                # right vectors are known: they do not overlap by chance
-                mean_of_draws(alignment, finite, d, self._hidden(sample, top), mixing(outliers, d, None, sample.edge)),
+                mean_of_draws(alignment, finite, d, self._sample.mixing(places, leads(top, sample.edge, d))),
                 neighbours(outliers, d, None, sample.edge, top=False),
                 small_sizes(d=d, V=self._sample.usage.V, **self._sequences()),
             ),

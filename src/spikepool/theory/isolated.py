@@ -44,11 +44,14 @@ def isolated(values: FloatArray, weights: FloatArray, singles: int, bound: float
     apart = high - low > EQUAL * high
     squares = weights * values**2
     if resolved:
+        counted = squares > 0
+        poles, residues = values[counted], squares[counted]
 
         def excess(x: FloatArray, _: object = None) -> tuple[FloatArray, FloatArray]:
             with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-                inverse = 1 / (values - x[:, None])
-                return inverse**2 @ squares - bound, 2 * inverse**3 @ squares
+                inverse = 1 / (poles - x[:, None])
+                square = inverse * inverse
+                return square @ residues - bound, 2 * ((square * inverse) @ residues)
 
         gap = np.zeros(top, dtype=bool)
         gap[apart] = dips_below(excess, low[apart], high[apart])[0]

@@ -18,6 +18,11 @@ _NORMAL_NODES, _NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 _NORMAL_WEIGHTS = _NORMAL_WEIGHTS / _NORMAL_WEIGHTS.sum()
 
 
+def mixed(share: float) -> float:
+    """Mean share of a neighbour in an eigenvector: that of a normal coupling c whose mean c²/gap² is `share`."""
+    return float(_NORMAL_WEIGHTS @ (1 - 1 / np.sqrt(1 + 4 * min(share, 1e300) * _NORMAL_NODES**2)) / 2)
+
+
 def mixing_share(gap: float, eigenvalue: float, d: int, N: int | None = None) -> float:
     """Mean share of its neighbour in the eigenvector of an outlier, for two outliers `gap` apart.
 
@@ -35,6 +40,9 @@ def mixing_loss(
 ) -> tuple[float, float]:
     """What outlier `i` loses of its alignment to the others by mixing with them, and the largest share of one of them.
 
+    Directions on the left overlap by chance, by 1/sqrt(d), and the eigenvector of one leans by that times the other's
+    eigenvalue over their gap, from its own direction; what it holds of the other's is that with its own eigenvalue.
+    Where right vectors are not known (`N` is given), they overlap by 1/sqrt(N) and couple both alike.
     An outlier next to the `edge` of the bulk holds little of its own spike, about ``sqrt(1 − (edge/eigenvalue)²)`` of
     it, and is coupled the less to its neighbour.
     """
@@ -43,10 +51,14 @@ def mixing_loss(
     for j, other in enumerate(outliers[:_NEIGHBOURS]):
         if j == i:
             continue
-        coupled = math.sqrt(one.eigenvalue * other.eigenvalue * own[i] * own[j])
-        share = mixing_share(abs(one.eigenvalue - other.eigenvalue), coupled, d, N)
-        loss += share * (one.alignment - other.alignment)
-        worst = max(worst, share)
+        product = one.eigenvalue * other.eigenvalue
+        gap = max(abs(one.eigenvalue - other.eigenvalue), 1e-9 * one.eigenvalue)
+        right = 0.0 if N is None else product / N
+        taken, given = (
+            mixed(own[i] * own[j] * (square**2 / d + right) / gap**2) for square in (other.eigenvalue, one.eigenvalue)
+        )
+        loss += taken * one.alignment - given * other.alignment
+        worst = max(worst, taken)
     return loss, worst
 
 

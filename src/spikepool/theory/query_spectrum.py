@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from spikepool.kit.arrays import FloatArray
-from spikepool.theory.finite_size import top_draws
+from spikepool.theory.finite_size import leads, over_gains, top_draws
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
-from spikepool.theory.mixing import mixing_loss
 from spikepool.theory.noise import Noise
 from spikepool.theory.query_noise import QueryNoise
 from spikepool.theory.query_usage import query_usage, token_draws
@@ -25,11 +24,12 @@ from spikepool.world.query import QueryWorld
 
 
 class _Top(NamedTuple):
-    """The largest outlier off the query."""
+    """An outlier off the query."""
 
     kind: str
     eigenvalue: float
     alignment: float
+    outlier: GeneralOutlier
 
 
 class QuerySpectrum:
@@ -46,42 +46,64 @@ class QuerySpectrum:
     @property
     def top(self) -> float:
         """Alignment of the largest outlier off the query, 0 without one."""
-        return max(((o.eigenvalue, a) for _, o, a in self.named), default=(0.0, 0.0))[1]
+        return self._tops[0].alignment if self._tops else 0.0
+
+    @cached_property
+    def _tops(self) -> list[_Top]:
+        """The outliers, largest first."""
+        found = (_Top(name, outlier.eigenvalue, a, outlier) for name, outlier, a in self.named)
+        return sorted(found, key=lambda one: -one.eigenvalue)
+
+    @cached_property
+    def crossover(self) -> Draws | None:
+        """Alignments of draws as far as the edge of the bulk decides (:func:`spikepool.theory.finite_size.top_draws`).
+
+        None where it does not.
+        """
+        bulk, top = self.bulk, self._tops[0] if self._tops else None
+
+        def strength() -> float:
+            assert top is not None
+            return bulk.strength(top.outlier.parameter)
+
+        found = top_draws(top, bulk.edge, self.world.mu, self.world.d, bulk.crossing, lambda: bulk.blur, strength)
+        if found is None or top is None or top.kind != "key" or leads(top, bulk.edge, self.world.d):
+            return found
+        # k is orthogonal to u: only what the eigenvector of the key's outlier holds off k meets u by chance
+        off = 1 - float(top.outlier.overlaps[-1])
+        return Draws(top.alignment + off * (found.mean - top.alignment), off * found.scatter)
 
     def draws(self) -> Draws | None:
         """Alignments of draws in d dimensions given this usage.
 
-        To the crossover of :func:`spikepool.theory.finite_size.top_draws` come, for tokens that never repeat, two
-        terms: the signal gain scatters over N sequences, and the alignment bends in it (:meth:`bend`); signal and key
-        overlap by chance (:meth:`key_loss`). With a finite vocabulary the usage is that of one draw of the tokens,
-        whose frequent tokens make outliers that mix with the signal's.
+        To the `crossover` come, for tokens that never repeat, two terms: the signal gain scatters over N sequences, and
+        the alignment bends in it (:meth:`bend`); signal and key overlap by chance (:meth:`key_loss`). With a finite
+        vocabulary the usage is that of one draw of the tokens, whose frequent tokens make outliers that mix with the
+        signal's.
         """
-        tops = sorted((_Top(name, o.eigenvalue, a) for name, o, a in self.named), key=lambda one: -one.eigenvalue)
-        outlier = max((o for _, o, _ in self.named), key=lambda o: o.eigenvalue, default=None)
-        top, world, bulk = (tops[0] if tops else None), self.world, self.bulk
-
-        def strength() -> float:
-            assert outlier is not None
-            return bulk.strength(outlier.parameter)
-
-        found = top_draws(top, bulk.edge, world.mu, world.d, bulk.crossing, strength)
-        if top is None or outlier is None:
-            return found
+        found, world = self.crossover, self.world
+        if not self._tops:
+            crossing = self.bulk.crossing
+            if crossing is None or found is None:
+                return found
+            return over_gains(lambda at, _: crossing.draws(at, world.d), world.mu, 0.0, self.usages.spread / world.N)
+        top = self._tops[0]
         if world.V is not None:
             mean, scatter = (top.alignment, 0.0) if found is None else found
-            hidden = top.alignment * bulk.hidden_loss(outlier.parameter) if top.kind == "signal" else 0.0
-            return Draws(max(0.0, mean - self.mixing - hidden), scatter)
+            return Draws(max(0.0, mean + self.mixing), scatter)
         if top.kind != "signal":
             return found
         bend, deviation = self.bend
         mean, scatter = (top.alignment, deviation) if found is None else found
-        return Draws(max(0.0, mean + bend - top.alignment * self.key_loss(outlier)), scatter)
+        return Draws(max(0.0, mean + bend - top.alignment * self.key_loss(top.outlier)), scatter)
 
     @cached_property
     def mixing(self) -> float:
-        """What the largest outlier loses of its alignment by mixing with the others."""
-        tops = sorted((_Top(name, o.eigenvalue, a) for name, o, a in self.named), key=lambda one: -one.eigenvalue)
-        return mixing_loss(tops, 0, self.world.d, None, self.bulk.edge)[0] if len(tops) > 1 else 0.0
+        """What the largest outlier gains or loses of its alignment by mixing with other directions."""
+        found = [(top.outlier.parameter, top.alignment) for top in self._tops]
+        first = self._tops[0] if self._tops else None
+        shift = self.bulk.mixing(found, leads(first, self.bulk.edge, self.world.d))
+        return 0.0 if shift is None else shift.change
 
     @cached_property
     def bend(self) -> tuple[float, float]:

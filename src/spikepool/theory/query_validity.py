@@ -42,8 +42,7 @@ def finite_cause(world: QueryWorld, spectrum: QuerySpectrum) -> str | None:
     if signal is None:
         return None
     bend, loss = abs(spectrum.bend[0]), spectrum.top * spectrum.key_loss(signal)
-    found = spectrum.bulk.crossing
-    crossover = 0.0 if found is None else abs(found.mean_alignment(spectrum.top, world.mu, world.d) - spectrum.top)
+    crossover = 0.0 if spectrum.crossover is None else abs(spectrum.crossover.mean - spectrum.top)
     if max(bend, loss) < crossover:
         return None
     if loss > bend:
@@ -56,7 +55,8 @@ def single_sequences(world: QueryWorld, spectrum: QuerySpectrum, rng: int) -> Ca
     count = sum(name == "sequence" for name, _, _ in spectrum.named)
     if count == 0:
         return None
-    drawn = np.array([QuerySpectrum(world, rng, draw=i).top for i in range(1, 17)])
+    spectra = [QuerySpectrum(world, rng, draw=i) for i in range(1, 17)]
+    drawn = np.array([one.top if (draws := one.draws()) is None else draws.mean for one in spectra])
     error = abs(float(drawn.mean()) - spectrum.top)
     if error <= max(WORTH, 0.375 * float(drawn.std(ddof=1))):  # 1.5 standard errors of a mean of sixteen
         top = max(spectrum.named, key=lambda one: one[1].eigenvalue)[0]

@@ -40,9 +40,17 @@ from spikepool.laws.base import SpectralLaw
 from spikepool.laws.free_product import FreeProductLaw, MarchenkoPastur
 from spikepool.laws.generalized import GeneralizedLaw
 from spikepool.theory import spikes
-from spikepool.theory.finite_size import Threshold, leads, numerical_threshold, over_gains, top_draws
+from spikepool.theory.finite_size import (
+    Threshold,
+    leads,
+    numerical_blur,
+    numerical_threshold,
+    of_top,
+    over_gains,
+    top_draws,
+)
 from spikepool.theory.isolated import isolated
-from spikepool.theory.mixing import mixing, neighbours
+from spikepool.theory.mixing import mixed, mixing, neighbours
 from spikepool.theory.population_usage import group_tokens
 from spikepool.theory.prediction import Outlier, Prediction, Sizes
 from spikepool.theory.usage_spectrum import Kind
@@ -92,7 +100,7 @@ class SpreadPopulation:
                 remedy="Use predict(w, exact=True)",
             )
         t, f = p * a**2, p * a
-        self.square, self._fourth = float(t.sum()), float(p @ a**4)
+        self.square, self._moments = float(t.sum()), tuple(float(p @ a**k) for k in (1, 3, 4))
         self._bulk_values = np.sort(t)[::-1]
         self._apart: dict[bool, int] = {}
         columns = [f] if not signs else [f, f * s]
@@ -145,7 +153,7 @@ class SpreadPopulation:
         return SpreadBulk(tau[self._apart[resolved] :], self.d, gamma)
 
     def hidden_tokens(self, theta: float, gamma: float) -> tuple[int, float]:
-        """Tokens that stand apart without an outlier of their own, and what they take of the bracket at `theta`.
+        """Tokens that stand apart without an outlier of their own, and the share they take of the bracket at `theta`.
 
         They are left out of E1 and E2, as single tokens do not count in the limit. At finite d each is 1/d of these
         sums, which is the share of the token's noise in the eigenvector of the signal.
@@ -157,7 +165,8 @@ class SpreadPopulation:
         if len(hidden) == 0:
             return 0, 0.0
         all_of_them = SpreadBulk(np.concatenate([hidden, bulk.tau]), self.d, gamma)
-        return len(hidden), bulk.bracket(theta) - all_of_them.bracket(theta)
+        whole = bulk.bracket(theta)
+        return len(hidden), 1.0 if whole <= 0 else 1 - all_of_them.bracket(theta) / whole
 
     def threshold(self, gamma: float) -> float:
         """Signal strength at which its outlier leaves the bulk; 0 where the usage holds the classes by itself."""
@@ -167,10 +176,10 @@ class SpreadPopulation:
             return math.inf if self.gain == 0 else 0.0
         return math.sqrt(star / gain) if gain > 0 else math.inf
 
-    def crossing(self, gamma: float) -> Threshold | None:
-        """What the mean alignment of draws near the threshold needs: D = Y(theta)/theta, m = −1/(theta (1 + gamma E1)).
+    def crossing(self, gamma: float) -> tuple[Threshold | None, float]:
+        """What draws near the threshold need, and the blur of the edge.
 
-        None where there is no threshold.
+        D = Y(theta)/theta, m = −1/(theta (1 + gamma E1)). The first is None where there is no threshold.
         """
         bulk = self.bulk(gamma, resolved=True)
         star = bulk.star
@@ -179,7 +188,7 @@ class SpreadPopulation:
         D = np.array([self.gain_at(float(at)) for at in theta]) / theta
         m = np.array([-1 / (at * (1 + gamma * bulk.sums(float(at))[0])) for at in theta])
         z = np.array([bulk.eigenvalue(float(at)) for at in theta])
-        return numerical_threshold(D, m, m, z, step)
+        return numerical_threshold(D, m, m, z, step), self.kappa * numerical_blur(m, z, step)
 
     def law(self, bulk: SpreadBulk) -> SpectralLaw:
         """Law of the bulk of S: kappa (MP_gamma with the law of M over the tokens, through a table of d/V)."""
@@ -192,12 +201,22 @@ class SpreadPopulation:
     @property
     def weight_spread(self) -> float:
         """Relative variance A_4/A_2² − 1 of the squared token weights over occurrences."""
-        return max(0.0, self._fourth / self.square**2 - 1)
+        return max(0.0, self._moments[2] / self.square**2 - 1)
 
     @property
     def concentration(self) -> float:
         """Kappa A_4/(A_2 Q): what single occurrences of rare tokens weigh, zero in the spread-out limit."""
-        return self.kappa * self._fourth / (self.square * self.gain) if self.gain > 0 else 0.0
+        return self.kappa * self._moments[2] / (self.square * self.gain) if self.gain > 0 else 0.0
+
+    def noise_with_signal(self, concentration: float, lean: float) -> float:
+        """Relative covariance of the squared pooled sign of a sequence and its noise gain: both are large together.
+
+        ``[c (A_4 − A_2²) + 2 lean (A_3 A_1 − A_2 A_1²)]/(A_2 Y)`` with c the `concentration` of the position weights
+        and Y the signal gain in units of kappa.
+        """
+        (first, third, fourth), square = self._moments, self.square
+        shared = concentration * (fourth - square**2) + 2 * lean * (third * first - square * first**2)
+        return shared / (square * self.gain) if self.gain > 0 else 0.0
 
     def slope(self, mu: float, gamma: float, alignment: float, step: float = 0.005) -> float:
         """Derivative by log mu² of the alignment of the top eigenvector, which is `alignment` at mu."""
@@ -262,11 +281,11 @@ def _class_centred(
 
 
 def predict_spread(
-    world: SequenceWorld, alpha: float, kappa: float, concentration: float, gain_variance: float
+    world: SequenceWorld, alpha: float, kappa: float, concentration: float, gain_variance: float, lean: float
 ) -> Prediction:
     """Bulk, outliers and thresholds for token frequencies and token weights; see the module's formulas.
 
-    `concentration` and `gain_variance` are those of :class:`spikepool.theory.closed_form.Positions`.
+    `concentration`, `gain_variance` and `lean` are those of :class:`spikepool.theory.closed_form.Positions`.
 
     The prediction's `alpha` and `kappa` are those of the weighted tokens: alpha ā² + kappa Var(a) and kappa A_2.
     """
@@ -297,18 +316,28 @@ def predict_spread(
         theta = float(population.eigenpairs(mu)[0][0])
         return population.gain_at(theta) / theta
 
-    near = mu > 0 and 0 < mu_sample < math.inf and height < 2
-    crossing = population.crossing(gamma) if near else None
+    crossing, blur = population.crossing(gamma) if mu > 0 and height < 2 else (None, 0.0)
+
+    def draws(at: float, factor: float) -> Draws:
+        """Draws at strength `at`, for `factor` times the alignment there."""
+        limit = min(1.0, factor * spread_alignment(population, at, gamma))
+        return of_top(crossing, limit, at, d, lambda: distance(at))
+
+    def distance(at: float) -> float:
+        return (kappa * bulk.eigenvalue(float(population.eigenpairs(at)[0][0])) - edge) / blur if blur > 0 else math.inf
+
     if mu > 0 and leads(placed[0] if placed else None, edge, d):
         variance = (gain_variance + concentration * population.weight_spread) / world.N
-        finite: Draws | None = over_gains(
-            lambda at: spread_alignment(population, at, gamma), mu, world.class_mean_power, variance, crossing, d
-        )
+        finite: Draws | None = over_gains(draws, mu, world.class_mean_power, variance)
     else:
-        finite = top_draws(placed[0] if placed else None, edge, mu, d, crossing, strength)
+        finite = top_draws(placed[0] if placed else None, edge, mu, d, crossing, lambda: blur, strength)
     # a token that occurs NT/V times on average has as few occurrences to average over as a sequence has positions
     spread = (concentration + world.V / (world.N * world.T)) * population.weight_spread
     slope = population.slope(mu, gamma, alignment) if spread > 0.02 or concentration > 0.1 else 0.0
+    together = population.noise_with_signal(concentration, lean)
+    # of the strong signal's loss (d/N) A_2/(mu² Y), which takes the two for independent
+    loss = gamma * population.square / (mu**2 * population.gain) * together if alignment > 0 else 0.0
+    heavy = Shift("sequences of large token weights carry more of the signal and of the noise", -min(alignment, loss))
     return Prediction(
         alpha=kappa * population.gain,
         kappa=kappa * population.square,
@@ -326,8 +355,9 @@ def predict_spread(
                 finite,
                 d,
                 few_tokens(kappa, mu, mu_sample, slope, concentration) if mu_sample > 0 else None,
-                rare_tokens(spread, gamma, slope, height) if alignment > 0 else None,
-                _hidden(population, mu, gamma) if placed and placed[0].kind == "signal" else None,
+                heavy,
+                rare_tokens(spread, gamma, slope, height, heavy) if alignment > 0 else None,
+                _hidden(population, mu, gamma, alignment) if placed else None,
                 mixing(placed, d, world.N, edge),
             ),
             neighbours(placed, d, world.N, edge, top=False),
@@ -339,14 +369,14 @@ def predict_spread(
     )
 
 
-def _hidden(population: SpreadPopulation, mu: float, gamma: float) -> Shift | None:
+def _hidden(population: SpreadPopulation, mu: float, gamma: float, alignment: float) -> Shift | None:
     """What frequent tokens without an outlier take of the signal's alignment at finite d."""
-    theta, share, _, _ = population.eigenpairs(mu)
+    theta, _, _, _ = population.eigenpairs(mu)
     count, taken = population.hidden_tokens(float(theta[0]), gamma)
     if count == 0:
         return None
     return Shift(
-        f"{count} frequent tokens without an outlier of their own mix with the signal", -float(share[0]) * taken
+        f"{count} frequent tokens without an outlier of their own mix with the signal", -alignment * mixed(taken)
     )
 
 

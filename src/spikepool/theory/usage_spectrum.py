@@ -16,6 +16,7 @@ too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -24,11 +25,13 @@ from numpy.typing import NDArray
 from spikepool.kit.arrays import FloatArray
 from spikepool.laws.atomic import AtomicLaw, discretise
 from spikepool.laws.generalized import GeneralizedLaw
-from spikepool.theory.finite_size import Threshold, numerical_threshold
+from spikepool.theory.finite_size import Threshold, numerical_blur, numerical_threshold
 from spikepool.theory.general_spikes import GeneralOutlier, GeneralSpikes, Measure
 from spikepool.theory.isolated import EQUAL, isolated
+from spikepool.theory.mixing import mixed
 from spikepool.theory.noise import Noise
 from spikepool.theory.token_usage import Usage
+from spikepool.theory.validity import Shift
 
 Kind = Literal["signal", "classes", "mean", "usage", "noise"]
 
@@ -58,6 +61,8 @@ class UsageBulk:
         Least mu at which the signal is detectable.
     crossing : Threshold or None
         What the mean alignment of draws near the threshold needs; None where there is no threshold.
+    blur : float
+        That of the edge (:mod:`spikepool.theory.finite_size`).
     """
 
     def __init__(self, usage: Usage, noise: Noise) -> None:
@@ -72,7 +77,7 @@ class UsageBulk:
         same = bool(np.array_equal(resolved, spiked))
         told = self.law if same else _bulk(usage, noise, resolved)[0]
         self.threshold = self._threshold(told)
-        self.crossing = self._crossing(told) if 0 < self.threshold < np.inf else None
+        self.crossing, self.blur = self._crossing(told)
 
     def null_law(self) -> tuple[GeneralizedLaw, FloatArray]:
         """Law of the bulk without the spikes that this size tells from it, and the outliers of these at mu = 0."""
@@ -93,39 +98,64 @@ class UsageBulk:
         return g_u, g_b, m, z
 
     def strength(self, s: float) -> float:
-        """D = z g_u g_b at a point of the curve beyond the bulk, without the spikes of the usage."""
-        g_u, g_b, z = self._without_spikes(np.array([s]))
+        """D = z g_u g_b at the largest outlier, where that is the largest spike's: without this spike."""
+        g_u, g_b, z = self._without_spikes(np.array([s]), self.spikes[:1])
         return float(z[0] * g_u[0] * g_b[0])
 
-    def _without_spikes(self, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """g_u, g_b and z at points of the curve beyond the bulk, the spikes of the usage left out of g_b."""
+    def _without_spikes(self, s: FloatArray, spikes: NDArray[np.intp]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """g_u, g_b and z at points of the curve beyond the bulk, these spikes of the usage left out of g_b."""
         y, yt, z = self.law.right_curve(s)
         left, right = self.noise.left, self.usage.signal_measure
         kept = np.ones(len(right.values), dtype=bool)
-        kept[self.spikes] = False
+        kept[spikes] = False
         held = left.coordinates[:, 0] != 0  # a noise spike orthogonal to u does not give a pole of g_u
         with np.errstate(divide="ignore"):  # on a pole D is infinite
             g_u = -(yt[:, None] / (yt[:, None] + left.values[held])) @ left.coordinates[held, 0] ** 2 / z
             g_b = -(y[:, None] / (y[:, None] + right.values[kept])) @ right.coordinates[kept, 0] ** 2 / z
         return g_u, g_b, z
 
-    def hidden_loss(self, s: float, step: float = 1e-5) -> float:
-        """Share of an outlier's alignment at `s` that spikes without an outlier of their own take at finite d.
+    def mixing(self, found: Sequence[tuple[float, float]], signal: bool, step: float = 1e-5) -> Shift | None:
+        """What the largest outlier gains or loses of its alignment at finite d because other directions mix with it.
 
-        They are left out of the law, as single directions do not count in the limit. With white noise a spike t adds
-        ``(t/V)/(1 + t/y)`` to z on the curve beyond the bulk, whose slope the alignment is proportional to. 0 where the
-        noise is coloured.
+        A direction of eigenvalue t of the usage adds ``(t/V)/(1 + t/y)`` to z on the curve beyond the bulk. The limit
+        leaves that out for single directions, as it is of order 1/d. The alignment is proportional to the slope of z,
+        so that a direction takes the share ``(t²/V) y'(z)/(y + t)²`` of the eigenvector. Any other outlier is such a
+        direction, of t = −y where it lies, as is a spike too weak for an outlier. The eigenvector gains that share of
+        what the other holds of u. For white noise; coloured noise counts with its mean variance, an approximation.
+
+        Parameters
+        ----------
+        found : sequence of (parameter, alignment)
+            The outliers, largest first.
+        signal : bool
+            Whether the largest is the signal's.
         """
-        if len(self.noise.left.values) > 1:
-            return 0.0
+        if not found:
+            return None
+        s, alignments = np.array(found).T
         start = self.law.right_curve_start
-        t = self.usage.top.values[self.spikes]
-        t = t[t < -self.law.right_curve(np.array([start]))[0][0]]
-        if len(t) == 0:
-            return 0.0
-        y, _, z = self.law.right_curve(s * (1 + step * np.array([-1.0, 1.0])))
-        added = (t[:, None] / self.usage.V / (1 + t[:, None] / y)).sum(axis=0)
-        return float(np.clip(-(added[1] - added[0]) / (z[1] - z[0]), 0.0, 1.0))
+        y, _, z = self.law.right_curve(np.concatenate([s, [start], s[0] * (1 + step * np.array([-1.0, 1.0]))]))
+        spikes, k = self.usage.top.values[self.spikes], len(s)
+        hidden = spikes < -y[k]
+        # what a weak spike holds of the classes is part of the signal
+        outside = 1 - self.usage.top.signal[self.spikes] ** 2 / max(self.usage.gain, 1e-300)
+        t = np.concatenate([-y[1:k], spikes[hidden]])
+        held = np.concatenate([alignments[1:], np.zeros(hidden.sum())])
+        slope = abs((y[k + 2] - y[k + 1]) / (z[k + 2] - z[k + 1])) * float(self.noise.law.moment(1))
+        with np.errstate(divide="ignore"):
+            taken = slope * t**2 / self.usage.V / (y[0] + t) ** 2
+        taken[k - 1 :] *= outside[hidden]
+        shares = np.array([mixed(float(one)) for one in taken])
+        if not len(shares):
+            return None
+        # what u answers to the largest outlier through another is in finite_size.beside; the rest of that is random
+        gained = held if signal else held * (1 - held)
+        change = shares @ (gained - alignments[0])
+        return Shift(
+            "other directions lie so close to the largest outlier that they mix: in a draw one holds about "
+            f"{100 * shares.max():.2g} % of its eigenvector",
+            float(change),
+        )
 
     def signal_curve(self, points: int = 96) -> tuple[FloatArray, FloatArray]:
         """Values of mu², ascending from the threshold, and the alignment of the signal's outlier at each.
@@ -135,7 +165,7 @@ class UsageBulk:
         """
         start = self.law.right_curve_start
         s = start * (1 - np.linspace(0.0, 1.0, points, endpoint=False) ** 1.5)
-        g_u, g_b, z = self._without_spikes(s)
+        g_u, g_b, z = self._without_spikes(s, self.spikes)
         D = z * g_u * g_b
         with np.errstate(divide="ignore", invalid="ignore"):
             alignment = np.clip(g_u * D * np.gradient(z, s) / np.gradient(D, s), 0.0, 1.0)
@@ -149,10 +179,11 @@ class UsageBulk:
             return 0.0
         return float(1 / np.sqrt(z * g_u * g_b)) if g_b < 0 else float("inf")
 
-    def _crossing(self, bulk: GeneralizedLaw) -> Threshold | None:
+    def _crossing(self, bulk: GeneralizedLaw) -> tuple[Threshold | None, float]:
         step = 1e-3 * bulk.right_curve_start
         g_u, g_b, m, z = self._at(bulk, np.array([bulk.right_curve_start - step * i for i in range(3)]))
-        return numerical_threshold(z * g_u * g_b, m, g_u, z, step)
+        threshold = numerical_threshold(z * g_u * g_b, m, g_u, z, step) if 0 < self.threshold < np.inf else None
+        return threshold, numerical_blur(m, z, step)
 
 
 class UsageSpectrum:

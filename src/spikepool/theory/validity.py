@@ -152,7 +152,9 @@ def few_tokens(
     )
 
 
-def rare_tokens(spread: float, gamma: float, slope: float, height: float = 1.0) -> Shift | None:
+def rare_tokens(
+    spread: float, gamma: float, slope: float, height: float = 1.0, known: Shift | None = None
+) -> Shift | None:
     """What the closed form leaves out for these token weights: single occurrences of rare tokens count.
 
     Parameters
@@ -168,11 +170,14 @@ def rare_tokens(spread: float, gamma: float, slope: float, height: float = 1.0) 
     height : float
         Eigenvalue of the top outlier over the edge of the bulk. Far beyond two the loss of alignment is that of the
         table, which the closed form has right.
+    known : Shift, optional
+        The part of it that is derived: the bound is for the rest.
     """
+    bound = 0.25 * spread * (1 + gamma) * slope * min(1.0, 2 / height) ** 2
     return Shift(
         f"the token weights boost rare tokens so far that single occurrences count (the noise of a sequence varies by "
         f"{math.sqrt(spread):.2g} of its mean)",
-        -min(0.5, 0.25 * spread * (1 + gamma) * slope * min(1.0, 2 / height) ** 2),
+        -min(0.5, max(0.0, bound + (0.0 if known is None else known.change))),
         at_most=True,
     )
 
