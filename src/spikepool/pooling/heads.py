@@ -98,10 +98,11 @@ class LogisticHead(Head):
     Attributes
     ----------
     strengths : tuple of float
-        The inverse penalty is strength·sqrt(K)/variance, for K classes and the variance of all features together. The
-        strengths are tried in this order until the likelihood of the rows left out does not rise by `errors_required`
-        standard errors any more. Texts take the first or second, aligned sequences the last
-        (docs/benchmarks/choose.md).
+        Information of a row over the penalty: the inverse penalty is strength·K²/((K − 1)·variance), for K classes and
+        the variance of all features together, because equally frequent classes give the coefficients of one the
+        information variance·(1/K)(1 − 1/K) per row. The strengths are tried in this order until the likelihood of the
+        rows left out does not rise by `errors_required` standard errors any more. Texts take the first or second,
+        aligned sequences the last (docs/benchmarks/choose.md).
     errors_required : float
         With one standard error, few rows choose by chance.
     steps, tolerance : int and float
@@ -110,7 +111,7 @@ class LogisticHead(Head):
         Rows times columns times classes up to which it is iterated to the end, in double precision.
     """
 
-    strengths: tuple[float, ...] = (3.0, 20.0, 120.0)
+    strengths: tuple[float, ...] = (1.0, 7.0, 40.0)
     errors_required: float = 2.0
     steps: int = 200
     tolerance: float = 1e-3
@@ -123,7 +124,7 @@ class LogisticHead(Head):
         """See :meth:`Head.fit`."""
         assert classes is not None
         variance = float(weights @ np.einsum("nr,nr->n", Z, Z) / weights.sum()) or 1.0
-        inverse_penalty = self.strengths[0] * np.sqrt(classes) / variance
+        inverse_penalty = self.strengths[0] * classes**2 / ((classes - 1) * variance)
         dtype: Any = np.float32
         if Z.size * classes <= self.exact_size:  # to the last digits, so that a row twice is a row of weight two
             model, dtype = LogisticRegression(C=inverse_penalty, max_iter=20 * self.steps, tol=1e-10), np.float64
