@@ -36,15 +36,15 @@ def test_logistic_scores_are_those_of_scikit_learn_on_standardised_features(labe
     """200 features of 60 rows are rotated first; single precision leaves .003 of scores up to 4."""
     C, codes, S = labelled
     head = LogisticHead((2.0,), steps=2000, tolerance=1e-6)
-    given = task(codes, 3)
+    given = task(codes, 3)  # of K = 3 classes: K²/(K − 1) = 4.5
     design = of_features(C.copy(), np.ones(60), scaled=True)
     found = head.judge(lambda _: design, given, serial_map)
     for k in range(3):
         train = given.folds != k
-        inverse = 2.0 * np.sqrt(3) / (S[train] ** 2).sum(axis=1).mean()
+        inverse = 4.5 * 2.0 / (S[train] ** 2).sum(axis=1).mean()
         plain = LogisticRegression(C=inverse, tol=1e-8, max_iter=5000).fit(S[train], codes[train])
         np.testing.assert_allclose(found.scores[~train], plain.decision_function(S[~train]), atol=1e-2)
-    plain = LogisticRegression(C=2.0 * np.sqrt(3) / C.shape[1], tol=1e-8, max_iter=5000).fit(S, codes)
+    plain = LogisticRegression(C=4.5 * 2.0 / C.shape[1], tol=1e-8, max_iter=5000).fit(S, codes)
     np.testing.assert_allclose(found.head.whole(design, given)(C), plain.decision_function(S), atol=1e-2)
 
 
