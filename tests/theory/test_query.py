@@ -449,21 +449,3 @@ def test_models_compare_and_replace():
     assert query().replace(beta=1.0).beta == 1.0
     assert query().gamma == D / N
     assert query(L=T, kernel="sigmoid", beta=None).predict().kappa == pytest.approx(1 / T)
-
-
-@pytest.mark.parametrize("V", [None, 200])
-def test_scores_that_say_nothing_leave_one_token_at_any_place(V):
-    """At nu = 0 and L = 1 every unit vector is a top eigenvector of R = I/T: one token is relevant in one of T rows."""
-    model = sp.QueryModel(d=60, N=600, T=5, L=1, mu=3.0, nu=0.0, kernel="optimal", V=V)
-    p, s = model.predict(), model.simulate(trials=10, rng=0).alignment
-    assert p.alpha / p.kappa == pytest.approx(1 / 5, rel=0.1)
-    assert p.alignment == pytest.approx(s.mean(), abs=3 * s.std() / np.sqrt(10) + 0.01)
-
-
-def test_relevant_tokens_without_weight_in_a_vocabulary():
-    model = sp.QueryModel(
-        d=60, N=600, T=5, L=2, mu=3.0, nu=30.0, kernel=lambda h: (h < 5) * 1.0, normalize=False, V=200
-    )
-    p = model.predict()
-    assert p.alpha == 0
-    assert p.alignment == 0

@@ -62,7 +62,7 @@ _S = np.array(_SCATTER_BELOW + _SCATTER_ABOVE)
 
 @dataclass(frozen=True)
 class Threshold:
-    """What draws below a threshold, or at it, need to know of it.
+    """What determines the alignments of draws below a threshold, or at it.
 
     Attributes
     ----------
