@@ -21,8 +21,10 @@ def test_candidates_are_drawn_at_their_gains(fitted):
     pooling, _ = fitted
     ax = pooling.plot()
     labels = [tick.get_text() for tick in ax.get_yticklabels()]
-    best = pooling.decision_
-    assert labels[::-1] == [f"{c.label} (in use)" if c.name == best else c.label for c in pooling.candidates_]
+    own = [c for c in pooling.candidates_ if c.name == pooling.decision_ and c.weight > 0]
+    best = min(own, key=lambda c: c.loss).label  # one head of it; another without a weight is not marked
+    assert labels[::-1] == [f"{c.label} (transform)" if c.label == best else c.label for c in pooling.candidates_]
+    assert pooling.summary().count(" <\n") == 1
     points = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"]
     np.testing.assert_allclose(points[::-1], [c.gain for c in pooling.candidates_])
     written = {text.get_text() for text in ax.texts}

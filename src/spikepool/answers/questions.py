@@ -42,7 +42,7 @@ def choose(
         pictures: list[Callable[[Any], Any]] = []
         if fitted.candidates_:
             shown = leading_candidates(fitted.candidates_)
-            pictures.append(picture("draw_candidates", shown, fitted._chosen, fitted._score_name))
+            pictures.append(picture("draw_candidates", shown, fitted._leading_label, fitted._score_name))
         if not_diagnosed(fitted):
             pictures.append(lambda ax: fitted.plot(ax, "weights"))
         return Answer(CHOOSE, verdict, advice, fitted, pictures=tuple(pictures))

@@ -219,7 +219,7 @@ def _section(name: str, answer: Answer, *, pictures: bool) -> str:
             else f"<details><summary>Each of {len(rows)} classes</summary>{table}</details>"
         )
     if answer.evaluations and answer.result.candidates_:
-        every = candidate_html(answer.result.candidates_, answer.result._chosen, "accuracy")
+        every = candidate_html(answer.result.candidates_, answer.result._leading_label, "accuracy")
         parts.append(f"<details><summary>All candidates</summary>{every}</details>")
     elif answer.result is not None:
         parts.append(f"<details><summary>The numbers</summary>{html_text(answer.details())}</details>")

@@ -59,7 +59,7 @@ def draw_candidates(ax: Any, candidates: Sequence[CandidateLike], chosen: str, s
         text = f"{c.score:.3f}" + (f"   {c.weight:.2f}" if c.weight > 0 else "")
         ax.annotate(text, (1.01, y), xycoords=("axes fraction", "data"), va="center", fontsize=9)
     ax.axvline(0.0, color=MEAN, linewidth=0.8, linestyle="--")
-    ax.set_yticks(range(len(order)), [f"{c.label} (in use)" if c.place == chosen else c.label for c in order])
+    ax.set_yticks(range(len(order)), [f"{c.label} (transform)" if c.label == chosen else c.label for c in order])
     ax.set_xlabel(f"gain in {score_name} over the mean (bars: one and two standard errors)")
     ax.annotate(f"{score_name}, weight", (1.01, 1.01), xycoords="axes fraction", fontsize=9)
     ax.margins(y=0.12)

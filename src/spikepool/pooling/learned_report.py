@@ -37,7 +37,7 @@ def candidate_table(candidates: Sequence[Candidate], chosen: str, score_name: st
     lines = [f"{'pooling':<{width}} {score_name:>8} {'gain':>8} {'s.e.':>7} {'loss':>7} {'weight':>7}"]
     for c in candidates:
         label, score, gain, error, loss, weight = _cells(c, candidates[0].label)
-        mark = " <" if c.place == chosen else ""
+        mark = " <" if c.label == chosen else ""
         lines.append(f"{label:<{width}} {score:>8} {gain:>8} {error:>7} {loss:>7} {weight:>7}{mark}".rstrip())
     poolings, names = registered(), dict.fromkeys(c.name for c in candidates)
     lines += [
@@ -51,7 +51,7 @@ def candidate_table(candidates: Sequence[Candidate], chosen: str, score_name: st
 def candidate_html(candidates: Sequence[Candidate], chosen: str, score_name: str) -> str:
     """The candidates as an HTML table."""
     header = ("pooling", score_name, "gain over the mean", "s.e.", "loss", "weight", "")
-    marks = ["chosen" if c.place == chosen else "" for c in candidates]
+    marks = ["transform" if c.label == chosen else "" for c in candidates]
     cells = [_cells(c, candidates[0].label) for c in candidates]
     return html_table(header, [(*row, mark) for row, mark in zip(cells, marks, strict=True)])
 
@@ -102,12 +102,18 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
             line += f"\nX is read as {T:,} tokens with {self.n_features_in_ // T:,} features each per row"
         if not fitted.candidates:
             return line
-        return candidate_table(fitted.candidates, self._chosen, self._score_name) + "\n" + line
+        return candidate_table(fitted.candidates, self._leading_label, self._score_name) + "\n" + line
 
     @property
     def _chosen(self) -> str:
         name, layer = self.fitted_.leading.pooling.name, self.fitted_.leading.layer
         return name if layer is None else f"{name} @ {layer}"
+
+    @property
+    def _leading_label(self) -> str:
+        """The candidate with the features of `transform`: of several heads, the likeliest of those that predict."""
+        own = [c for c in self.fitted_.candidates if c.place == self._chosen]
+        return min(own, key=lambda c: (c.weight <= 0, c.loss)).label
 
     def plot(
         self, ax: Any = None, what: str | None = None, *, X: Any = None, mask: Any = None, tokens: Any = None
@@ -150,7 +156,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
             )
         if what == "layers":
             return drawing.draw_layers(ax, self.fitted_.candidates, self.fitted_.layers, self._score_name)
-        return drawing.draw_candidates(ax, self.fitted_.candidates, self._chosen, self._score_name)
+        return drawing.draw_candidates(ax, self.fitted_.candidates, self._leading_label, self._score_name)
 
     def _head_names(self) -> tuple[str, ...]:
         heads = getattr(self.fitted_.leading.pooling, "heads", None)
@@ -161,7 +167,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
         diagram = str(estimator_html_repr(self))
         if "fitted_" not in vars(self) or not self.fitted_.candidates:
             return diagram
-        return diagram + candidate_html(self.fitted_.candidates, self._chosen, self._score_name)
+        return diagram + candidate_html(self.fitted_.candidates, self._leading_label, self._score_name)
 
 
 def verdict(fitted: Any) -> str:

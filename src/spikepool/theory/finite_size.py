@@ -171,9 +171,9 @@ def gain_strengths(mu: float, class_power: float, variance: float) -> tuple[floa
     sequences.
     """
     power, deviation = mu**2 + class_power, min(0.5, math.sqrt(variance))
-    least = 1e-3 * mu**2  # a smaller gain than that of the class means alone has no strength of its own
-    low, high = (math.sqrt(max(least, factor * power - class_power)) for factor in (1 - deviation, 1 + deviation))
-    return low, high
+    least = 0.03 * mu  # a gain below that of the class means alone leaves no strength
+    low, high = (math.sqrt(max(0.0, factor * power - class_power)) for factor in (1 - deviation, 1 + deviation))
+    return max(least, low), max(least, high)
 
 
 def over_gains(draws: Callable[[float, float], Draws], mu: float, class_power: float, variance: float) -> Draws:
@@ -189,7 +189,8 @@ def over_gains(draws: Callable[[float, float], Draws], mu: float, class_power: f
     """
     power, found = mu**2 + class_power, []
     for at in gain_strengths(mu, class_power, variance):
-        found.append(draws(at, mu**2 / power * (at**2 + class_power) / at**2))
+        shared = (mu / at) ** 2 * ((at**2 + class_power) / power) if power > 0 else 1.0  # mu² may underflow
+        found.append(draws(at, shared))
     low, high = found
     scatter = math.sqrt((low.scatter**2 + high.scatter**2) / 2 + ((high.mean - low.mean) / 2) ** 2)
     return Draws((low.mean + high.mean) / 2, scatter)
