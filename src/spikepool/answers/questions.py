@@ -16,7 +16,7 @@ from spikepool.data.description import Description
 from spikepool.errors import SpikepoolError
 from spikepool.kit.arrays import AnyArray
 from spikepool.pooling.catalogue import poolings
-from spikepool.pooling.learned_report import leading_candidates
+from spikepool.pooling.learned_report import leading_candidates, leading_label
 from spikepool.trust.diagnosis import UncenteredWarning, diagnose
 
 CHOOSE = "which pooling serves these tokens best?"
@@ -42,7 +42,7 @@ def choose(
         pictures: list[Callable[[Any], Any]] = []
         if fitted.candidates_:
             shown = leading_candidates(fitted.candidates_)
-            pictures.append(picture("draw_candidates", shown, fitted._leading_label, fitted._score_name))
+            pictures.append(picture("draw_candidates", shown, leading_label(fitted), fitted._score_name))
         if not_diagnosed(fitted):
             pictures.append(lambda ax: fitted.plot(ax, "weights"))
         return Answer(CHOOSE, verdict, advice, fitted, pictures=tuple(pictures))

@@ -17,7 +17,7 @@ from spikepool.kit.files import write_text
 from spikepool.kit.pages import html_page, html_table, html_text
 from spikepool.kit.results import Result, plain, to_json
 from spikepool.pooling.evaluation import Evaluation
-from spikepool.pooling.learned_report import candidate_html, pooling_record
+from spikepool.pooling.learned_report import candidate_html, leading_label, pooling_record
 
 ENDINGS = (".html", ".htm", ".json")
 # Labels up to which a page has the whole confusion matrix, as a picture.
@@ -219,7 +219,7 @@ def _section(name: str, answer: Answer, *, pictures: bool) -> str:
             else f"<details><summary>Each of {len(rows)} classes</summary>{table}</details>"
         )
     if answer.evaluations and answer.result.candidates_:
-        every = candidate_html(answer.result.candidates_, answer.result._leading_label, "accuracy")
+        every = candidate_html(answer.result.candidates_, leading_label(answer.result), "accuracy")
         parts.append(f"<details><summary>All candidates</summary>{every}</details>")
     elif answer.result is not None:
         parts.append(f"<details><summary>The numbers</summary>{html_text(answer.details())}</details>")

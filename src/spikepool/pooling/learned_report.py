@@ -62,6 +62,12 @@ def leading_candidates(candidates: Sequence[Candidate], most: int = 6) -> list[C
     return [c for c in candidates if c is candidates[0] or any(c is one for one in order)]
 
 
+def leading_label(fitted: Any) -> str:
+    """Label of the candidate with the features of `transform`: of its heads that predict, the likeliest."""
+    own: list[Candidate] = [c for c in fitted.candidates_ if c.place == fitted._chosen]
+    return min(own, key=lambda c: (c.weight <= 0, c.loss)).label
+
+
 def pooling_record(fitted: Any) -> dict[str, Any]:
     """A fitted pooling for JSON: the choice and its layer, the gain, the candidates and the weights."""
     return {
@@ -102,18 +108,12 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
             line += f"\nX is read as {T:,} tokens with {self.n_features_in_ // T:,} features each per row"
         if not fitted.candidates:
             return line
-        return candidate_table(fitted.candidates, self._leading_label, self._score_name) + "\n" + line
+        return candidate_table(fitted.candidates, leading_label(self), self._score_name) + "\n" + line
 
     @property
     def _chosen(self) -> str:
         name, layer = self.fitted_.leading.pooling.name, self.fitted_.leading.layer
         return name if layer is None else f"{name} @ {layer}"
-
-    @property
-    def _leading_label(self) -> str:
-        """The candidate with the features of `transform`: of several heads, the likeliest of those that predict."""
-        own = [c for c in self.fitted_.candidates if c.place == self._chosen]
-        return min(own, key=lambda c: (c.weight <= 0, c.loss)).label
 
     def plot(
         self, ax: Any = None, what: str | None = None, *, X: Any = None, mask: Any = None, tokens: Any = None
@@ -156,7 +156,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
             )
         if what == "layers":
             return drawing.draw_layers(ax, self.fitted_.candidates, self.fitted_.layers, self._score_name)
-        return drawing.draw_candidates(ax, self.fitted_.candidates, self._leading_label, self._score_name)
+        return drawing.draw_candidates(ax, self.fitted_.candidates, leading_label(self), self._score_name)
 
     def _head_names(self) -> tuple[str, ...]:
         heads = getattr(self.fitted_.leading.pooling, "heads", None)
@@ -167,7 +167,7 @@ class FittedReport(BaseEstimator):  # type: ignore[misc]
         diagram = str(estimator_html_repr(self))
         if "fitted_" not in vars(self) or not self.fitted_.candidates:
             return diagram
-        return diagram + candidate_html(self.fitted_.candidates, self._leading_label, self._score_name)
+        return diagram + candidate_html(self.fitted_.candidates, leading_label(self), self._score_name)
 
 
 def verdict(fitted: Any) -> str:
